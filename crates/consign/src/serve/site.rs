@@ -1,4 +1,4 @@
-//! Agent transactions beside the Intent Protocol: the site that the variables ask for, on the same ledger.
+//! Agent transactions beside the Intent Protocol: opens the configured site on the same ledger.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
 
-/// A worker's news that may wait; what is dropped beyond them is found by the sweep.
+/// Queued notifications of the worker rail; the sweep finds transactions whose notification was dropped.
 const NEWS_MAX: usize = 1_024;
-/// Effects that outlast their requests and are watched all the same; the sweep finds the others.
+/// Effects that are watched after their request has ended; the sweep finds the others.
 const WATCHED_MAX: usize = 64;
 const WORKER_GOAL: &str = "atp.effect";
-/// A call of the rail comes back while the transaction is still held by whoever made it.
+/// A rail call must return while its driver still holds the lease.
 const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
-/// A rail's call comes back before the request that waits for it.
+/// A rail call must return before the request that waits for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// The environment counts for more than the file.
+/// Environment variables take precedence over the file.
 pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<SiteSettings>> {
     let file = file.map(SiteFile::read).transpose()?.unwrap_or_default();
     let settings = SiteSettings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
@@ -46,7 +46,7 @@ pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<SiteSetting
     Ok(settings.map_err(refused)?)
 }
 
-/// A site whose transactions are looked after.
+/// An open site with its background tasks.
 pub(super) struct OpenSite {
     site: Site,
     names: SiteHosts,
@@ -56,7 +56,7 @@ pub(super) struct OpenSite {
     compat_secret: Option<SecretText>,
 }
 
-/// Nobody else that runs on the ledger is called `node`: what is held under this name was left behind.
+/// `node` must be unique on the ledger: leases under this name are left over from an earlier start.
 pub(super) async fn open(
     engine: Engine,
     asked: SiteSettings,
@@ -89,10 +89,7 @@ pub(super) async fn open(
     let site = Site::open(engine, options).await?;
     let recovered = site.recover().await?;
     if recovered > 0 {
-        tracing::info!(
-            recovered,
-            "transactions of an earlier start are looked at again"
-        );
+        tracing::info!(recovered, "recovered transactions of an earlier start");
     }
     tokio::spawn(looked_at(site.clone()));
     tokio::spawn(site.clone().sweep_forever());
@@ -108,8 +105,8 @@ pub(super) async fn open(
     })
 }
 
-/// Whatever was open when the last start ended is looked at first, though its time may not have come: what kept it open may
-/// be what was mended.
+/// Checks transactions that were open at the last shutdown first, even if they are not due: the cause may have been fixed
+/// in between.
 async fn looked_at(site: Site) {
     match site.reconcile().await {
         Ok(swept) if swept.looked_at > 0 => {
@@ -122,25 +119,25 @@ async fn looked_at(site: Site) {
             tracing::info!(looked_at, settled, compensated, open, "open transactions");
         }
         Ok(_) => {}
-        Err(problem) => tracing::warn!(%problem, "open transactions are looked at later"),
+        Err(problem) => tracing::warn!(%problem, "open transactions will be checked later"),
     }
 }
 
-/// Who may move real money without having shown that they may.
+/// Describes who can move real money without authentication.
 fn open_door(asked: &SiteSettings) -> Option<&'static str> {
     let unknown_agents = asked.agent_keys == settings::AgentKeySetting::Open;
     let anybody = match asked.rail {
         settings::RailSetting::Null => return None,
         settings::RailSetting::Stripe | settings::RailSetting::Http => unknown_agents,
-        // What a worker does may be worth nothing, but it is worth a signature.
+        // The effect of a worker may be harmless, but the request must at least be signed.
         settings::RailSetting::Worker => unknown_agents && !asked.signed_requests,
     };
     match (anybody, asked.signed_requests) {
         (true, false) => Some(
-            "agents with any key of their own may spend, and whoever knows an intent's id may execute, refund or cancel it,",
+            "any agent key may spend, and knowing an intent's id is enough to execute, refund or cancel it,",
         ),
-        (true, true) => Some("agents with any key of their own may spend"),
-        (false, false) => Some("whoever knows an intent's id may execute, refund or cancel it"),
+        (true, true) => Some("any agent key may spend"),
+        (false, false) => Some("knowing an intent's id is enough to execute, refund or cancel it"),
         (false, true) => None,
     }
 }
@@ -210,16 +207,16 @@ fn rail(
 
 fn unusable(name: &str, error: &RailSetupError) -> Failure {
     Failure::usage(format!("{name}: {error}"))
-        .hint("docs/protocols/transactions-rails.md tells what the rails need")
+        .hint("see docs/protocols/transactions-rails.md for the settings of the rails")
 }
 
 fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
     let id = |text: &String| {
         let key = AtpPublicKey::parse(text).ok_or_else(|| {
             Failure::usage(format!(
-                "ATP_REGISTERED_KEYS has {text}, which is no public key"
+                "ATP_REGISTERED_KEYS has {text}, which is not a public key"
             ))
-            .hint("write each like ed25519: and the base64 of its 32 bytes")
+            .hint("write each key as ed25519: and the base64 of its 32 bytes")
         });
         key.map(|key| key.id().to_owned())
     };
@@ -229,11 +226,11 @@ fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
         .map(AgentKeys::Registered)
 }
 
-/// Looks at what has news, as soon as it has.
+/// Checks transactions as soon as their notification arrives.
 async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
     while let Some(reference) = heard.recv().await {
         if let Err(problem) = site.recheck(&reference).await {
-            tracing::warn!(%problem, "a transaction with news waits for the next sweep");
+            tracing::warn!(%problem, "a changed transaction will be checked by the next sweep");
         }
     }
 }

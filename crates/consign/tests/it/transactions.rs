@@ -295,7 +295,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
     let said = server.stderr();
     assert_eq!(warnings(&server), 1, "{said}");
     assert!(said.contains("ATP_AGENT_KEYS=registered"), "{said}");
-    assert!(!said.contains("knows an intent's id"), "{said}");
+    assert!(!said.contains("knowing an intent's id"), "{said}");
     server.terminate(super::PATIENCE).unwrap();
     let agent = "ed25519:oJql9HpnWYAv+VX43C0qFKXJnSO+l/hkEn/5ODRVpPA=";
     let registered = || {
@@ -304,7 +304,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
     };
     let mut server = start(&registered());
     // What it says is added to what the first one said.
-    let unsigned = |server: &Server| server.stderr().matches("knows an intent's id").count();
+    let unsigned = |server: &Server| server.stderr().matches("knowing an intent's id").count();
     let said = server.stderr();
     assert_eq!((warnings(&server), unsigned(&server)), (1, 0), "{said}");
     server.terminate(super::PATIENCE).unwrap();
@@ -321,7 +321,7 @@ fn operators_see_what_is_not_over_first_and_anybody_what_he_knows_the_id_of() {
     let id = authorized(&place, &[]);
     let open = tx(&place, &["tx", "execute", &id, "--wait", "0", "--json"]);
     assert_eq!(code(&open), 1);
-    assert!(text(&open.stderr).contains("not over yet"), "{open:?}");
+    assert!(text(&open.stderr).contains("still in progress"), "{open:?}");
     let row: Value = serde_json::from_slice(&open.stdout).unwrap();
     assert_eq!(row["state"], "executing");
 

@@ -10,7 +10,7 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whose key it is; shown in lists
+    /// The owner of the key; shown in lists
     #[arg(long, value_name = "NAME")]
     owner: String,
 

@@ -11,8 +11,8 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The intent; without it, those of the site's latest transactions, for which the admin token
-    /// is needed
+    /// The intent; without it, receipts of the site's latest transactions, which needs the admin
+    /// token
     #[arg(value_name = "INTENT")]
     intent: Option<String>,
 

@@ -1,7 +1,7 @@
-//! Checking the receipts of agent transactions, without asking the site.
+//! Offline verification of receipts of agent transactions.
 //!
-//! Invariant: only a key that the user pinned makes a receipt genuine. A key that came with it is never trusted, and without
-//! a pin nothing is checked at all.
+//! Invariant: only a key that the user pinned makes a receipt genuine. An embedded key is never trusted, and without a
+//! pinned key nothing is verified.
 
 use consign_transactions::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use consign_transactions::instant;
@@ -16,23 +16,23 @@ use crate::commands::tx::{amount, now};
 use crate::failure::{Exit, Failure};
 use crate::{input, out, render};
 
-/// Which keys of a site the user trusts.
+/// The trusted keys of a site.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PinArgs {
     /// For receipts of agent transactions: trust this key of the site, written ed25519:BASE64
     #[arg(long, value_name = "KEY", conflicts_with = "site_keys")]
     site_key: Option<String>,
 
-    /// The same: trust the keys in this file, a saved /api/atp/keys (`site key show --json`) or
+    /// For receipts of agent transactions: trust the keys in this file, a saved /api/atp/keys (`site key show --json`) or
     /// /.well-known/wab.json
     #[arg(long, value_name = "FILE")]
     site_keys: Option<String>,
 
-    /// Check as well that it is the receipt of this signed intent
+    /// Verify also that it is the receipt of this signed intent
     #[arg(long, value_name = "FILE")]
     intent: Option<String>,
 
-    /// Check as well that it is the compensation of what this receipt proves
+    /// Verify also that it is the compensation of this receipt
     #[arg(long, value_name = "FILE")]
     original: Option<String>,
 }
@@ -48,7 +48,7 @@ struct SiteVerifyReport<'a> {
     receipt: &'a RawValue,
 }
 
-/// The receipt of an agent transaction in this text: the receipt itself, or an answer of a site that has it as `receipt`.
+/// Parses the receipt of an agent transaction: the receipt itself, or an answer of a site that contains it as `receipt`.
 pub(super) fn parse_receipt(text: &str) -> Option<AtpDocument> {
     let document = AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).ok()?;
     if is_receipt(&document) {
@@ -97,7 +97,7 @@ impl PinArgs {
         Ok(Exit::Done)
     }
 
-    /// Why a genuine receipt does not prove what the user wants to know.
+    /// Why a genuine receipt does not prove what the user asked for.
     fn foreign(&self, receipt: &Value) -> anyhow::Result<Option<Mismatch>> {
         if let Some(path) = &self.intent {
             let intent = input::file("the intent", path)?;
@@ -106,7 +106,7 @@ impl PinArgs {
             if receipt["intent"]["hash"] != intent.hash() {
                 return Ok(Some((
                     "intent_mismatch",
-                    "the receipt is genuine, but not of this intent",
+                    "the receipt is genuine, but belongs to another intent",
                 )));
             }
         }
@@ -115,7 +115,7 @@ impl PinArgs {
             if original.is_none_or(|original| receipt["original_receipt_hash"] != original.hash()) {
                 return Ok(Some((
                     "original_mismatch",
-                    "the receipt is genuine, but does not undo what the other one proves",
+                    "the receipt is genuine, but does not compensate the other receipt",
                 )));
             }
         }
@@ -127,7 +127,7 @@ impl PinArgs {
             let ring = Keyring::read(&input::file("the site's keys", path)?);
             return ring.map_err(|error| {
                 Failure::usage(format!(
-                    "{} holds no keys of a site: {error}",
+                    "{} contains no keys of a site: {error}",
                     render::safe(path)
                 ))
                 .hint("save them again with: consign site key show --json")
@@ -135,22 +135,22 @@ impl PinArgs {
             });
         }
         let Some(text) = &self.site_key else {
-            return Err(Failure::usage("no key of the site to check with")
-                .hint("get its keys once, from where you trust them, and name them with --site-keys or --site-key")
+            return Err(Failure::usage("no key of the site to verify with")
+                .hint("get its keys once from a trusted source, and name them with --site-keys or --site-key")
                 .into());
         };
         let key = AtpPublicKey::parse(text).ok_or_else(|| {
-            Failure::usage(format!("{} is no public key", render::safe(text)))
-                .hint("write it like ed25519: and the base64 of its 32 bytes")
+            Failure::usage(format!("{} is not a public key", render::safe(text)))
+                .hint("write it as ed25519: and the base64 of its 32 bytes")
         })?;
-        // Whoever names a key says that it is the site's, so it vouches for the name in the receipt.
+        // The user asserts that a named key is the site's, so it also vouches for the site's name in the receipt.
         let site = document.get("site");
         let site = site.as_ref().and_then(consign_kernel::json::Raw::as_str);
         Ok(Keyring::of_one(site.unwrap_or_default(), key))
     }
 }
 
-/// The protocol's name of what is wrong, and a sentence.
+/// The protocol's name of the error, and a sentence.
 type Mismatch = (&'static str, &'static str);
 
 fn describe(reason: InvalidReason) -> Mismatch {
@@ -162,7 +162,7 @@ fn describe(reason: InvalidReason) -> Mismatch {
         ),
         InvalidReason::KeyIdMismatch => (
             "key_id_mismatch",
-            "the receipt names one key and carries another",
+            "the receipt names one key and embeds another",
         ),
         InvalidReason::SignatureMismatch => (
             "signature_mismatch",
@@ -179,18 +179,18 @@ fn describe(reason: InvalidReason) -> Mismatch {
         ),
         InvalidReason::SiteMismatch => (
             "site_mismatch",
-            "the receipt is of another site than the trusted keys",
+            "the receipt belongs to another site than the trusted keys",
         ),
         InvalidReason::NotAReceipt => (
             "not_a_receipt",
-            "the site signed this, but it is no receipt",
+            "the site signed this, but it is not a receipt",
         ),
     }
 }
 
 fn human(found: &Verification, receipt: &Value) -> String {
     let word = |value: &Value| value.as_str().map(render::safe);
-    // A compensation names it beside the rest, a settlement among what it tells of it.
+    // A compensation has it at the top level, a settlement inside the transaction.
     let transaction = word(&receipt["transaction"]["id"]);
     let transaction = transaction.or_else(|| word(&receipt["transaction_id"]));
     let key = found.key_id.as_deref().map(render::safe);
@@ -220,7 +220,7 @@ fn human(found: &Verification, receipt: &Value) -> String {
     text
 }
 
-/// What was paid, or paid back.
+/// The amount that was paid or refunded.
 pub(super) fn amount_of(receipt: &Value) -> String {
     let paid = &receipt["transaction"];
     let (cents, currency) = if paid["amount_cents"].is_null() {

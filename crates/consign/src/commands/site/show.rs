@@ -25,7 +25,7 @@ impl Args {
             out::data(&human(&keys.body))?;
             let site = render::safe(&keys.body.site);
             out::note(&format!(
-                "the keys of {site}; keep them with --json > keys.json for: consign receipt verify"
+                "the keys of {site}; save them with --json > keys.json for: consign receipt verify"
             ));
         }
         Ok(Exit::Done)

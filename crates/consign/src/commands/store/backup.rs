@@ -87,7 +87,7 @@ impl Args {
     }
 }
 
-/// Half a backup looks like one, so it gets its name when it is whole.
+/// An incomplete backup looks like a complete one, so the file gets its name at the end.
 pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
     let mut beside = to.as_os_str().to_owned();
     beside.push(".new");
@@ -98,7 +98,7 @@ pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Resu
         Place::Database(address) => save(&address.for_reading(), &beside, show).await,
     };
     if copied.is_err() {
-        // The error says more than a second one about the leftover would.
+        // The original error says more than one about the leftover would.
         let _ = remove_half(&beside);
     }
     copied?;
@@ -110,7 +110,7 @@ pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Resu
     Ok(fs::metadata(to)?.len())
 }
 
-/// What a copy that was cut off left, with the files in which SQLite keeps what it has not merged or would undo.
+/// Removes an interrupted copy, including SQLite's journal files.
 fn remove_half(beside: &Path) -> anyhow::Result<()> {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let mut path = beside.as_os_str().to_owned();
@@ -148,6 +148,6 @@ async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
         teller.end();
         saved
     });
-    saved.await.context("the backup ended by a panic")??;
+    saved.await.context("the backup panicked")??;
     Ok(())
 }

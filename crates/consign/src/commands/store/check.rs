@@ -27,11 +27,11 @@ serves as well, and nothing is written.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = STANDBY)]
 pub(crate) struct Args {
-    /// Mend what can be derived from the rest: positions, counters, the time of the last commit
+    /// Repair derived data: positions, counters, the time of the last commit
     #[arg(long)]
     repair: bool,
 
-    /// With --repair: say what would be mended, and change nothing
+    /// With --repair: show what would be repaired, and change nothing
     #[arg(long, requires = "repair")]
     dry_run: bool,
 
@@ -101,10 +101,10 @@ impl Args {
             return Ok(Exit::Done);
         }
         let message = format!("{shown} has {} findings", findings.len());
-        let backup = format!("keep {keep} as it is and go back to a backup that checks clean");
+        let backup = format!("keep {keep} unchanged and restore a backup that passes this check");
         let hint = if !self.repair && findings.iter().any(|finding| is_repairable(finding)) {
             format!(
-                "positions, counters and the time can be mended: consign store check --repair; for anything else {backup}"
+                "positions, counters and the time can be repaired: consign store check --repair; for anything else {backup}"
             )
         } else {
             backup
@@ -142,14 +142,14 @@ impl RepairCounts {
             out::note(&render::safe(line));
         }
         out::note(&match (self.repaired.len(), self.dry_run) {
-            (0, _) => format!("{shown}: there is nothing to mend"),
-            (count, true) => format!("{shown}: {count} would be mended; nothing was changed"),
+            (0, _) => format!("{shown}: nothing to repair"),
+            (count, true) => format!("{shown}: {count} would be repaired; nothing was changed"),
             (count, false) => format!("{shown}: {count} mended"),
         });
     }
 }
 
-/// What [`Args::repair`] is for. What an ordinary check finds begins with what it is about.
+/// Whether [`Args::repair`] can fix a finding. A finding begins with its subject.
 fn is_repairable(finding: &str) -> bool {
     ["position:", "counter ", "time:"]
         .iter()
@@ -157,7 +157,7 @@ fn is_repairable(finding: &str) -> bool {
         || finding.contains("beyond the numbers that were given out")
 }
 
-/// A last commit from the future is no damage, but no server starts on it.
+/// A last commit in the future is no damage, but no server starts on such a file.
 fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let ahead_us = Sqlite::last_time(path)?.map_or(0, |last| last.0.saturating_sub(now().0));
     let seconds = ahead_us / SECOND_US;
@@ -169,20 +169,20 @@ fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
 
 pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
     must_be_ours(&path)?;
-    // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
+    // A running server locks its files. A copy made by `store backup` can be checked at any time.
     let _lock = DataLock::database(&path)?;
     let looked = tokio::task::spawn_blocking(move || Sqlite::look_over(&path, now()));
-    Ok(looked.await.context("the check ended by a panic")??)
+    Ok(looked.await.context("the check panicked")??)
 }
 
-/// Reads only, as of one instant, so servers may run. A schema that is not of this version is not changed under them.
+/// Reads one snapshot, so servers may run. A schema of another version is not migrated under them.
 async fn check_database(address: &Address) -> anyhow::Result<Vec<String>> {
     let pending = Postgres::pending(address).await?;
     let pending = pending.ok_or_else(|| no_ledger(address))?;
     if !pending.is_empty() {
         return Err(
             Failure::failed(format!("{address} has a schema of an older version"))
-                .hint("bring it up to date with: consign store migrate")
+                .hint("migrate it with: consign store migrate")
                 .into(),
         );
     }

@@ -13,7 +13,7 @@ use crate::place::Place;
 #[derive(Debug, clap::Args)]
 #[command(after_help = WHEN)]
 pub(crate) struct Args {
-    /// Say which migrations are pending, and change nothing
+    /// Show which migrations are pending, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -42,7 +42,7 @@ impl Args {
         if let Place::File(path) = &place {
             must_be_ours(path)?;
         }
-        // A running server has brought its file up to date itself. Databases are locked by the migration.
+        // A running server has migrated its file itself. The migration locks a database.
         let _lock = if self.dry_run { None } else { place.lock()? };
         let migrations = match &place {
             Place::File(path) => sqlite::pending(path)?,

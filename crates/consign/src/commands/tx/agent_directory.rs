@@ -1,8 +1,8 @@
 //! The directory of an agent: its key, the intents it signed, and the idempotency key of each request.
 //!
 //! Layout: `agent_key`, and for each intent a folder `intent-ID` with `intent.json` and a file per request, like `execute-1`.
-//! Invariant: what is handed out from here is on disk, whole and synced, and never replaced by another value; of two commands
-//! that begin the same request at the same time, both get the same key.
+//! Invariant: a value returned from here is on disk, complete and synced, and never replaced; two commands that begin the
+//! same request concurrently get the same key.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 const ID_CHARS_MAX: usize = 128;
 const KEY_BYTES: usize = 16;
 
-/// A directory of an agent.
+/// The directory of an agent.
 #[derive(Debug)]
 pub(super) struct AgentDirectory {
     root: PathBuf,
@@ -35,15 +35,15 @@ impl AgentDirectory {
         self.root.join("agent_key")
     }
 
-    /// Keeps a signed intent. Under an id that is taken it gives what was kept before.
+    /// Stores a signed intent. If the id is taken, returns the stored one.
     pub(super) fn keep_intent(&self, id: &str, text: &str) -> anyhow::Result<String> {
         let folder = self.folder(id)?;
         create_private(&folder)?;
         let kept = write_private_once(&folder.join("intent.json"), text.as_bytes())?;
-        String::from_utf8(kept).context("the kept intent is not text")
+        String::from_utf8(kept).context("the stored intent is not UTF-8")
     }
 
-    /// The intent of this id, if it was signed here.
+    /// The intent with this id, if it was signed here.
     pub(super) fn intent(&self, id: &str) -> anyhow::Result<Option<SignedIntent>> {
         let path = self.folder(id)?.join("intent.json");
         let Some(bytes) = read(&path)? else {
@@ -52,12 +52,12 @@ impl AgentDirectory {
         let intent = AtpDocument::read(&bytes, REQUEST_BYTES_MAX).and_then(SignedIntent::read);
         let intent = intent.map_err(|problem| {
             Failure::failed(format!("{} is damaged: {problem}", path.display()))
-                .hint("put it back from a backup, or make a new intent with: consign tx create")
+                .hint("restore it from a backup, or create a new intent with: consign tx create")
         })?;
         Ok(Some(intent))
     }
 
-    /// The idempotency key of a request: the one of the first attempt, made now if this is it.
+    /// The idempotency key of a request: that of the first attempt, created if this is the first.
     pub(super) fn request_key(&self, id: &str, request: &str) -> anyhow::Result<Key> {
         let folder = self.folder(id)?;
         create_private(&folder)?;
@@ -68,7 +68,7 @@ impl AgentDirectory {
         if key.is_empty() {
             let message = format!("{} is empty", path.display());
             return Err(Failure::failed(message)
-                .hint("look what became of it with: consign tx show; the key itself is lost")
+                .hint("check the outcome with: consign tx show; the key is lost")
                 .into());
         }
         Ok(key)
@@ -79,7 +79,7 @@ impl AgentDirectory {
         Ok(read(&self.folder(id)?.join(request))?.is_some())
     }
 
-    /// After an answer that ends a request without effect: the next one is another request.
+    /// Called after an answer that ends a request without effect: the next request is a new one.
     pub(super) fn forget_request(&self, id: &str, request: &str) -> anyhow::Result<()> {
         let folder = self.folder(id)?;
         let path = folder.join(request);
@@ -93,14 +93,14 @@ impl AgentDirectory {
     }
 }
 
-/// The protocol's rule for ids, which also keeps them from naming other files.
+/// The protocol's rule for ids, which also prevents path traversal.
 pub(super) fn check_id(what: &str, id: &str) -> Result<(), Failure> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     if (1..=ID_CHARS_MAX).contains(&id.len()) && id.chars().all(allowed) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{what} must be named by 1 to {ID_CHARS_MAX} of the characters A-Z a-z 0-9 . _ : -"
+        "{what} must have an id of 1 to {ID_CHARS_MAX} of the characters A-Z a-z 0-9 . _ : -"
     )))
 }
 

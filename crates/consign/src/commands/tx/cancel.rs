@@ -12,7 +12,7 @@ const REQUEST: &str = "cancel";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Why
+    /// The reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -51,7 +51,7 @@ impl Args {
             out::data(&told.text)?;
         } else {
             let id = render::safe(&told.body.intent_id);
-            out::note(&format!("{id} is withdrawn; nothing was done"));
+            out::note(&format!("{id} is withdrawn; nothing was executed"));
         }
         Ok(Exit::Done)
     }

@@ -13,11 +13,11 @@ const PATH: &str = "/api/atp/compensate";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Why; the receipt repeats it
+    /// The reason; the receipt repeats it
     #[arg(long, value_name = "TEXT")]
     reason: String,
 
-    /// Which transaction, if there are several under the intent
+    /// The transaction, if the intent has several
     #[arg(long, value_name = "ID")]
     transaction: Option<String>,
 
@@ -45,7 +45,7 @@ impl Args {
         }
         let client = self.ask.server.client()?;
         let key = state.request_key(&self.ask.id, &request)?;
-        // What was done may be undone long after the intent has expired.
+        // A transaction may be compensated long after its intent has expired.
         let until = self.ask.patience.until(None);
         let (client, key) = (&client, &key);
         let answer = send_signed(until, &draft, key, |body| async move {
@@ -59,7 +59,7 @@ impl Args {
         }
         let ended = outcome(&answer);
         if ended.is_err() && !answer.is_open() {
-            // The rail will not do it under this key, but perhaps when it is asked anew.
+            // The rail refused under this key; a new request may succeed.
             state.forget_request(&self.ask.id, &request)?;
         }
         ended
@@ -88,8 +88,8 @@ fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
-        return Err(Failure::failed(format!("{id} is not undone yet"))
-            .hint("type the same again; it goes on under the same key and refunds nothing twice")
+        return Err(Failure::failed(format!("{id} is not compensated yet"))
+            .hint("run the same command again; it continues with the same key and refunds nothing twice")
             .into());
     }
     if transaction.state == "compensated" {
@@ -101,7 +101,9 @@ fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
         .map_or_else(String::new, |failure| {
             render::safe(&format!(": {} ({})", failure.message, failure.code))
         });
-    Err(Failure::failed(format!("the rail did not undo {id}{why}"))
-        .hint("it stays as it is; type the same again to ask anew")
-        .into())
+    Err(
+        Failure::failed(format!("the rail did not refund {id}{why}"))
+            .hint("its state is unchanged; run the same command again for a new attempt")
+            .into(),
+    )
 }

@@ -22,11 +22,11 @@ const LIFE_S_MAX: i64 = 7 * 24 * 60 * 60;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it is for, as the user would say it
+    /// The purpose, in the user's words
     #[arg(long, value_name = "TEXT")]
     purpose: String,
 
-    /// What may be done; repeat it for several
+    /// An allowed action; repeat for several
     #[arg(
         long = "action",
         value_name = "WORD",
@@ -35,11 +35,11 @@ pub(crate) struct Args {
     )]
     actions: Vec<String>,
 
-    /// Where it may be done: a host name; repeat it for several
+    /// An allowed domain: a host name; repeat for several
     #[arg(long = "domain", value_name = "HOST")]
     domains: Vec<String>,
 
-    /// What an execution costs, in cents or whatever the currency's smallest unit is
+    /// The amount of an execution, in the currency's smallest unit
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 
@@ -47,11 +47,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE", default_value = "EUR")]
     currency: String,
 
-    /// What all executions together may cost [default: the amount times the executions]
+    /// The maximum for all executions together [default: the amount times the executions]
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     max_spend_cents: Option<u64>,
 
-    /// How often it may be executed
+    /// The number of allowed executions
     #[arg(long, value_name = "N", default_value_t = 1)]
     max_executions: u16,
 
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     )]
     expires_in: i64,
 
-    /// The site it is for; without it, the address named with --server, or what the server of the
-    /// data directory says
+    /// The site of the intent; without it, the address named with --server, or the site of the data directory's
+    /// server
     #[arg(long, value_name = "ORIGIN")]
     site: Option<String>,
 
@@ -73,27 +73,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 
-    /// How the agent calls itself
+    /// The agent's own name
     #[arg(long, value_name = "ID")]
     agent_id: Option<String>,
 
-    /// For whom it acts
+    /// The user it acts for
     #[arg(long, value_name = "ID")]
     user_id: Option<String>,
 
-    /// Public key of whoever must consent instead of the agent
+    /// Public key that must authorize it instead of the agent
     #[arg(long, value_name = "KEY")]
     principal_key: Option<String>,
 
-    /// Only if this other intent is settled; repeat it for several
+    /// An intent that must be settled first; repeat for several
     #[arg(long = "after", value_name = "INTENT")]
     after: Vec<String>,
 
-    /// What tells the same action from others, for sites that refuse doubles
+    /// Identifies the action, for sites that refuse duplicates
     #[arg(long, value_name = "TEXT")]
     action_dedup_key: Option<String>,
 
-    /// The rail that shall move the money, if the site has several
+    /// The rail that moves the money, if the site has several
     #[arg(long, value_name = "NAME")]
     rail: Option<String>,
 
@@ -122,7 +122,7 @@ pub(crate) struct Args {
     server: ServerArgs,
 }
 
-/// What makes two intents of the same content differ.
+/// Distinguishes intents with the same content.
 struct IntentStamp {
     id: String,
     nonce: String,
@@ -161,7 +161,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// That of the intent which was signed here under the same id, so that it comes out the same.
+    /// The stamp of the intent that was signed here under the same id, so that the document comes out the same.
     fn stamp(&self, state: &AgentDirectory) -> anyhow::Result<IntentStamp> {
         let fresh = || -> anyhow::Result<String> { Ok(HEXLOWER.encode(&random_bytes::<16>()?)) };
         let id = match &self.id {
@@ -183,7 +183,7 @@ impl Args {
         })
     }
 
-    /// What all executions together may cost, said in so many words: whoever consents must not have to work it out.
+    /// The maximum for all executions together, stated explicitly, so that the authorizer need not compute it.
     fn max_spend(&self) -> Option<u64> {
         let each = self.amount_cents.and_then(Cents::new);
         let all = each.map(|each| each.times(self.max_executions).get());
@@ -243,7 +243,7 @@ impl Args {
     }
 }
 
-/// The intent as it is sent, after everything that can be checked here.
+/// The intent as it is sent, after all local checks.
 fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(SignedIntent, String)> {
     members["agent_key"] = signer.public().to_string().into();
     let text = sign(signer, &members)?;
@@ -252,7 +252,7 @@ fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(SignedInt
     Ok((intent, text))
 }
 
-/// On disk before it is sent: whoever consents to it later needs it.
+/// Stored before it is sent: authorize needs it later.
 fn save_intent(state: &AgentDirectory, id: &str, text: &str) -> anyhow::Result<()> {
     if state.keep_intent(id, text)? == text {
         return Ok(());

@@ -14,7 +14,8 @@ const PATH: &str = "/api/atp/execute";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it costs, if not what the intent says; at most that, or what was signed with --max-spend-cents
+    /// The amount, if it differs from the intent's; at most that, or what was signed with
+    /// --max-spend-cents
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 
@@ -22,15 +23,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE")]
     currency: Option<String>,
 
-    /// Which of the allowed actions it is
+    /// The action, if the intent allows several
     #[arg(long, value_name = "WORD")]
     action: Option<String>,
 
-    /// What the receipt shall say about it
+    /// The summary for the receipt
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
 
-    /// Which execution, for an intent that allows several: the same number is the same execution
+    /// The number of the execution, for an intent that allows several: the same number is the same
+    /// execution
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nth: u16,
 
@@ -86,7 +88,7 @@ impl Args {
         members
     }
 
-    /// Of an intent that was signed elsewhere, the site knows how long it lasts.
+    /// The site knows the expiry of an intent that was signed elsewhere.
     async fn intent_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
         let until = self.ask.patience.until(None);
         let shown = send_with_retries(until, || client.transactions().intent(&self.ask.id)).await?;
@@ -101,14 +103,17 @@ impl Args {
     }
 }
 
-/// Only what is settled is a success: a script that goes on must be able to rely on it.
+/// Only a settled transaction is a success, so that scripts can rely on the exit code.
 fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
-        let message = format!("{id} is not over yet: {}", render::safe(&transaction.state));
+        let message = format!(
+            "{id} is still in progress: {}",
+            render::safe(&transaction.state)
+        );
         return Err(Failure::failed(message)
-            .hint("type the same again; it goes on under the same key and charges nothing twice")
+            .hint("run the same command again; it continues with the same key and charges nothing twice")
             .into());
     }
     if transaction.state == "settled" {
@@ -120,10 +125,10 @@ fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
             render::safe(&format!("{} ({})", failure.message, failure.code))
         ),
         (None, None) => format!("{id} was not charged"),
-        (_, Some(_)) => format!("{id} was settled and then undone"),
+        (_, Some(_)) => format!("{id} was settled and then compensated"),
     };
     Err(Failure::failed(message)
-        .hint("it is over; make a new intent to try again")
+        .hint("this is final; create a new intent to try again")
         .into())
 }
 
@@ -160,7 +165,7 @@ mod tests {
         );
         assert_eq!(
             ended(202, "executed", &json!({})).unwrap_err(),
-            "atp_tx_1 is not over yet: executed"
+            "atp_tx_1 is still in progress: executed"
         );
         let declined = json!({"failure": {"code": "card_declined", "message": "no funds"}});
         assert_eq!(
@@ -169,7 +174,7 @@ mod tests {
         );
         assert_eq!(
             ended(200, "compensated", &json!({"receipt": {}})).unwrap_err(),
-            "atp_tx_1 was settled and then undone"
+            "atp_tx_1 was settled and then compensated"
         );
     }
 }

@@ -15,11 +15,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["executing", "executed", "settled", "compensated"])]
     state: Option<String>,
 
-    /// How many at most, up to 200
+    /// Maximal number, up to 200
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: Option<u32>,
 
-    /// Go on where a page ended: the number it told
+    /// Continue after a page: the number it printed
     #[arg(long, value_name = "NEXT", requires = "state")]
     from: Option<u64>,
 
@@ -92,7 +92,7 @@ fn row(transaction: &TransactionView, now: Micros) -> Vec<String> {
     ]
 }
 
-/// In the largest unit that leaves a number worth reading.
+/// In the largest unit that gives a useful number.
 fn age(us: i64) -> String {
     let seconds = us.max(0) / SECOND_US;
     match seconds {

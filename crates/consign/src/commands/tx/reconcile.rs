@@ -24,7 +24,7 @@ impl Args {
         let swept = &told.body.swept;
         let count = |name: &str| swept[name].as_u64().unwrap_or(0);
         out::note(&format!(
-            "{} looked at: {} settled, {} compensated, {} still open",
+            "{} checked: {} settled, {} compensated, {} still open",
             count("looked_at"),
             count("settled"),
             count("compensated"),

@@ -1,4 +1,4 @@
-//! What the requests about an intent have in common: patience, dry runs, and how a transaction is told.
+//! Shared parts of requests about an intent: retries, dry runs, and the output of a transaction.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
 use crate::{out, render};
 
-/// A request about an intent: which one, sent or only shown, as whom and to whom.
+/// The arguments of a request about an intent.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// The intent
@@ -37,7 +37,7 @@ pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(super) patience: WaitArgs,
 
-    /// The site of an intent that was signed elsewhere; without it, as for create
+    /// The site of an intent that was signed elsewhere; default as for create
     #[arg(long, value_name = "ORIGIN")]
     pub(super) site: Option<String>,
 
@@ -48,16 +48,16 @@ pub(crate) struct RequestArgs {
     pub(super) server: ServerArgs,
 }
 
-/// A request before it is sent: what it asks for, and who signs it.
+/// A request before it is sent, and its signer.
 pub(super) struct RequestDraft {
     operation: RequestOperation,
     members: Value,
-    /// With the site that it is signed for; nobody if it is sent without a signature.
+    /// With the site that it is signed for; none if it is sent unsigned.
     signer: Option<(AgentSigner, String)>,
 }
 
 impl RequestDraft {
-    /// Signed for this key and this moment. The same request may be signed as often as it is sent.
+    /// Signs for this key and the current time. A request may be signed again for every attempt.
     pub(super) fn signed(&self, key: &Key) -> anyhow::Result<String> {
         let Some((signer, site)) = &self.signer else {
             return Ok(self.shown());
@@ -72,7 +72,7 @@ impl RequestDraft {
         Ok(signed.map_err(|problem| Failure::usage(problem.to_string()))?)
     }
 
-    /// Without its key and its signature: what is signed can be used by whoever reads it.
+    /// Without key and signature, because a signed request can be used by anyone who reads it.
     pub(super) fn shown(&self) -> String {
         let mut members = self.members.clone();
         members["type"] = self.operation.document_type().into();
@@ -83,8 +83,8 @@ impl RequestDraft {
     }
 }
 
-/// The site that something is signed for. A server that was only named must not choose it: what is signed for another site
-/// could be used there.
+/// The site that a document is signed for. A remote server must not choose it: a document for another site could be used
+/// there.
 pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyhow::Result<String> {
     if let Some(site) = named {
         return Ok(site.clone());
@@ -121,7 +121,7 @@ impl RequestArgs {
         })
     }
 
-    /// Shows a request that bears the idempotency key called `request`.
+    /// Shows a request with the idempotency key named `request`.
     pub(super) fn show_dry_run(
         &self,
         path: &'static str,
@@ -133,10 +133,10 @@ impl RequestArgs {
     }
 }
 
-/// How long to try.
+/// The time limit for retries.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// Seconds to try again at most, and never longer than the intent lasts
+    /// Maximal seconds of retries; they also end when the intent expires
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u32,
 }
@@ -151,7 +151,7 @@ impl WaitArgs {
     }
 }
 
-/// Tells on standard error why it takes so long, each reason once.
+/// Prints the reason for retries on standard error, each once.
 pub(super) struct RetryNotes {
     told: RefCell<Option<String>>,
 }
@@ -171,7 +171,8 @@ impl RetryNotes {
     }
 }
 
-/// Sends a request until it is answered for good, signed anew each time: it may take longer than a signature is good for.
+/// Sends a request until its answer is final. It is signed again for each attempt, because retries may outlast a
+/// signature.
 pub(super) async fn send_signed<T, F>(
     until: SystemTime,
     draft: &RequestDraft,
@@ -186,7 +187,7 @@ where
     Ok(send_with_retries(until, || send(body())).await?)
 }
 
-/// Runs `send` until it is answered for good.
+/// Runs `send` until its answer is final.
 pub(super) async fn send_with_retries<T, F>(
     until: SystemTime,
     send: impl Fn() -> F,
@@ -204,13 +205,13 @@ where
 struct RequestDryRun<'a> {
     method: &'static str,
     path: &'static str,
-    /// Whether the request was begun before and would be repeated. The key itself stays where it is.
+    /// Whether the request was begun before and would be repeated. The key itself is not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     begun: Option<bool>,
     body: &'a RawValue,
 }
 
-/// Shows a request; `begun` for one that bears an idempotency key.
+/// Shows a request; `begun` for one with an idempotency key.
 pub(super) fn show_dry_run(
     output: OutputArgs,
     path: &'static str,
@@ -230,13 +231,13 @@ pub(super) fn show_dry_run(
     out::data(&format!("POST {path}"))?;
     out::data(&render::safe(body))?;
     out::note(match begun {
-        Some(true) => "nothing was sent; it was begun before and would go on under the same key",
+        Some(true) => "nothing was sent; it was begun before and would continue with the same key",
         Some(false) | None => "nothing was sent",
     });
     Ok(Exit::Done)
 }
 
-/// A transaction as fields.
+/// The fields of a transaction.
 pub(super) fn transaction_fields(transaction: &TransactionView) -> String {
     let receipt_id = |receipt: &Option<Box<RawValue>>| {
         receipt.as_deref().and_then(|receipt| id_of(receipt.get()))
@@ -273,7 +274,7 @@ pub(super) fn transaction_fields(transaction: &TransactionView) -> String {
     ])
 }
 
-/// Money in the unit of the protocol, which does not say how many decimals a currency has.
+/// An amount in the protocol's unit, which does not define the decimals of a currency.
 pub(crate) fn amount(cents: u64, currency: &str) -> String {
     format!("{cents} cents {}", render::safe(currency))
 }

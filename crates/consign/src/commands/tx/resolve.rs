@@ -12,15 +12,15 @@ const PATH: &str = "/api/atp/admin/transactions/{transaction_id}/resolve";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The transaction, which must have an alert; `consign tx list` shows them
+    /// The transaction, which must have an alert; see `consign tx list`
     #[arg(value_name = "TRANSACTION")]
     id: String,
 
-    /// What became of the effect, or of the refund under way
+    /// The outcome of the effect, or of the pending refund
     #[arg(value_name = "OUTCOME", value_parser = ["charged", "not_charged", "refunded", "not_refunded"])]
     outcome: String,
 
-    /// How you know
+    /// The evidence
     #[arg(long, value_name = "TEXT")]
     reason: String,
 
@@ -49,7 +49,7 @@ impl Args {
         }
         let one = &told.body.transaction;
         out::note(&format!(
-            "{} over {} is {}",
+            "{} of {} is {}",
             render::safe(&one.transaction_id),
             amount(one.amount_cents, &one.currency),
             render::safe(&one.state),

@@ -8,7 +8,7 @@ use crate::failure::Exit;
 use crate::link::ServerArgs;
 use crate::{out, render};
 
-/// What ids of transactions begin with; agents choose those of intents.
+/// The prefix of transaction ids; agents choose the ids of intents.
 const TRANSACTION: &str = "atp_tx_";
 
 #[derive(Debug, clap::Args)]
