@@ -371,11 +371,11 @@ fn what_holds_no_keys_is_refused_with_its_reason() {
         ("[]".to_owned(), "neither"),
         (
             list(json!({"public_key": "ed25519:x", "status": "current"})),
-            "no public key",
+            "not a public key",
         ),
         (
             list(json!({"public_key": public, "status": "best"})),
-            "no status",
+            "not a key status",
         ),
         (
             list(json!({"public_key": public, "status": "next"})),
@@ -383,11 +383,11 @@ fn what_holds_no_keys_is_refused_with_its_reason() {
         ),
         (
             list(json!({"public_key": public, "status": "revoked"})),
-            "no instant",
+            "not a time",
         ),
         (
             list(json!({"public_key": public, "status": "current", "valid_from": "soon"})),
-            "no instant",
+            "not a time",
         ),
         (
             format!(
