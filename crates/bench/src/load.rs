@@ -66,7 +66,7 @@ pub(crate) async fn load(
     plan: &Arc<BenchPlan>,
     server: SocketAddr,
     goal: &Arc<str>,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let backlog = if plan.backlog_mix {
         BacklogKind::Mixed
@@ -80,7 +80,7 @@ pub(crate) async fn load(
         (BacklogKind::Nonces, plan.nonces),
     ] {
         if count > 0 {
-            load_kind(plan, server, goal, kind, count, tell).await?;
+            load_kind(plan, server, goal, kind, count, progress).await?;
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ async fn load_kind(
     goal: &Arc<str>,
     kind: BacklogKind,
     count: u64,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let rest = Arc::new(RemainingItems {
         count,
@@ -140,11 +140,11 @@ async fn load_kind(
             Ok(None) => break,
             Err(_) => {
                 let done = rest.done.load(Ordering::Relaxed);
-                tell(&format!("loading {}: {done} of {count}", kind.name()));
+                progress(&format!("loading {}: {done} of {count}", kind.name()));
             }
         }
     }
-    tell(&format!("loaded {}: {count}", kind.name()));
+    progress(&format!("loaded {}: {count}", kind.name()));
     Ok(())
 }
 

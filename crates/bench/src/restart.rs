@@ -53,13 +53,13 @@ pub struct RestartReport {
 pub async fn restarts<E: From<Error>>(
     plan: BenchPlan,
     mut restart: impl AsyncFnMut() -> Result<RestartSample, E>,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<RestartReport, E> {
     let mut plan = Arc::new(plan);
     let rss_start_bytes = rss_start(&plan.target).await;
     let goal: Arc<str> = format!("run-{}", random_word()?).into();
     let address = resolve(&plan.target.server).await?;
-    load::load(&plan, address, &goal, tell).await?;
+    load::load(&plan, address, &goal, progress).await?;
     let server = server(&plan.target, rss_start_bytes);
     let before = Ticks::read();
     let mut first_claim_ms = Vec::with_capacity(plan.rounds);

@@ -36,13 +36,13 @@ const BUCKETS_MAX: u32 = 100;
 /// A listening server may not have started all its threads yet.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Executes the plan; `tell` receives progress messages.
-pub async fn run(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> Result<BenchReport, Error> {
+/// Executes the plan; `progress` receives progress messages.
+pub async fn run(plan: BenchPlan, progress: &mut dyn FnMut(&str)) -> Result<BenchReport, Error> {
     let plan = Arc::new(plan);
     let server = resolve(&plan.target.server).await?;
     let rss_start_bytes = rss_start(&plan.target).await;
     let goal: Arc<str> = format!("run-{}", random_word()?).into();
-    load::load(&plan, server, &goal, tell).await?;
+    load::load(&plan, server, &goal, progress).await?;
     let mut observer = Observer::connect(&plan, server).await?;
 
     let clients = u32::try_from(plan.clients).unwrap_or(u32::MAX);
@@ -67,7 +67,7 @@ pub async fn run(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> Result<BenchRep
         Pace::Closed => None,
         Pace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
     };
-    tell(&format!(
+    progress(&format!(
         "running {} clients, {:.1} s of warm-up and {} x {:.1} s",
         plan.clients,
         plan.warmup.as_secs_f64(),

@@ -52,7 +52,7 @@ impl<'a> RetryLoop<'a> {
 
 impl fmt::Debug for RetryLoop<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patience")
+        f.debug_struct("RetryLoop")
             .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
     }
@@ -61,9 +61,9 @@ impl fmt::Debug for RetryLoop<'_> {
 /// None for a failure that every attempt would repeat.
 fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome> {
     match answer {
-        Ok(told) => Some(AttemptOutcome::Status {
-            code: told.status,
-            retry_after: told.retry_after,
+        Ok(reply) => Some(AttemptOutcome::Status {
+            code: reply.status,
+            retry_after: reply.retry_after,
         }),
         Err(Error::Refused {
             status,

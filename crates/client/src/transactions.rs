@@ -48,7 +48,7 @@ impl<T> Reply<T> {
 /// Omits the text, which may be long.
 impl<T: fmt::Debug> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told")
+        f.debug_struct("Reply")
             .field("status", &self.status)
             .field("body", &self.body)
             .finish_non_exhaustive()

@@ -74,7 +74,7 @@ struct TransactionFace {
 
 impl fmt::Debug for TransactionFace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("transaction::Face")
+        f.write_str("TransactionFace")
     }
 }
 

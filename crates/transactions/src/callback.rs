@@ -86,7 +86,7 @@ pub(crate) fn mac(secret: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
 
 impl fmt::Debug for StripeSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "StripeSecrets({})", self.0.len())
     }
 }
 

@@ -139,7 +139,7 @@ impl AtpDocument {
 /// Prints the kind and not the content: a body may contain an idempotency key, and debug output reaches logs.
 impl fmt::Debug for AtpDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Document({} bytes, {})", self.sent.len(), self.hash())
+        write!(f, "AtpDocument({} bytes, {})", self.sent.len(), self.hash())
     }
 }
 

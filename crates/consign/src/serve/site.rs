@@ -28,7 +28,7 @@ use crate::planted;
 use crate::secrets::Secrets;
 
 /// Queued notifications of the worker rail; the sweep finds transactions whose notification was dropped.
-const NEWS_MAX: usize = 1_024;
+const CHANGES_MAX: usize = 1_024;
 /// Effects that are watched after their request has ended; the sweep finds the others.
 const WATCHED_MAX: usize = 64;
 const WORKER_GOAL: &str = "atp.effect";
@@ -62,14 +62,14 @@ pub(super) async fn open(
     asked: SiteSettings,
     node: String,
 ) -> anyhow::Result<OpenSite> {
-    if let Some(why) = open_door(&asked) {
+    if let Some(why) = open_access_warning(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
              name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and leave ATP_SIGNED_REQUESTS=false out"
         );
     }
-    let (news, heard) = mpsc::channel(NEWS_MAX);
-    let rail = rail(&engine, &asked, news)?;
+    let (changes, changed) = mpsc::channel(CHANGES_MAX);
+    let rail = rail(&engine, &asked, changes)?;
     let names = SiteHosts::new(&asked.site, &asked.hosts);
     let mut options = Options::new(asked.site, rail);
     options.agent_keys = match asked.agent_keys {
@@ -91,10 +91,10 @@ pub(super) async fn open(
     if recovered > 0 {
         tracing::info!(recovered, "recovered transactions of an earlier start");
     }
-    tokio::spawn(looked_at(site.clone()));
+    tokio::spawn(reconcile_open(site.clone()));
     tokio::spawn(site.clone().sweep_forever());
     tokio::spawn(site.clone().follow_keys());
-    tokio::spawn(listen(site.clone(), heard));
+    tokio::spawn(recheck_changed(site.clone(), changed));
     Ok(OpenSite {
         site,
         names,
@@ -107,7 +107,7 @@ pub(super) async fn open(
 
 /// Checks transactions that were open at the last shutdown first, even if they are not due: the cause may have been fixed
 /// in between.
-async fn looked_at(site: Site) {
+async fn reconcile_open(site: Site) {
     match site.reconcile().await {
         Ok(swept) if swept.looked_at > 0 => {
             let SweepCounts {
@@ -124,20 +124,20 @@ async fn looked_at(site: Site) {
 }
 
 /// Describes who can move real money without authentication.
-fn open_door(asked: &SiteSettings) -> Option<&'static str> {
+fn open_access_warning(asked: &SiteSettings) -> Option<&'static str> {
     let unknown_agents = asked.agent_keys == settings::AgentKeySetting::Open;
-    let anybody = match asked.rail {
+    let unauthenticated = match asked.rail {
         settings::RailSetting::Null => return None,
         settings::RailSetting::Stripe | settings::RailSetting::Http => unknown_agents,
         // The effect of a worker may be harmless, but the request must at least be signed.
         settings::RailSetting::Worker => unknown_agents && !asked.signed_requests,
     };
-    match (anybody, asked.signed_requests) {
+    match (unauthenticated, asked.signed_requests) {
         (true, false) => Some(
-            "any agent key may spend, and knowing an intent's id is enough to execute, refund or cancel it,",
+            "any agent key may spend, and anyone who knows an intent's id may execute, refund or cancel it,",
         ),
         (true, true) => Some("any agent key may spend"),
-        (false, false) => Some("knowing an intent's id is enough to execute, refund or cancel it"),
+        (false, false) => Some("anyone who knows an intent's id may execute, refund or cancel it"),
         (false, true) => None,
     }
 }
@@ -145,7 +145,7 @@ fn open_door(asked: &SiteSettings) -> Option<&'static str> {
 fn rail(
     engine: &Engine,
     asked: &SiteSettings,
-    news: mpsc::Sender<String>,
+    changes: mpsc::Sender<String>,
 ) -> Result<Arc<dyn Rail>, Failure> {
     match asked.rail {
         settings::RailSetting::Null => Ok(Arc::new(NullRail)),
@@ -157,7 +157,7 @@ fn rail(
                     .execute_wait
                     .saturating_sub(MARGIN)
                     .min(WORKER_WAIT_MAX),
-                news,
+                changes,
                 watched_max: WATCHED_MAX,
             };
             Ok(Arc::new(WorkerRail::new(engine.clone(), options)))
@@ -227,8 +227,8 @@ fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
 }
 
 /// Checks transactions as soon as their notification arrives.
-async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
-    while let Some(reference) = heard.recv().await {
+async fn recheck_changed(site: Site, mut changed: mpsc::Receiver<String>) {
+    while let Some(reference) = changed.recv().await {
         if let Err(problem) = site.recheck(&reference).await {
             tracing::warn!(%problem, "a changed transaction will be checked by the next sweep");
         }
@@ -268,7 +268,7 @@ mod tests {
                 let found = all.find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            open_door(&SiteSettings::read(lookup).unwrap().unwrap()).is_some()
+            open_access_warning(&SiteSettings::read(lookup).unwrap().unwrap()).is_some()
         };
         for rail in ["stripe", "http"] {
             let rail = ("ATP_RAIL", rail);

@@ -295,7 +295,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
     let said = server.stderr();
     assert_eq!(warnings(&server), 1, "{said}");
     assert!(said.contains("ATP_AGENT_KEYS=registered"), "{said}");
-    assert!(!said.contains("knowing an intent's id"), "{said}");
+    assert!(!said.contains("knows an intent's id"), "{said}");
     server.terminate(super::PATIENCE).unwrap();
     let agent = "ed25519:oJql9HpnWYAv+VX43C0qFKXJnSO+l/hkEn/5ODRVpPA=";
     let registered = || {
@@ -304,7 +304,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
     };
     let mut server = start(&registered());
     // What it says is added to what the first one said.
-    let unsigned = |server: &Server| server.stderr().matches("knowing an intent's id").count();
+    let unsigned = |server: &Server| server.stderr().matches("knows an intent's id").count();
     let said = server.stderr();
     assert_eq!((warnings(&server), unsigned(&server)), (1, 0), "{said}");
     server.terminate(super::PATIENCE).unwrap();

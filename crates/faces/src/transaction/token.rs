@@ -24,7 +24,7 @@ pub struct UserTokens(SecretText);
 
 impl fmt::Debug for UserTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokens(..)")
+        f.write_str("UserTokens(..)")
     }
 }
 
@@ -62,9 +62,9 @@ impl UserTokens {
         else {
             return refused("it does not have three parts");
         };
-        let told = decoded(header)?;
+        let fields = decoded(header)?;
         // A token that chooses the algorithm could disable the check.
-        if told["alg"] != ALGORITHM || told.get("crit").is_some() {
+        if fields["alg"] != ALGORITHM || fields.get("crit").is_some() {
             return refused("its algorithm is not HS256");
         }
         let Ok(signature) = BASE64URL_NOPAD.decode(signature.as_bytes()) else {

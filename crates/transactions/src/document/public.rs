@@ -65,7 +65,7 @@ impl fmt::Display for AtpPublicKey {
 
 impl fmt::Debug for AtpPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PublicKey").field(&self.id).finish()
+        f.debug_tuple("AtpPublicKey").field(&self.id).finish()
     }
 }
 

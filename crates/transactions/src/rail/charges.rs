@@ -273,12 +273,12 @@ mod tests {
 
     #[test]
     fn an_event_names_the_charge() {
-        let told = |body: &str| charge_of_event(body.as_bytes());
+        let charge_of = |body: &str| charge_of_event(body.as_bytes());
         let captured = r#"{"type":"charge.captured","data":{"object":{"id":"ch_1"}}}"#;
         let refunded =
             r#"{"type":"refund.updated","data":{"object":{"id":"re_1","charge":"ch_1"}}}"#;
         for event in [captured, refunded] {
-            assert_eq!(told(event).as_deref(), Some("ch_1"));
+            assert_eq!(charge_of(event).as_deref(), Some("ch_1"));
         }
         for event in [
             "",
@@ -286,7 +286,7 @@ mod tests {
             r#"{"type":"charge.captured"}"#,
             r#"{"type":"payout.paid"}"#,
         ] {
-            assert_eq!(told(event), None, "{event}");
+            assert_eq!(charge_of(event), None, "{event}");
         }
     }
 }

@@ -102,7 +102,7 @@ impl EndpointAnswer {
             EndpointStatus::NotFound => return RailOutcome::NotFound,
         };
         let same_payment = match (asked_for, self.payment_id.as_deref()) {
-            (Some(asked_for), Some(told)) => asked_for == told,
+            (Some(asked_for), Some(reported)) => asked_for == reported,
             _ => true,
         };
         match self.is_about_the_money_of(charge) {
@@ -120,7 +120,7 @@ impl EndpointAnswer {
 
     fn why(&self, code: &str) -> RailFailure {
         match &self.failure {
-            Some(told) => failure(&told.code, &told.message),
+            Some(reason) => failure(&reason.code, &reason.message),
             None => failure(code, "the endpoint gave no reason"),
         }
     }
@@ -161,11 +161,11 @@ impl HttpRail {
         let id = format!("{}:{verb}", charge.reference.as_str());
         let headers = self.signed(&id, &body)?;
         let answer = self.client.post(&format!("/{verb}"), headers, body).await?;
-        let told = (answer.status == 200).then(|| answer.json()).flatten();
-        if told.is_none() {
+        let parsed = (answer.status == 200).then(|| answer.json()).flatten();
+        if parsed.is_none() {
             answer.log_unusable();
         }
-        told
+        parsed
     }
 
     fn signed(&self, id: &str, body: &[u8]) -> Option<HeaderMap> {
@@ -282,9 +282,12 @@ impl Rail for HttpRail {
 
     fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let event_id = self.secrets.check(message)?.to_owned();
-        let told: EndpointCallback = serde_json::from_slice(message.body)
+        let callback: EndpointCallback = serde_json::from_slice(message.body)
             .map_err(|_| Problem::field("data", "must be an event with data"))?;
-        CallbackHint::new(event_id, told.data.payment_id.or(told.data.reference))
+        CallbackHint::new(
+            event_id,
+            callback.data.payment_id.or(callback.data.reference),
+        )
     }
 }
 

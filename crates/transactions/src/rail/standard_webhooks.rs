@@ -67,7 +67,7 @@ impl WebhookSecrets {
 
 impl fmt::Debug for WebhookSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "WebhookSecrets({})", self.0.len())
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         assert!(WebhookSecrets::new([]).is_err());
         assert_eq!(
             format!("{:?}", WebhookSecrets::new([SECRET]).unwrap()),
-            "Secrets(1)"
+            "WebhookSecrets(1)"
         );
     }
 }

@@ -55,7 +55,7 @@ pub struct Options {
     /// How long a call waits for the worker.
     pub wait: Duration,
     /// Receives the references of transactions that have changed.
-    pub news: mpsc::Sender<String>,
+    pub changes: mpsc::Sender<String>,
     /// How many effects are watched concurrently.
     pub watched_max: usize,
 }
@@ -65,13 +65,13 @@ pub struct WorkerRail {
     engine: Engine,
     goal: String,
     wait: Duration,
-    news: mpsc::Sender<String>,
+    changes: mpsc::Sender<String>,
     watchers: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for WorkerRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker")
+        f.debug_struct("WorkerRail")
             .field("goal", &self.goal)
             .finish_non_exhaustive()
     }
@@ -85,7 +85,7 @@ impl WorkerRail {
             engine,
             goal: options.goal,
             wait: options.wait,
-            news: options.news,
+            changes: options.changes,
             watchers: Arc::new(Semaphore::new(options.watched_max)),
         }
     }
@@ -263,7 +263,7 @@ impl WorkerRail {
             tokio::spawn(async move {
                 watcher.follow(id, CALMLY, Instant::now() + WATCH).await;
                 drop(place);
-                let _ = watcher.news.send(reference).await;
+                let _ = watcher.changes.send(reference).await;
             });
         }
         report
@@ -271,16 +271,16 @@ impl WorkerRail {
 
     /// The report, and whether it may still change.
     async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (RailReport, bool) {
-        let mut news = self.engine.follow_publisher(PUBLISHER);
+        let mut changes = self.engine.follow_publisher(PUBLISHER);
         loop {
-            news.mark_unchanged();
+            changes.mark_unchanged();
             let (report, more) = self.look_for_end(id).await;
             if !more || Instant::now() >= until {
                 return (report, more);
             }
             tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
             let next = until.min(Instant::now() + LOOK);
-            let _ = tokio::time::timeout_at(next, news.changed()).await;
+            let _ = tokio::time::timeout_at(next, changes.changed()).await;
         }
     }
 }

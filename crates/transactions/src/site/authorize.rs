@@ -254,11 +254,11 @@ impl Site {
     }
 
     pub(super) async fn check_nonce_free(&self, intent: &SignedIntent) -> Result<(), Problem> {
-        let burned: Option<Versioned<UsedNonce>> = self.read(records::nonce_key(intent)).await?;
-        match burned {
+        let used: Option<Versioned<UsedNonce>> = self.read(records::nonce_key(intent)).await?;
+        match used {
             None => Ok(()),
-            Some(burned) => Err(Problem::NonceConsumed {
-                first_consumed_at: Micros(burned.value.at),
+            Some(used) => Err(Problem::NonceConsumed {
+                first_consumed_at: Micros(used.value.at),
             }),
         }
     }
@@ -370,9 +370,9 @@ impl Site {
 
 /// Marks the nonce of an intent as used.
 fn use_nonce(intent: &SignedIntent, now: Micros) -> Command {
-    let burned = UsedNonce {
+    let used = UsedNonce {
         intent_id: intent.intent_id.clone(),
         at: now.0,
     };
-    records::put(records::nonce_key(intent), &burned)
+    records::put(records::nonce_key(intent), &used)
 }

@@ -630,10 +630,10 @@ impl LeasedTransaction {
 
     /// The ledger refuses a row without a lease.
     fn lease(&self) -> (String, consign_kernel::ids::Token) {
-        let nobody = consign_kernel::ids::Token([0; 16]);
+        let no_token = consign_kernel::ids::Token([0; 16]);
         (
             self.row.holder.clone().unwrap_or_default(),
-            self.row.token.unwrap_or(nobody),
+            self.row.token.unwrap_or(no_token),
         )
     }
 }

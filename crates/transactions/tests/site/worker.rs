@@ -27,7 +27,7 @@ struct Shop {
     world: World,
     site: Site,
     rail: Arc<WorkerRail>,
-    news: mpsc::Receiver<String>,
+    changes: mpsc::Receiver<String>,
 }
 
 impl Shop {
@@ -41,7 +41,7 @@ impl Shop {
         let options = WorkerOptions {
             goal: "atp.effect".to_owned(),
             wait: Duration::from_millis(300),
-            news: tell,
+            changes: tell,
             watched_max,
         };
         let rail = Arc::new(WorkerRail::new(world.engine.clone(), options));
@@ -53,7 +53,7 @@ impl Shop {
             world,
             site,
             rail,
-            news,
+            changes: news,
         }
     }
 
@@ -130,7 +130,7 @@ async fn a_slow_worker_is_waited_for_and_has_news() {
     let effect = shop.claim().await.remove(0);
     shop.settle(&effect, Settlement::Complete { result: None })
         .await;
-    let reference = shop.news.recv().await.unwrap();
+    let reference = shop.changes.recv().await.unwrap();
     shop.site.recheck(&reference).await.unwrap();
     assert_eq!(shop.execute().await["state"], "settled");
 }
@@ -429,7 +429,7 @@ async fn an_effect_is_found_under_the_goal_that_it_was_published_with() {
         WorkerOptions {
             goal: "shop.pay".to_owned(),
             wait: Duration::from_millis(300),
-            news,
+            changes: news,
             watched_max: 8,
         },
     );
@@ -451,8 +451,8 @@ async fn a_lost_worker_is_not_watched_for_ever() {
     shop.world.pass(3_600);
     // Time acts on what is looked at.
     shop.world.engine.observe(effect.id).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(30), shop.news.recv()).await;
-    assert!(told.unwrap().is_some(), "it is the last news there is");
+    let told = tokio::time::timeout(Duration::from_secs(30), shop.changes.recv()).await;
+    assert!(told.unwrap().is_some(), "the change was not reported");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -467,15 +467,15 @@ async fn no_more_effects_are_watched_than_there_are_places() {
         let done = Settlement::Complete { result: None };
         shop.settle(&effect, done).await;
     }
-    assert!(shop.news.recv().await.is_some());
+    assert!(shop.changes.recv().await.is_some());
     let Shop {
         world,
         site,
         rail,
-        mut news,
+        mut changes,
     } = shop;
     drop((site, rail));
-    assert_eq!(news.recv().await, None, "nobody else had anything to tell");
+    assert_eq!(changes.recv().await, None, "no other change was reported");
     world.is_sound().await;
 }
 

@@ -51,13 +51,13 @@ impl Args {
 
     /// Without a time limit, because workers may extend their leases.
     async fn until_drained(&self, client: &Client, mut node: NodeInfo) -> anyhow::Result<NodeInfo> {
-        let mut told = None;
+        let mut printed = None;
         while node.state != "drained" {
-            let news = (node.state.clone(), node.leases);
-            if !self.one.output.json && told.as_ref() != Some(&news) {
+            let status = (node.state.clone(), node.leases);
+            if !self.one.output.json && printed.as_ref() != Some(&status) {
                 let (called, leases) = (called(&node), node.leases);
-                out::note(&format!("{called} is {}, {leases} leases left", news.0));
-                told = Some(news);
+                out::note(&format!("{called} is {}, {leases} leases left", status.0));
+                printed = Some(status);
             }
             tokio::time::sleep(LOOK_EVERY).await;
             let nodes = client.nodes().await?;

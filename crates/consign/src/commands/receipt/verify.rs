@@ -82,10 +82,10 @@ impl Args {
             }
         };
         let online = self.standing(&document).await?;
-        let standing = online.as_ref().and_then(|told| told.standing.as_deref());
+        let standing = online.as_ref().and_then(|reply| reply.standing.as_deref());
         let superseded_by = online
             .as_ref()
-            .and_then(|told| told.superseded_by.as_deref());
+            .and_then(|reply| reply.superseded_by.as_deref());
         if self.output.json {
             out::json(&VerifyReport::Valid {
                 valid: true,
@@ -105,8 +105,8 @@ impl Args {
         if !self.online && self.server.server.is_none() {
             return Ok(None);
         }
-        let told = match self.server.client()?.verify_receipt(document).await {
-            Ok(told) => told,
+        let reply = match self.server.client()?.verify_receipt(document).await {
+            Ok(reply) => reply,
             // An older server requires a key on every path that it does not know.
             Err(error)
                 if matches!(
@@ -121,10 +121,10 @@ impl Args {
             }
             Err(error) => return Err(error.into()),
         };
-        if told.valid {
-            return Ok(Some(told));
+        if reply.valid {
+            return Ok(Some(reply));
         }
-        let why = told.error.as_deref().unwrap_or("it gives no reason");
+        let why = reply.error.as_deref().unwrap_or("it gives no reason");
         let message = format!(
             "the server does not recognise the receipt as its own: {}",
             render::safe(why)

@@ -143,9 +143,9 @@ fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
 async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
     let (from, to) = (from.clone(), to.to_owned());
     let saved = tokio::task::spawn_blocking(move || {
-        let mut teller = ProgressPrinter::new(show);
-        let saved = copy::save(&from, &to, now().0, |progress| teller.print(progress));
-        teller.end();
+        let mut printer = ProgressPrinter::new(show);
+        let saved = copy::save(&from, &to, now().0, |progress| printer.print(progress));
+        printer.end();
         saved
     });
     saved.await.context("the backup panicked")??;

@@ -101,9 +101,9 @@ impl Args {
         let show = !self.output.json && std::io::stderr().is_terminal();
         let began = Instant::now();
         let copied = tokio::task::spawn_blocking(move || {
-            let mut teller = ProgressPrinter::new(show);
-            let copied = copy::copy(&options, |progress| teller.print(progress));
-            teller.end();
+            let mut printer = ProgressPrinter::new(show);
+            let copied = copy::copy(&options, |progress| printer.print(progress));
+            printer.end();
             copied
         });
         let report = copied.await.context("the copy panicked")??;

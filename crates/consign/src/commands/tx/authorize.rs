@@ -55,21 +55,21 @@ impl Args {
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
         let (client, key) = (&client, &key);
-        let told = send_signed(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().authorize(key, &body).await
         })
         .await?;
         if self.ask.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
         let (id, until) = (
-            render::safe(&told.body.intent_id),
-            render::safe(&told.body.expires_at),
+            render::safe(&reply.body.intent_id),
+            render::safe(&reply.body.expires_at),
         );
         out::note(&format!(
             "{id} is {}; carry it out before {until} with: consign tx execute {id}",
-            render::safe(&told.body.state)
+            render::safe(&reply.body.state)
         ));
         Ok(Exit::Done)
     }

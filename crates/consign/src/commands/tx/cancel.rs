@@ -43,14 +43,14 @@ impl Args {
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
         let (client, key) = (&client, &key);
-        let told = send_signed(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().cancel(key, &body).await
         })
         .await?;
         if self.ask.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
         } else {
-            let id = render::safe(&told.body.intent_id);
+            let id = render::safe(&reply.body.intent_id);
             out::note(&format!("{id} is withdrawn; nothing was executed"));
         }
         Ok(Exit::Done)

@@ -143,20 +143,20 @@ impl Args {
         save_intent(&state, &stamp.id, &text)?;
         let client = self.server.client()?;
         let until = self.patience.until(Some(intent.expires_at));
-        let told = send_with_retries(until, || client.transactions().create(&text)).await?;
+        let reply = send_with_retries(until, || client.transactions().create(&text)).await?;
         if self.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
-        let id = render::safe(&told.body.intent_id);
+        let id = render::safe(&reply.body.intent_id);
         out::data(&id)?;
         let cost = self.amount_cents.map_or_else(String::new, |cents| {
             format!(", for {}", amount(cents, &self.currency))
         });
         out::note(&format!(
             "{} until {}{cost}; consent to it with: consign tx authorize {id}",
-            render::safe(&told.body.state),
-            render::safe(&told.body.expires_at),
+            render::safe(&reply.body.state),
+            render::safe(&reply.body.expires_at),
         ));
         Ok(Exit::Done)
     }

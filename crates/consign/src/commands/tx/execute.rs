@@ -66,12 +66,12 @@ impl Args {
         let key = state.request_key(&self.ask.id, &request)?;
         let until = self.ask.patience.until(expires_at);
         let (client, key) = (&client, &key);
-        let told = send_signed(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().execute(key, &body).await
         })
         .await?;
-        self.show_reply(&told)?;
-        outcome(&told)
+        self.show_reply(&reply)?;
+        outcome(&reply)
     }
 
     fn members(&self) -> Value {

@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_the_unit_that_fits() {
-        let told: Vec<String> = [-1, 119, 120, 7_199, 7_200, 172_799, 172_800]
+        let ages: Vec<String> = [-1, 119, 120, 7_199, 7_200, 172_799, 172_800]
             .map(|seconds| age(seconds * SECOND_US))
             .to_vec();
         assert_eq!(
-            told,
+            ages,
             ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"]
         );
     }

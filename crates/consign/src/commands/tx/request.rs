@@ -153,20 +153,20 @@ impl WaitArgs {
 
 /// Prints the reason for retries on standard error, each once.
 pub(super) struct RetryNotes {
-    told: RefCell<Option<String>>,
+    noted: RefCell<Option<String>>,
 }
 
 impl RetryNotes {
     pub(super) fn new() -> Self {
         Self {
-            told: RefCell::new(None),
+            noted: RefCell::new(None),
         }
     }
 
     pub(super) fn note(&self, why: &str) {
-        if self.told.borrow().as_deref() != Some(why) {
+        if self.noted.borrow().as_deref() != Some(why) {
             out::note(&format!("{}; trying again", render::safe(why)));
-            *self.told.borrow_mut() = Some(why.to_owned());
+            *self.noted.borrow_mut() = Some(why.to_owned());
         }
     }
 }
@@ -195,8 +195,8 @@ pub(super) async fn send_with_retries<T, F>(
 where
     F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
 {
-    let teller = RetryNotes::new();
-    let hear = |why: &str, _: Duration| teller.note(why);
+    let notes = RetryNotes::new();
+    let hear = |why: &str, _: Duration| notes.note(why);
     RetryLoop::until(until, &hear).send(send).await
 }
 

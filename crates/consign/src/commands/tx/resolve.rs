@@ -42,12 +42,12 @@ impl Args {
             return show_dry_run(self.output, PATH, None, &body);
         }
         let client = self.admin.client()?;
-        let told = client.transactions().resolve(&self.id, &body).await?;
+        let reply = client.transactions().resolve(&self.id, &body).await?;
         if self.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
-        let one = &told.body.transaction;
+        let one = &reply.body.transaction;
         out::note(&format!(
             "{} of {} is {}",
             render::safe(&one.transaction_id),

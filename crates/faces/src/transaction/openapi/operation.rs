@@ -112,23 +112,23 @@ impl Operation {
             .chain(refused)
             .map(|(status, response)| (status.to_string(), response))
             .collect();
-        let ways_in = if self.guarded {
+        let security = if self.guarded {
             json!([{OPERATOR: []}])
         } else {
             json!([])
         };
-        let mut told = json!({
+        let mut operation = json!({
             "operationId": self.id,
             "tags": [TAG],
             "summary": self.summary,
-            "security": ways_in,
+            "security": security,
             "parameters": self.parameters,
             "responses": responses,
         });
         if let Some(body) = self.body {
-            told["requestBody"] = body;
+            operation["requestBody"] = body;
         }
-        told
+        operation
     }
 }
 

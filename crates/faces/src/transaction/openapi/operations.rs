@@ -9,7 +9,13 @@ use crate::transaction::CALLBACK_BYTES_MAX;
 
 pub(super) fn all() -> impl Iterator<Item = (String, &'static str, Value)> {
     let all = agents().into_iter().chain(readers()).chain(operators());
-    all.map(|told| (told.path.to_owned(), told.method, told.to_json()))
+    all.map(|operation| {
+        (
+            operation.path.to_owned(),
+            operation.method,
+            operation.to_json(),
+        )
+    })
 }
 
 fn agents() -> Vec<Operation> {

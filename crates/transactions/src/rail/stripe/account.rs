@@ -105,8 +105,8 @@ impl StripeAccount {
     async fn find<P: StripeObject>(&self, charge: &Charge) -> RailReport {
         match self.under_reference::<P>(charge).await {
             Some(payments) => {
-                let told = payments.iter().map(|p| (p.created_at(), p.report(charge)));
-                sum_up(told.collect())
+                let reports = payments.iter().map(|p| (p.created_at(), p.report(charge)));
+                sum_up(reports.collect())
             }
             None => RailReport::of(RailOutcome::Unknown),
         }

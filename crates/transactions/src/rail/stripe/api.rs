@@ -131,7 +131,7 @@ impl StripeApi {
 
 impl fmt::Debug for StripeApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api")
+        f.debug_struct("StripeApi")
             .field("client", &self.client)
             .finish_non_exhaustive()
     }
@@ -186,10 +186,10 @@ fn read<T: DeserializeOwned>(answer: Option<RailResponse>) -> StripeReply<T> {
     let complaint = || answer.json::<StripeErrorBody>().map(|body| body.error);
     let reply = match answer.status {
         200..=299 => answer.json().map(StripeReply::Done),
-        404 => complaint().map(|told| StripeReply::Missing(told.failure())),
+        404 => complaint().map(|error| StripeReply::Missing(error.failure())),
         400 | 402 => complaint()
             .filter(StripeError::is_final)
-            .map(|told| StripeReply::Refused(told.failure())),
+            .map(|error| StripeReply::Refused(error.failure())),
         _ => None,
     };
     reply.unwrap_or_else(|| {

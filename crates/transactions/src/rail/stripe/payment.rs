@@ -105,8 +105,8 @@ pub(in crate::rail) fn difference(
 }
 
 /// The combined report of all payments under one reference, each with its creation time.
-pub(in crate::rail) fn sum_up(told: Vec<(i64, RailReport)>) -> RailReport {
-    if told
+pub(in crate::rail) fn sum_up(reports: Vec<(i64, RailReport)>) -> RailReport {
+    if reports
         .iter()
         .filter(|(_, report)| moves_money(report))
         .count()
@@ -121,7 +121,7 @@ pub(in crate::rail) fn sum_up(told: Vec<(i64, RailReport)>) -> RailReport {
     let order = |(made, report): &(i64, RailReport)| {
         (rank(report.outcome), *made, report.payment_id.clone())
     };
-    let first = told.into_iter().min_by_key(order);
+    let first = reports.into_iter().min_by_key(order);
     first.map_or(RailReport::of(RailOutcome::NotFound), |(_, report)| report)
 }
 
@@ -236,29 +236,29 @@ mod tests {
                     &json!({"created": 9 - index}),
                 )
             });
-            let told = payments.map(|payment| (payment.created, payment.report(&charge())));
-            sum_up(told.collect())
+            let reports = payments.map(|payment| (payment.created, payment.report(&charge())));
+            sum_up(reports.collect())
         };
-        let told = |statuses: &[&str]| {
+        let reports = |statuses: &[&str]| {
             let report = summed(statuses);
             (report.outcome, report.payment_id.unwrap_or_default())
         };
         let open = "requires_confirmation";
         assert_eq!(summed(&[]), RailReport::of(RailOutcome::NotFound));
         assert_eq!(
-            told(&[open, "succeeded", "canceled"]),
+            reports(&[open, "succeeded", "canceled"]),
             (RailOutcome::Succeeded, "pi_1".to_owned())
         );
         assert_eq!(
-            told(&["canceled", open, open]),
+            reports(&["canceled", open, open]),
             (RailOutcome::Unconfirmed, "pi_2".to_owned())
         );
         assert_eq!(
-            told(&["canceled", "something_new", open]).0,
+            reports(&["canceled", "something_new", open]).0,
             RailOutcome::Unknown
         );
         for pair in [["succeeded", "succeeded"], ["succeeded", "processing"]] {
-            assert_eq!(told(&pair).0, RailOutcome::Different);
+            assert_eq!(reports(&pair).0, RailOutcome::Different);
         }
     }
 }

@@ -79,8 +79,8 @@ pub(in crate::rail) async fn pay_back(
     };
     let left = match sum_up(before, charge) {
         RefundSum::Left(left) => left,
-        RefundSum::Told(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
-        RefundSum::Told(told) => return told,
+        RefundSum::Decided(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
+        RefundSum::Decided(outcome) => return outcome,
     };
     let reference = charge.refund_reference();
     let form = vec![
@@ -101,7 +101,7 @@ pub(in crate::rail) async fn pay_back(
     };
     // A concurrent refund may have succeeded, or the answer was lost.
     match (list().await.map(|all| sum_up(all, charge)), refusal) {
-        (Some(RefundSum::Told(told)), _) => told,
+        (Some(RefundSum::Decided(outcome)), _) => outcome,
         (Some(RefundSum::Left(_)), Some(failure)) => RefundOutcome::Refused(failure),
         _ => RefundOutcome::Unknown,
     }
@@ -115,7 +115,7 @@ fn whole(charge: &Charge) -> u64 {
 enum RefundSum {
     /// This much remains to be refunded.
     Left(u64),
-    Told(RefundOutcome),
+    Decided(RefundOutcome),
 }
 
 /// The combined result of all refunds, including manual ones.
@@ -142,9 +142,9 @@ fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> RefundSum {
         }
     }
     match failed {
-        _ if done >= amount => RefundSum::Told(RefundOutcome::done(last)),
-        _ if done.saturating_add(under_way) >= amount => RefundSum::Told(RefundOutcome::Pending),
-        Some(failure) => RefundSum::Told(RefundOutcome::Refused(failure)),
+        _ if done >= amount => RefundSum::Decided(RefundOutcome::done(last)),
+        _ if done.saturating_add(under_way) >= amount => RefundSum::Decided(RefundOutcome::Pending),
+        Some(failure) => RefundSum::Decided(RefundOutcome::Refused(failure)),
         None => RefundSum::Left(amount - done - under_way),
     }
 }
@@ -167,10 +167,10 @@ mod tests {
         });
         match sum_up(refunds.collect(), &charge()) {
             RefundSum::Left(left) => format!("{left} left"),
-            RefundSum::Told(RefundOutcome::Done { refund_id }) => {
+            RefundSum::Decided(RefundOutcome::Done { refund_id }) => {
                 format!("done by {}", refund_id.unwrap())
             }
-            RefundSum::Told(told) => format!("{told:?}"),
+            RefundSum::Decided(outcome) => format!("{outcome:?}"),
         }
     }
 

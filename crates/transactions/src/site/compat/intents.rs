@@ -172,7 +172,7 @@ impl ForUser {
             permission.value.authorized_at = Some(now.0);
             let created_at = Micros(permission.value.created_at);
             let listing = records::listing_key(&self.user, created_at, &intent.intent_id);
-            let burned = UsedNonce {
+            let used = UsedNonce {
                 intent_id: intent.intent_id.clone(),
                 at: now.0,
             };
@@ -185,7 +185,7 @@ impl ForUser {
                     reason: String::new(),
                 }),
                 permission.put(),
-                records::put(records::nonce_key(&intent), &burned),
+                records::put(records::nonce_key(&intent), &used),
                 records::put(listing, &intent.intent_id),
             ];
             if self.site.commit(steps).await?.is_some() {

@@ -313,11 +313,11 @@ impl StatusReport {
 
 impl ReportedStatus {
     fn check_move(self, to: Self) -> Result<(), Problem> {
-        let (from, told) = (self.word(), to.word());
+        let (from, target) = (self.word(), to.word());
         if self.may_become(to) {
             return Ok(());
         }
-        Err(Problem::IllegalMove { from, to: told })
+        Err(Problem::IllegalMove { from, to: target })
     }
 }
 
