@@ -1,4 +1,4 @@
-//! Whole requests against a scripted server: what is sent again, and what the caller gets in the end.
+//! Whole requests against a scripted server: which requests are repeated, and the final result.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use crate::{Client, Key, Options, TransactionView};
 
 const ROW: &str = r#"{"ok":true,"intent_id":"i","transaction_id":"atp_tx_1","state":"STATE","amount_cents":1500,"currency":"EUR","rail":{"name":"null","reference":"atp_1"},"created_at":"a","updated_at":"b"}"#;
 
-/// One connection for each answer; an empty one is a connection that breaks after the request. Gives back the requests.
+/// One connection per answer; an empty answer is a connection that breaks after the request. Returns the requests.
 async fn scripted(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
@@ -85,7 +85,7 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
     assert!(requests[0].contains("idempotency-key: 0123456789abcdef\r\n"));
     assert!(
         !requests[0].contains("ck_of_the_server"),
-        "it is no business of the site's"
+        "agents send no key of the server"
     );
     assert_eq!(reasons.len(), 3);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A request that is signed for one thing is good for nothing else.
+//! A request that is signed for one operation is valid for nothing else.
 
 use serde_json::json;
 
@@ -90,7 +90,7 @@ fn a_signed_request_says_all_that_it_is_for() {
                 field(read(&body.to_string(), RequestOperation::Execute)),
                 name
             );
-            // Whoever signs nothing need say nothing.
+            // An unsigned request may omit the envelope.
             body["signature"] = Value::Null;
             assert!(read(&body.to_string(), RequestOperation::Execute).is_ok());
         }
@@ -156,7 +156,7 @@ fn a_request_that_is_signed_anew_is_the_same_request() {
     let mut other = later.clone();
     other["amount_cents"] = 1.into();
     assert_ne!(fingerprint(&other.to_string()), fingerprint(&first));
-    // A body of the older form is told by all of it.
+    // The fingerprint of a body in the older form includes its signature.
     later["type"] = Value::Null;
     let mut even_later = later.clone();
     even_later["issued_at"] = "2026-05-25T12:08:00Z".into();

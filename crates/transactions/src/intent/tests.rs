@@ -1,4 +1,4 @@
-//! The rules of the fields one by one, starting from an intent that keeps them all.
+//! The rules of the fields one by one, starting from a valid intent.
 
 use consign_kernel::receipt::Signer;
 use data_encoding::BASE64;
@@ -49,7 +49,7 @@ fn read(value: &Value) -> Result<SignedIntent, Problem> {
     SignedIntent::read(document(value))
 }
 
-/// The member that the refusal names.
+/// The member that the error names.
 #[track_caller]
 fn refused(value: &Value) -> String {
     let problem = read(value).unwrap_err();
@@ -97,7 +97,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(
         read(&with("user_id", json!("u"))).unwrap().dedup_subject(),
         format!("{} u", public(&AGENT_SEED)),
-        "whoever writes another's name is still somebody else"
+        "another agent with the same user name is another subject"
     );
 }
 
@@ -237,7 +237,8 @@ fn the_signed_amount_is_the_most_that_may_be_spent_unless_a_total_is_signed() {
         (json!(1_500), json!(3_000), 1, 0, 3_000, true),
         (json!(1_500), json!(3_000), 1, 0, 3_001, false),
         (json!(1_500), json!(3_000), 5, 1_501, 1_500, false),
-        // A total that is no more than the amount for each execution allows none of them more.
+        // A total that is not more than the amount for each execution does not raise the maximum of
+        // one.
         (json!(1_500), json!(4_500), 3, 0, 1_501, false),
         (json!(1_500), json!(4_000), 3, 0, 1_501, false),
         (json!(1_500), json!(4_501), 3, 0, 4_501, true),

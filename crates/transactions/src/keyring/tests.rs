@@ -1,4 +1,4 @@
-//! What each standing of a key means for what it signed, and what is published of it.
+//! The effect of each key standing on verification and on the published documents.
 
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ fn a_stranger_is_unknown_with_or_without_bringing_his_key() {
         (with.reason, with.signature_valid),
         (Some(InvalidReason::UnknownKey), true)
     );
-    // The id alone is missing: the key he brought still says who he is.
+    // Only the id is missing: the embedded key still identifies the signer.
     text["signature"]["key_id"] = json!(null);
     assert_eq!(
         ring.verify(&read(&text), NOW).reason,
@@ -263,7 +263,7 @@ fn all_published_documents_show_the_same_keys() {
     assert_eq!(
         manifest["previous_keys"],
         json!([{"key": text(1), "valid_until": at, "reason": "scheduled"}]),
-        "the revoked one stands in the revocations alone"
+        "the revoked key is only in the revocations"
     );
 
     let revocations = ring.revocations(&signer(2));

@@ -90,7 +90,7 @@ fn whatever_asks_for_patience_says_for_how_long() {
     }
 }
 
-/// One of each, with all that clients may rely on.
+/// One of each, with everything that clients may rely on.
 #[test]
 fn every_problem_has_the_status_and_name_of_the_protocol() {
     let at = Micros(0);

@@ -1,4 +1,4 @@
-//! Each body: what it must have, and how it is held against its intent.
+//! Each body: its required members, and the checks against its intent.
 
 use serde_json::{Value, json};
 

@@ -37,7 +37,7 @@ pub(crate) fn at(text: &str) -> Micros {
     instant::parse(text).unwrap()
 }
 
-/// A moment after all that the vectors tell of.
+/// A time after all times of the vectors.
 pub(crate) fn now() -> Micros {
     at("2026-05-25T14:00:00.000Z")
 }
@@ -46,7 +46,7 @@ pub(crate) fn read(text: &str) -> AtpDocument {
     AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
 }
 
-/// The document with this signature put in.
+/// The document with this signature inserted.
 pub(crate) fn sealed(unsigned: &str, signature: &Value) -> AtpDocument {
     let rest = unsigned.strip_prefix('{').unwrap();
     read(&format!("{{\"signature\":{signature},{rest}"))

@@ -1,4 +1,4 @@
-//! V10: what must not verify, and why.
+//! V10: documents that must not verify, and the reasons.
 
 use consign_transactions::document::AtpDocument;
 use consign_transactions::keyring::{InvalidReason, Verification};
@@ -24,7 +24,8 @@ fn at_079_v10_a_receipt_with_any_byte_changed_does_not_verify() {
     let mut readable = 0;
     for at in 0..RECEIPT.len() {
         let mut bytes = RECEIPT.as_bytes().to_vec();
-        // The lowest bit: letters stay letters and digits digits, so most of these are documents still.
+        // Flipping the lowest bit keeps letters letters and digits digits, so most results are still
+        // documents.
         bytes[at] ^= 1;
         let Ok(changed) = String::from_utf8(bytes) else {
             continue;
@@ -98,7 +99,7 @@ fn at_079_v10_a_signature_of_the_wrong_length_or_form_does_not_verify() {
         reason(&by_site(RECEIPT, &BASE64.encode(&plus_order(genuine)))),
         Some(InvalidReason::SignatureMismatch)
     );
-    // The string form, and a signature that is no text at all.
+    // The string form, and a signature that is not a string.
     assert_eq!(reason(&sealed(RECEIPT, &json!(RECEIPT_SIGNATURE))), None);
     assert_eq!(
         reason(&sealed(
@@ -131,7 +132,8 @@ fn a_signature_that_is_missing_or_of_another_kind_is_told_apart() {
     );
 }
 
-/// The same signature with its second half raised by the order of the group: lax verifiers accept both.
+/// The same signature with its second half increased by the order of the group: lax verifiers accept
+/// both.
 fn plus_order(mut signature: [u8; 64]) -> [u8; 64] {
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,

@@ -1,4 +1,4 @@
-//! What must come out exactly as published.
+//! Results that must equal the published vectors exactly.
 
 use consign_transactions::document::{AtpDocument, REQUEST_BYTES_MAX, SignedText};
 use consign_transactions::ids;
@@ -33,7 +33,7 @@ fn cents(cents: u64) -> Cents {
     Cents::new(cents).unwrap()
 }
 
-/// Takes a signed document apart: bytes that are signed, signature object.
+/// Splits a signed document into the signed bytes and the signature object.
 fn taken_apart(signed: &SignedText) -> (String, Value) {
     let document = read(&signed.text);
     assert_eq!(document.hash(), signed.hash);
@@ -167,7 +167,7 @@ fn at_079_v4_a_receipt_is_built_and_signed() {
     );
     let signed = settled();
     let (unsigned, mut signature) = taken_apart(&signed);
-    // The vector is older than the rule that a receipt states the amount that was signed; it differs in nothing else.
+    // The vector is older than the rule that a receipt states the signed amount; it differs in nothing else.
     let amount = r#""intent":{"amount_cents":1500,"authorized_at""#;
     assert_eq!(
         unsigned.replacen(amount, r#""intent":{"authorized_at""#, 1),
@@ -185,7 +185,7 @@ fn at_079_v4_a_receipt_is_built_and_signed() {
         let verification = keyring().verify(receipt, now());
         assert!(verification.ok, "{verification:?}");
     }
-    // Neither the key nor anything else that is secret is in it.
+    // Neither the key nor any other secret is in it.
     assert!(!signed.text.contains(KEY));
 }
 

@@ -1,4 +1,4 @@
-//! Peers that answer with anything but an answer: every operation of every rail must say that it does not know.
+//! Peers with unusable answers: every operation of every rail must report an unknown outcome.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn rails(base: &str, timeout: Duration) -> [Box<dyn Rail>; 3] {
     ]
 }
 
-/// Whatever is asked of a rail whose peer answers like this, nothing is known afterwards.
+/// Every call to a rail whose peer answers like this must report an unknown outcome.
 async fn nothing_is_known(
     what: &str,
     timeout: Duration,
@@ -110,7 +110,7 @@ async fn bodies_that_say_something_else_tell_nothing() {
 
 #[tokio::test]
 async fn a_rail_that_only_says_to_come_back_tells_nothing() {
-    // Bodies that would mean something with another status.
+    // Bodies that would be conclusive with another status.
     let body =
         r#"{"id":"pi_1","status":"succeeded","amount":1500,"currency":"eur","amount_cents":1500}"#;
     let error = r#"{"error":{"type":"api_error","message":"later"}}"#;
@@ -139,7 +139,7 @@ async fn a_rail_that_only_says_to_come_back_tells_nothing() {
             );
         }
     }
-    // Pages of something that stands before the rail.
+    // Pages of a proxy in front of the rail.
     for status in ["400 Bad Request", "402 Payment Required", "404 Not Found"] {
         nothing_is_known(status, PATIENCE, move || reply(status, "<html>")).await;
     }

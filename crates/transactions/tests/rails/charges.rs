@@ -1,4 +1,5 @@
-//! The rail of Stripe's older charges against stripe-stateful-mock, which honours idempotency keys.
+//! The rail for Stripe's older charges against stripe-stateful-mock, which honours idempotency
+//! keys.
 
 use consign_client::Method;
 use consign_transactions::callback::StripeSecrets;
@@ -43,7 +44,7 @@ async fn at_103_a_payment_at_a_rail_that_honours_keys_happens_once_and_is_refund
     let rail = rail(&mock);
     let charge = charge("once", VISA);
     let id = prepared(&rail, &charge).await;
-    // The rail knows the key, and shows the first one again.
+    // The rail knows the key and returns the first charge again.
     assert_eq!(prepared(&rail, &charge).await, id);
     assert_eq!(listed(&mock, "charges").await.len(), 1);
     for _ in 0..3 {
@@ -109,7 +110,7 @@ async fn a_rail_that_fails_or_is_busy_leaves_the_payment_unknown() {
             assert_eq!(report.outcome, RailOutcome::Unknown, "{token}");
         }
     }
-    // Another request under a key that was used is refused by the rail, and looked up here.
+    // The rail refuses another request with a used key; the charge is looked up instead.
     let first = charge("reused", VISA);
     let id = prepared(&rail, &first).await;
     let mut second = first.clone();

@@ -1,4 +1,4 @@
-//! The Stripe rail against answers that no stand-in gives, and what it sends.
+//! The Stripe rail against answers that no mock server gives, and the requests it sends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -90,7 +90,7 @@ async fn at_099_the_rail_gets_the_reference_as_metadata_and_as_idempotency_key()
             Some(expected[0].as_str()),
             Some(&expected[1]),
             Some(&expected[2]),
-            // A fence is always asked anew.
+            // A fence is sent without an idempotency key.
             None,
             Some(&refund),
         ]
@@ -120,7 +120,7 @@ async fn a_failure_that_is_repeated_for_a_day_is_resolved_by_looking() {
             RailOutcome::Unconfirmed,
         ),
         (vec![payment("succeeded")], RailOutcome::Succeeded),
-        // It may still appear.
+        // The payment may still appear.
         (vec![], RailOutcome::Unknown),
     ] {
         let endpoint = Endpoint::start(move |asked| match asked.method.as_str() {
@@ -151,7 +151,7 @@ async fn a_confirmation_that_failed_somehow_counts_as_what_the_payment_shows() {
             ("processing", Processing),
             ("requires_capture", Held),
             ("requires_payment_method", Failed),
-            // The call may yet take effect.
+            // The call may still take effect.
             ("requires_confirmation", Unknown),
         ] {
             let endpoint = Endpoint::start(move |asked| match asked.method.as_str() {

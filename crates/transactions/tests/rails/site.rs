@@ -1,4 +1,4 @@
-//! The rail of a site's own endpoint: what it is told, what its answers mean, and its messages.
+//! The rail of a site's own endpoint: its requests, the meaning of its answers, and its callbacks.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_transactions::outcome::RailOutcome;
@@ -24,7 +24,7 @@ fn rail(base: &str) -> HttpRail {
     .unwrap()
 }
 
-/// A rail whose endpoint always says the same.
+/// A rail whose endpoint always gives the same answer.
 async fn saying(answer: Value) -> (Endpoint, HttpRail) {
     let endpoint = Endpoint::start(move |_| reply("200 OK", &answer.to_string())).await;
     let rail = rail(&endpoint.base());
@@ -67,7 +67,7 @@ async fn the_endpoint_gets_signed_json_under_the_same_name_whenever_the_same_is_
     let id = format!("{reference}:prepare");
     for asked in &asked[..2] {
         assert_eq!(asked.header("webhook-id"), Some(id.as_str()));
-        // Whoever has the secret can check it: this rail itself takes it for genuine.
+        // The receiver verifies with the shared secret: this rail itself accepts the message.
         let message = CallbackMessage {
             headers: &asked.headers,
             body: &asked.body,
@@ -104,7 +104,7 @@ async fn every_status_has_its_meaning() {
             assert_eq!(report.payment_id.as_deref(), Some("p_1"));
         }
         assert_eq!(rail.cancel(&charge, None).await, fenced, "{status}");
-        // What has a name was there.
+        // A payment with an id must exist.
         let named = rail.cancel(&charge, Some("p_1")).await;
         let forgotten = status == "not_found";
         let expected = if forgotten { Fenced::Unknown } else { fenced };
@@ -173,7 +173,7 @@ async fn an_answer_about_other_money_or_another_payment_is_different() {
         let report = rail.look_up(&charge, Some("p_1")).await;
         assert_eq!(report.outcome, RailOutcome::Different, "{member}");
     }
-    // One that leaves the money out is no answer.
+    // An answer without an amount is inconclusive.
     for member in ["amount_cents", "currency"] {
         let mut answer = paid("succeeded");
         answer[member] = Value::Null;
@@ -221,7 +221,7 @@ async fn a_message_of_the_endpoint_names_the_payment_or_else_the_reference() {
     assert_eq!(malformed.name(), "invalid_request");
 }
 
-/// As any library of Standard Webhooks does it.
+/// Signs as any Standard Webhooks library does.
 fn sign(secret: &str, id: &str, at_s: i64, body: &[u8]) -> String {
     use hmac::{KeyInit as _, Mac as _};
     let secret = secret.strip_prefix("whsec_").unwrap();

@@ -36,7 +36,7 @@ fn code(report: &RailReport) -> &str {
     &report.failure.as_ref().unwrap().code
 }
 
-/// Prepares a payment and gives back its id.
+/// Prepares a payment and returns its id.
 async fn prepared(rail: &StripeRail, charge: &Charge) -> String {
     let report = rail.prepare(charge).await;
     assert_eq!(report.outcome, RailOutcome::Unconfirmed, "{report:?}");
@@ -132,7 +132,8 @@ async fn a_payment_method_that_does_not_exist_fails_before_anything_is_made() {
     assert_eq!(rail.cancel(&charge, None).await, Fenced::Cancelled);
 }
 
-/// As after a crash between making a payment and storing its id: the rail ignores keys, so there are two.
+/// As after a crash between creating a payment and storing its id: the rail ignores keys, so there are
+/// two.
 #[tokio::test]
 async fn payments_that_nobody_named_are_found_not_confirmed_and_cancelled_together() {
     let local = LocalStripe::start();
@@ -146,7 +147,7 @@ async fn payments_that_nobody_named_are_found_not_confirmed_and_cancelled_togeth
     let found = rail.look_up(&charge, None).await;
     assert_eq!(found.outcome, RailOutcome::Unconfirmed);
     assert!(made.iter().any(|id| Some(id) == found.payment_id.as_ref()));
-    // It has to be named, and so stored, before money may move.
+    // Its id must be stored before money may move.
     assert_eq!(rail.confirm(&charge, None).await, found);
     assert_eq!(rail.look_up(&charge, None).await, found);
     assert_eq!(local.charges().await, 0);
@@ -238,7 +239,7 @@ async fn at_100_a_payment_of_another_amount_is_reported_as_different() {
         let found = rail.look_up(&meant, known).await;
         assert_eq!(found.outcome, RailOutcome::Different, "{found:?}");
     }
-    // Nor is it the payment of another transaction.
+    // A payment of another transaction does not count either.
     let other = charge("another", VISA);
     let found = rail.look_up(&other, Some(&id)).await;
     assert_eq!(found.outcome, RailOutcome::Different);

@@ -1,4 +1,4 @@
-//! A rail with its own books, which are what the tests count. It can lose answers, be away, decline, and take its time.
+//! A rail with its own records, which the tests count. It can lose answers, be unreachable, decline, and delay.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use consign_transactions::rail::{
     RefundOutcome,
 };
 
-/// How the bank behaves at its next calls.
+/// The behaviour of the bank in its next calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// Cannot be reached at all.
+    /// Not reachable.
     Away,
-    /// Moves the money, and its answer gets lost.
+    /// Moves the money and loses the answer.
     Mute,
     Declines,
     /// Acknowledges, and settles later.
@@ -44,17 +44,17 @@ struct Books {
     mood: Mood,
     /// By id; the reference of each.
     payments: BTreeMap<String, (String, Payment)>,
-    /// The payment that each was for.
+    /// The payment of each.
     refunds: Vec<String>,
     calls: u32,
     refund_refused: bool,
-    /// What is being processed cannot be called off any more.
+    /// A payment in processing can no longer be cancelled.
     is_firm: bool,
-    /// The reference of a payment that arrives at the very moment in which it is called off.
+    /// The reference of a payment that arrives at the very moment of its cancellation.
     late: Option<String>,
-    /// What is asked for this intent does not arrive.
+    /// Calls for this intent do not arrive.
     held_back: Option<(&'static str, String)>,
-    /// How many calls were held back, and how many of them were let go, in the order in which they came.
+    /// How many calls were delayed, and how many of them were released, in order of arrival.
     waited: u32,
     let_go: u32,
 }
@@ -75,7 +75,7 @@ impl Bank {
         self.0.lock().unwrap().is_firm = true;
     }
 
-    /// How many payments have really happened.
+    /// The number of payments that really happened.
     pub(crate) fn charges(&self) -> usize {
         let books = self.0.lock().unwrap();
         let paid = |(_, payment): &&(String, Payment)| *payment == Payment::Paid;
@@ -90,7 +90,7 @@ impl Bank {
         self.0.lock().unwrap().calls
     }
 
-    /// What the bank does on its own: payments that were processed end like this.
+    /// The bank's own action: payments in processing end like this.
     pub(crate) fn end_all(&self, end: Payment) {
         for (_, payment) in self.0.lock().unwrap().payments.values_mut() {
             if *payment == Payment::Processing {
@@ -99,12 +99,12 @@ impl Bank {
         }
     }
 
-    /// As a bank does that was restored from an old backup, or another one under the same address.
+    /// Like a bank restored from an old backup, or another bank at the same address.
     pub(crate) fn forget_payments(&self) {
         self.0.lock().unwrap().payments.clear();
     }
 
-    /// A payment that nobody was told of.
+    /// A payment whose caller got no answer.
     pub(crate) fn prepare_unnoticed(&self, reference: &str) {
         let mut books = self.0.lock().unwrap();
         let id = format!("pay_{}", books.payments.len() + 1);
@@ -126,24 +126,24 @@ impl Bank {
             .collect()
     }
 
-    /// From now on this call does not arrive when it is about this intent.
+    /// From now on this call does not arrive if it is for this intent.
     pub(crate) fn hold_back(&self, verb: &'static str, intent_id: &str) {
         self.0.lock().unwrap().held_back = Some((verb, intent_id.to_owned()));
     }
 
-    /// Calls arrive again; those that are held back stay so.
+    /// Calls arrive again; delayed ones stay delayed.
     pub(crate) fn hold_back_no_more(&self) {
         self.0.lock().unwrap().held_back = None;
     }
 
-    /// All that was held back arrives now.
+    /// Releases all delayed calls.
     pub(crate) fn let_go(&self) {
         let mut books = self.0.lock().unwrap();
         books.held_back = None;
         books.let_go = books.waited;
     }
 
-    /// The one that waits for longest arrives.
+    /// Releases the call that has waited longest.
     pub(crate) fn let_go_one(&self) {
         self.0.lock().unwrap().let_go += 1;
     }
@@ -231,7 +231,7 @@ impl Rail for Bank {
                 self.be(Mood::Well);
             }
             let report = self.with(RailReport::of(RailOutcome::Unknown), |books| {
-                // Asked twice it makes two, like a rail that ignores idempotency keys.
+                // A second call creates a second payment, like a rail that ignores idempotency keys.
                 let id = format!("pay_{}", books.payments.len() + 1);
                 let reference = charge.reference.as_str().to_owned();
                 books
@@ -336,7 +336,7 @@ impl Rail for Bank {
         id: Option<&'a str>,
     ) -> RailFuture<'a, RefundOutcome> {
         Box::pin(async move {
-            // It is seen whether there was one, and only then one is asked for, as with any rail that ignores idempotency keys.
+            // Earlier refunds are looked up first, as with any rail that ignores idempotency keys.
             let before = {
                 let books = self.0.lock().unwrap();
                 let id = Self::find(&books, charge, id).unwrap_or_default();
@@ -368,7 +368,7 @@ impl Rail for Bank {
         })
     }
 
-    /// Its messages are `event payment`, and genuine if they say so.
+    /// Its messages are `event payment`, and authentic if they say so.
     fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let genuine = message
             .headers

@@ -1,4 +1,4 @@
-//! A document that an agent or a principal signed is good for one operation, site, key and target, whatever the site asks for.
+//! A document signed by an agent or principal is valid for one operation, site, key and target, whatever the site requires.
 
 use consign_kernel::receipt::Signer;
 use consign_transactions::envelope::RequestOperation;
@@ -29,12 +29,12 @@ async fn send(
     }
 }
 
-/// What a request of each operation says, besides what it is for.
+/// The members of a request for each operation, without the envelope.
 fn members(id: &str) -> Value {
     json!({"intent_id": id, "nonce": format!("nonce-of-{id}"), "reason": "r"})
 }
 
-/// An intent for three executions, authorized, of which one is settled.
+/// An authorized intent for three executions, of which one is settled.
 async fn shopped(world: &World, id: &str) -> Value {
     let mut intent = world.intent(id);
     intent["max_executions"] = 3.into();
@@ -86,7 +86,7 @@ async fn a_document_signed_for_one_operation_is_refused_for_every_other() {
         let shown = world.shown("int_abc").await;
         assert_eq!(shown["data"]["executions"], 1, "{shown}");
         assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 0));
-        // Each is good for what it was signed for.
+        // Each is valid for its own operation.
         for (meant, document) in seen {
             if let Some(to @ (RequestOperation::Execute | RequestOperation::Cancel)) = meant {
                 let answer = send(&world, to, OTHER_KEY, &document).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_document_signed_for_one_key_site_time_or_target_is_refused_for_every_
                 let refused = send(&world, to, OTHER_KEY, &stale).await;
                 assert_eq!(name(&refused), "timestamp_out_of_window", "{to:?} {mode}");
             }
-            // Nobody can put another intent in the place of the one that was signed.
+            // The signed intent cannot be replaced by another one.
             let mut moved = signed.clone();
             moved["intent_id"] = "int_def".into();
             let refused = send(&world, to, OTHER_KEY, &moved).await;
@@ -249,7 +249,7 @@ async fn what_a_principal_signs_is_consent_and_nothing_else() {
             intent["principal_key"] = agent_key(principal).into();
             sign(intent, &agent())
         };
-        // Also where agent and principal are the same.
+        // Also if agent and principal are the same.
         for (id, key) in [("int_other", &principal), ("int_same", &agent())] {
             world.create(&with_principal(id, key)).await.unwrap();
             let mut typed = request(&world, RequestOperation::Authorize, KEY, members(id));
@@ -320,7 +320,7 @@ async fn a_request_is_repeated_after_its_time_with_the_first_signature_or_with_a
             assert!(answer.replayed, "{operation:?}");
         }
     }
-    // A repetition is recognised without its signature, and wants one all the same.
+    // A repetition is recognised without its signature, but still needs one.
     for (operation, sent) in all.into_iter().zip(&first) {
         for signature in [Value::Null, json!("AAAA")] {
             let mut stolen = sent.clone();

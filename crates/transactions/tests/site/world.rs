@@ -1,4 +1,4 @@
-//! A ledger, a bank, a site, and an agent who signs.
+//! A ledger, a bank, a site, and a signing agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) const SITE: &str = "https://shop.example";
 pub(crate) const KEY: &str = "9b1c6f0e-7f5e-4a53-9a6c-2f1d7a0f3b11";
 pub(crate) const OTHER_KEY: &str = "another-key-of-the-same-agent";
 
-/// Time that can be moved on.
+/// Time that can be advanced.
 #[derive(Debug)]
 pub(crate) struct Moved {
     real: EngineClock,
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// The same ledger and bank as another process sees them.
+    /// The same ledger and bank from another process.
     pub(crate) async fn other(&self, change: impl Fn(&mut Options)) -> Site {
         let mut options = Options::new(SITE, Arc::new(self.bank.clone()));
         options.execute_wait = Duration::from_millis(500);
@@ -109,7 +109,7 @@ impl World {
         self.clock.time_of_day()
     }
 
-    /// Sets the time of day so far ahead of engine time.
+    /// Sets the time of day this far ahead of engine time.
     pub(crate) fn set_day_ahead(&self, seconds: i64) {
         self.clock
             .day_ahead_us
@@ -187,7 +187,7 @@ impl World {
         self.site.cancel(None, body.as_bytes()).await
     }
 
-    /// What the intent shows.
+    /// The intent as shown.
     pub(crate) async fn shown(&self, id: &str) -> Value {
         body(&self.site.intent(id).await.unwrap())
     }
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Waits until the intent shows this state.
+    /// Waits until the intent has this state.
     pub(crate) async fn wait_until(&self, id: &str, state: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -227,14 +227,14 @@ pub(crate) fn agent_key(agent: &Signer) -> String {
     format!("ed25519:{}", BASE64.encode(&agent.public_key()))
 }
 
-/// Signs as the protocol says: the canonical form without the signature.
+/// Signs as the protocol requires: the canonical form without the signature.
 pub(crate) fn sign(mut document: Value, signer: &Signer) -> Value {
     let bytes = canonical_value(&document).unwrap();
     document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
     document
 }
 
-/// A request as an agent signs it: for one operation, at this site, now, under this key.
+/// A request as an agent signs it: for one operation, at this site, now, with this key.
 pub(crate) fn request(
     world: &World,
     operation: RequestOperation,
@@ -249,7 +249,7 @@ pub(crate) fn request(
     sign(body, &agent())
 }
 
-/// The id under which the protocol knows a key.
+/// The protocol's id of a key.
 pub(crate) fn key_id(seed: u8) -> String {
     SiteSigner::from_seed(&[seed; 32]).public().id().to_owned()
 }
@@ -258,7 +258,7 @@ pub(crate) fn body(answer: &SiteAnswer) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// The very text of a member.
+/// The exact text of a member.
 pub(crate) fn text_of(object: &str, member: &str) -> String {
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap();
     members[member].get().to_owned()
