@@ -5,6 +5,7 @@
 //! Invariant: a rail reports facts and guesses nothing. An answer that is late or not understood is [`RailOutcome::Unknown`],
 //! and the rail is asked again later.
 
+#[cfg(feature = "stripe-charges")]
 mod charges;
 mod client;
 pub mod http;
@@ -26,6 +27,7 @@ use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
+#[cfg(feature = "stripe-charges")]
 pub use charges::ChargesRail;
 pub use client::{RailSetupError, TIMEOUT};
 pub use http::HttpRail;

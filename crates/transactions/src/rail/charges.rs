@@ -2,8 +2,9 @@
 //!
 //! A payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
 //! those of [`super::stripe`]: only a payment with a stored id is confirmed, and correctness does not depend on idempotency
-//! keys. The account is shared with that rail; this file has the differences. No setting selects this rail: it proves the
-//! adapter against a mock server that honours idempotency keys, which exists only for charges.
+//! keys. The account is shared with that rail; this file has the differences. No setting selects this rail, and only
+//! the feature `stripe-charges` compiles it: it proves the adapter against a mock server that honours idempotency keys, which
+//! exists only for charges.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -24,9 +24,13 @@ use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
 pub(super) use account::{StripeAccount, StripeObject, path_of};
-pub(super) use api::{ListItem, StripeReply};
+#[cfg(feature = "stripe-charges")]
+pub(super) use api::ListItem;
+pub(super) use api::StripeReply;
 use payment::PaymentIntent;
+#[cfg(feature = "stripe-charges")]
 pub(super) use payment::difference;
+#[cfg(feature = "stripe-charges")]
 pub(super) use units::check as check_amount;
 
 pub const BASE: &str = "https://api.stripe.com";
