@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::connection::BenchConnection;
-use crate::pace::Pace;
+use crate::pace::StartPace;
 use crate::plan::{BenchPlan, TransactionOrder, Workload};
 use crate::request::{ClaimOptions, RequestWriter, hold};
 use crate::response::{is_settled, leases, number_member, refused_items};
@@ -74,7 +74,7 @@ pub(crate) struct RunContext {
     pub(crate) plan: Arc<BenchPlan>,
     pub(crate) server: SocketAddr,
     pub(crate) goal: Arc<str>,
-    pub(crate) pace: Arc<Pace>,
+    pub(crate) pace: Arc<StartPace>,
     /// The zero point of the timestamps in handed-off intents.
     pub(crate) epoch: Instant,
     /// The index of the next unused order.
@@ -89,7 +89,7 @@ pub(crate) struct LoadClient {
     request: Vec<u8>,
     /// Leases to settle, as items of the next settle request.
     held: Vec<u8>,
-    pace: Arc<Pace>,
+    pace: Arc<StartPace>,
     epoch: Instant,
     orders: Arc<[TransactionOrder]>,
     next_order: Arc<AtomicUsize>,

@@ -14,12 +14,12 @@ use tokio::sync::Semaphore;
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) enum Pace {
+pub(crate) enum StartPace {
     Closed,
     Open(StartSchedule),
 }
 
-impl Pace {
+impl StartPace {
     /// Waits for the next start and returns when it was due.
     pub(crate) async fn next(&self) -> Instant {
         match self {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(schedule.next().await, begin);
         assert_eq!(schedule.next().await, begin + Duration::from_millis(100));
         assert_eq!(schedule.next().await, begin + Duration::from_millis(200));
-        let pace = Pace::Open(schedule);
+        let pace = StartPace::Open(schedule);
         assert_eq!(pace.not_started(begin + Duration::from_millis(950)), 7);
     }
 

@@ -22,8 +22,8 @@ pub struct BenchReport {
     pub server: ServerReport,
     /// Whether work was done without errors.
     pub clean: bool,
-    pub requests_per_s: Spread,
-    pub cycles_per_s: Spread,
+    pub requests_per_s: RoundSpread,
+    pub cycles_per_s: RoundSpread,
     /// Over all rounds.
     pub operations: Vec<OperationReport>,
     pub empty_claims: u64,
@@ -67,7 +67,7 @@ pub struct ServerReport {
 
 /// The distribution of a number over the rounds.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spread {
+pub struct RoundSpread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -169,7 +169,7 @@ impl BenchReport {
             all.merge(round);
         }
         let seconds: f64 = rounds.iter().map(|round| round.seconds).sum();
-        let spread = |of: fn(&RoundReport) -> f64| Spread::of(rounds.iter().map(of).collect());
+        let spread = |of: fn(&RoundReport) -> f64| RoundSpread::of(rounds.iter().map(of).collect());
         Self {
             consign_version: env!("CARGO_PKG_VERSION"),
             work: plan.work,
@@ -201,7 +201,7 @@ impl BenchReport {
     }
 }
 
-impl Spread {
+impl RoundSpread {
     pub(crate) fn of(mut numbers: Vec<f64>) -> Self {
         numbers.sort_by(f64::total_cmp);
         let middle = numbers.len() / 2;
@@ -319,7 +319,7 @@ fn operation(
         p99_us: at(0.99),
         p999_us: at(0.999),
         max_us: micros(latency.max()),
-        p99_median_us: Spread::of(p99_rounds_us.clone()).median,
+        p99_median_us: RoundSpread::of(p99_rounds_us.clone()).median,
         p99_rounds_us,
         distribution: distribution.collect(),
     }
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_median_of_the_rounds_is_in_the_middle() {
-        let spread = |numbers: &[f64]| Spread::of(numbers.to_vec());
+        let spread = |numbers: &[f64]| RoundSpread::of(numbers.to_vec());
         let odd = spread(&[3.0, 1.0, 2.0]);
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
         assert!((spread(&[1.0, 2.0]).median - 1.5).abs() < 1e-9);

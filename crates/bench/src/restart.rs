@@ -13,7 +13,7 @@ use crate::Error;
 use crate::connection::BenchConnection;
 use crate::load;
 use crate::plan::{BenchPlan, BenchTarget, Workload};
-use crate::report::{ServerReport, Spread, server};
+use crate::report::{RoundSpread, ServerReport, server};
 use crate::request::{ClaimOptions, RequestWriter, random_word};
 use crate::response::leases;
 use crate::run::{resolve, rss_start};
@@ -70,7 +70,7 @@ pub async fn restarts<E: From<Error>>(
         first_claim_ms.push(started.began.elapsed().as_secs_f64() * 1e3);
     }
     let stolen = before.zip(Ticks::read());
-    let spread = Spread::of(first_claim_ms.clone());
+    let spread = RoundSpread::of(first_claim_ms.clone());
     let memory = plan.target.pid.and_then(usage::memory);
     Ok(RestartReport {
         consign_version: env!("CARGO_PKG_VERSION"),

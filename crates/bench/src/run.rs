@@ -20,7 +20,7 @@ use crate::client::{ClientRole, LoadClient, RunContext, roles};
 use crate::connection::BenchConnection;
 use crate::load;
 use crate::metrics::{self, Counters};
-use crate::pace::{Pace, StartSchedule};
+use crate::pace::{StartPace, StartSchedule};
 use crate::plan::{BenchPlan, BenchTarget};
 use crate::report::{BenchReport, Measured};
 use crate::request::{random_word, scrape};
@@ -49,8 +49,8 @@ pub async fn run(plan: BenchPlan, progress: &mut dyn FnMut(&str)) -> Result<Benc
     let begin = Instant::now() + RUN_UP + RUN_UP_PER_CLIENT * clients;
     let phases = phases(&plan, begin);
     let pace = Arc::new(match plan.rate {
-        Some(rate) => Pace::Open(StartSchedule::new(begin, rate)),
-        None => Pace::Closed,
+        Some(rate) => StartPace::Open(StartSchedule::new(begin, rate)),
+        None => StartPace::Closed,
     });
     let around = RunContext {
         plan: Arc::clone(&plan),
@@ -64,8 +64,8 @@ pub async fn run(plan: BenchPlan, progress: &mut dyn FnMut(&str)) -> Result<Benc
     let threads = start(&around, phases, &working)?;
     drop(working);
     let releasing = match &*pace {
-        Pace::Closed => None,
-        Pace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
+        StartPace::Closed => None,
+        StartPace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
     };
     progress(&format!(
         "running {} clients, {:.1} s of warm-up and {} x {:.1} s",
@@ -89,7 +89,7 @@ pub async fn run(plan: BenchPlan, progress: &mut dyn FnMut(&str)) -> Result<Benc
     for thread in threads {
         tally.merge(&thread.join().map_err(|_| Error::Panicked)??);
     }
-    if let (Pace::Open(schedule), Some(releasing)) = (&*pace, releasing) {
+    if let (StartPace::Open(schedule), Some(releasing)) = (&*pace, releasing) {
         schedule.end();
         releasing.join().map_err(|_| Error::Panicked)?;
     }
@@ -192,10 +192,10 @@ fn drive(
     Ok(tally.into_inner())
 }
 
-fn start_releasing(pace: Arc<Pace>) -> Result<JoinHandle<()>, Error> {
+fn start_releasing(pace: Arc<StartPace>) -> Result<JoinHandle<()>, Error> {
     let releasing = thread::Builder::new().name("pace".to_owned());
     let releasing = releasing.spawn(move || {
-        if let Pace::Open(schedule) = &*pace {
+        if let StartPace::Open(schedule) = &*pace {
             schedule.release();
         }
     });

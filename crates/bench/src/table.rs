@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::{BenchReport, OperationReport, Spread};
+use crate::report::{BenchReport, OperationReport, RoundSpread};
 use crate::restart::RestartReport;
 
 /// The report as lines; errors come last, where they are noticed.
@@ -79,7 +79,7 @@ fn server(report: &BenchReport) -> String {
     }
 }
 
-fn spread(spread: &Spread, rounds: usize) -> String {
+fn spread(spread: &RoundSpread, rounds: usize) -> String {
     if rounds <= 1 {
         return format!("{:.0}", spread.median);
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::call::{Call, decode};
 use crate::query::{encode, path_with_query};
-use crate::wire::Many;
+use crate::wire::ItemList;
 use crate::{Claimed, Client, Error, Extended, IntentResult, IntentStatus, Published};
 
 /// An intent to publish.
@@ -139,7 +139,7 @@ impl Client {
             intents: &'a [PublishItem],
         }
         let call = Call::post("publish", "/intents".to_owned()).json(&Body { intents: items })?;
-        let many: Many<Published> = self.fetch(call).await?;
+        let many: ItemList<Published> = self.fetch(call).await?;
         Ok(many.intents)
     }
 
@@ -170,7 +170,7 @@ impl Client {
         // A server without batches ignores `max` and returns one intent. A parse error would block
         // it until its lease ends, so both formats are accepted.
         if claim.max.is_some()
-            && let Ok(many) = decode::<Many<Claimed>>("claim", &response.body)
+            && let Ok(many) = decode::<ItemList<Claimed>>("claim", &response.body)
         {
             return Ok(many.intents);
         }

@@ -15,13 +15,13 @@ pub struct PeerProcess {
     pub pid: Option<u32>,
 }
 
-type Verify = dyn Fn(PeerProcess) -> Result<(), String> + Send + Sync;
+type PeerCheck = dyn Fn(PeerProcess) -> Result<(), String> + Send + Sync;
 
 /// A socket and the check of its peer.
 #[derive(Clone)]
 pub struct Socket {
     path: PathBuf,
-    verify: Arc<Verify>,
+    verify: Arc<PeerCheck>,
 }
 
 impl Socket {

@@ -240,7 +240,7 @@ pub(crate) struct FlatErrorBody {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Many<T> {
+pub(crate) struct ItemList<T> {
     pub(crate) intents: Vec<T>,
 }
 
