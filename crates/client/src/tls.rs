@@ -58,7 +58,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let error = config(Some(&path)).unwrap_err().to_string();
         assert!(
-            error.contains("Cargo.toml cannot be used: it holds no certificate"),
+            error.contains("Cargo.toml cannot be used: it contains no certificate"),
             "{error}"
         );
     }

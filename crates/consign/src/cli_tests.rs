@@ -150,8 +150,7 @@ Commands:
   cancel      Withdraw an intent before it is executed
   list        List the site's transactions, open ones first; needs the admin token
   reconcile   Check open transactions at the rail now; needs the admin token
-  resolve     Record the outcome of a transaction that the rail cannot report; needs the admin
-              token
+  resolve     Record an outcome that the rail cannot report; needs the admin token
   key         Print the agent's public key; the key is created if there is none
   help        Print this message or the help of the given subcommand(s)
 
@@ -181,8 +180,8 @@ Arguments:
   <INTENT>  The intent
 
 Options:
-      --amount-cents <CENTS>  The amount, if it differs from the intent's; at most that, or what was
-                              signed with --max-spend-cents
+      --amount-cents <CENTS>  Amount, if not the intent's; at most that, or what was signed with
+                              --max-spend-cents
       --currency <CODE>       The currency, which must be the intent's
       --action <WORD>         The action, if the intent allows several
       --summary <TEXT>        The summary for the receipt
@@ -192,7 +191,7 @@ Options:
       --json                  Print JSON on standard output
       --wait <SECONDS>        Maximal seconds of retries; they also end when the intent expires
                               [default: 60]
-      --site <ORIGIN>         The site of an intent that was signed elsewhere; default as for create
+      --site <ORIGIN>         The site of an intent signed elsewhere; default as for create
   -h, --help                  Print help
 
 Agent:

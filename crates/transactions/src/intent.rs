@@ -24,7 +24,7 @@ pub const FRESHNESS_S: u32 = 300;
 pub const EXECUTIONS_MAX: u16 = 1_000;
 pub const PRECONDITIONS_MAX: usize = 16;
 
-pub(crate) const NOT_THE_AGENTS: &str = "it is not the agent_key's over this body";
+pub(crate) const NOT_THE_AGENTS: &str = "the agent_key did not sign this body";
 
 /// A permission to act, as the agent signed it.
 #[derive(Clone, Debug)]

@@ -49,7 +49,7 @@ pub(crate) enum Action {
     List(Box<list::Args>),
     /// Check open transactions at the rail now; needs the admin token
     Reconcile(Box<reconcile::Args>),
-    /// Record the outcome of a transaction that the rail cannot report; needs the admin token
+    /// Record an outcome that the rail cannot report; needs the admin token
     Resolve(Box<resolve::Args>),
     /// Print the agent's public key; the key is created if there is none
     Key(Box<key::Args>),

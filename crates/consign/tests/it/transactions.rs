@@ -290,7 +290,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
             .env("ATP_HTTP_BASE", "http://127.0.0.1:9")
             .env("ATP_HTTP_SECRET", secret)
     };
-    let warnings = |server: &Server| server.stderr().matches("any key").count();
+    let warnings = |server: &Server| server.stderr().matches("any agent key").count();
     let mut server = start(&real());
     let said = server.stderr();
     assert_eq!(warnings(&server), 1, "{said}");

@@ -10,8 +10,8 @@ use consign_transactions::state::AtpState;
 use serde_json::{Map, Value, json};
 
 const TAG: &str = "Agent transactions";
-const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect for each Idempotency-Key, receipts that anybody verifies. \
-     Times are RFC 3339 in UTC; every refusal is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
+const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect per Idempotency-Key, receipts that anyone can verify. \
+     Times are RFC 3339 in UTC; every error is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
 /// The security scheme of operators.
 const OPERATOR: &str = "siteOperator";
 

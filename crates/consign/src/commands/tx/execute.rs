@@ -14,8 +14,7 @@ const PATH: &str = "/api/atp/execute";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The amount, if it differs from the intent's; at most that, or what was signed with
-    /// --max-spend-cents
+    /// Amount, if not the intent's; at most that, or what was signed with --max-spend-cents
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 

@@ -37,7 +37,7 @@ pub(crate) struct RequestArgs {
     #[command(flatten)]
     pub(super) patience: WaitArgs,
 
-    /// The site of an intent that was signed elsewhere; default as for create
+    /// The site of an intent signed elsewhere; default as for create
     #[arg(long, value_name = "ORIGIN")]
     pub(super) site: Option<String>,
 
