@@ -1,7 +1,7 @@
-//! One connection to the server, one request at a time, buffers kept.
+//! One connection to the server, one request at a time, with reused buffers.
 //!
 //! Invariant: after a failed exchange the connection is closed and the next exchange opens a new
-//! one, so an answer can never be taken for that of an earlier request.
+//! one, so an answer is never attributed to an earlier request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,34 +9,34 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::response::{Answer, Reader};
+use crate::response::{ResponseHead, ResponseReader};
 
 /// Enough for any single answer; batches grow it once.
 const BUFFER_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     server: SocketAddr,
     stream: Option<TcpStream>,
-    reader: Reader,
+    reader: ResponseReader,
     buffer: Vec<u8>,
     filled: usize,
-    answer: Option<Answer>,
+    answer: Option<ResponseHead>,
 }
 
-impl Connection {
+impl BenchConnection {
     pub(crate) async fn open(server: SocketAddr) -> io::Result<Self> {
         Ok(Self {
             server,
             stream: Some(connect(server).await?),
-            reader: Reader::default(),
+            reader: ResponseReader::default(),
             buffer: vec![0; BUFFER_BYTES],
             filled: 0,
             answer: None,
         })
     }
 
-    /// Sends a request and reads its answer; gives the status.
+    /// Sends a request and reads its answer; returns the status.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<u16> {
         let exchanged = self.try_exchange(request).await;
         let is_last = self.answer.as_ref().is_none_or(|answer| answer.last);
@@ -60,7 +60,7 @@ impl Connection {
             stream
         } else {
             self.filled = 0;
-            self.reader = Reader::default();
+            self.reader = ResponseReader::default();
             self.stream.insert(connect(self.server).await?)
         };
         stream.write_all(request).await?;
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Bytes behind the last answer would belong to the next one.
+    /// Bytes after the last answer would belong to the next one.
     fn drop_answer(&mut self) {
         if let Some(answer) = self.answer.take() {
             self.buffer.copy_within(answer.end..self.filled, 0);

@@ -1,8 +1,8 @@
-//! What ends a run before it has measured anything.
+//! Errors that end a run before it has measured anything.
 
 use std::io;
 
-/// Refusals during the measured part are no error of the run: they are counted and reported.
+/// Refusals during the measurement are not errors of the run: they are counted and reported.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot connect to {server}")]
@@ -13,7 +13,7 @@ pub enum Error {
     Restart(String),
     #[error("a load thread could not be started")]
     Thread(#[source] io::Error),
-    #[error("a load thread ended by a panic")]
+    #[error("a load thread panicked")]
     Panicked,
     #[error("no source of random numbers: {0}")]
     Entropy(String),

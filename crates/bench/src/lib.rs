@@ -1,10 +1,10 @@
-//! The load generator: it speaks the Intent Protocol, and a little ATP, over real sockets and tells what it measured.
+//! The load generator: it speaks the Intent Protocol, and a little ATP, over real sockets and reports what it
+//! measured.
 //!
-//! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency
-//! counts from when a request was due, so a stalled server cannot hide the requests it held back;
-//! everything a run writes lies in namespaces whose names begin with [`NAMESPACE`]. It starts no
-//! server and reads no environment: whoever calls it names the server. It speaks no TLS, because it
-//! would measure the cipher.
+//! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency counts from when a
+//! request was due, so a stalled server cannot hide delayed requests; everything a run writes is in namespaces whose
+//! names begin with [`NAMESPACE`]. It starts no server and reads no environment: the caller names the server. It does
+//! not speak TLS, because it would measure the cipher.
 
 mod client;
 mod connection;
@@ -25,10 +25,11 @@ mod usage;
 
 pub use error::Error;
 pub use plan::{
-    BATCH_MAX, NAMESPACE, Order, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN, Plan, Target, Work,
+    BATCH_MAX, BenchPlan, BenchTarget, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN,
+    TransactionOrder, Workload,
 };
-pub use report::Report;
-pub use restart::{Restarts, Started, restarts};
+pub use report::BenchReport;
+pub use restart::{RestartReport, RestartSample, restarts};
 pub use run::run;
 pub use svg::svg;
 pub use table::{restart_table, table};

@@ -1,8 +1,8 @@
-//! What lies in the server before the measurement: finished intents, a backlog that waits, used nonces.
+//! The data in the server before the measurement: finished intents, a backlog, used nonces.
 //!
-//! Invariant: exactly as many intents are loaded as were asked for, or the run ends with an error; of
-//! nonces there are a few more, those of the requests that loaded the rest.
-//! Loading goes through the protocol in batches, over a few connections, so that commits are shared.
+//! Invariant: exactly the requested number of intents is loaded, or the run ends with an error; there
+//! are a few more nonces, those of the loading requests.
+//! Loading uses the protocol in batches over a few connections, so that commits are shared.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::connection::Connection;
-use crate::plan::{BATCH_MAX, NAMESPACE, Plan};
-use crate::request::{Claiming, Writer, hold, item, payload};
+use crate::connection::BenchConnection;
+use crate::plan::{BATCH_MAX, BenchPlan, NAMESPACE};
+use crate::request::{ClaimOptions, RequestWriter, hold, item, payload};
 use crate::response::{leases, refused_items};
 
 const CONNECTIONS: usize = 4;
-/// A nonce takes a request of its own, so only more connections can share a commit.
+/// A nonce needs a request of its own, so only more connections can share a commit.
 const NONCE_CONNECTIONS: usize = 64;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -26,25 +26,25 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 const MIX: u64 = 6;
 const OTHER_GOALS: u64 = 1_000;
 const OTHERS: u64 = 100;
-/// Longer than any run, and shorter than the longest delay that the server takes.
+/// Longer than any run, and shorter than the server's longest delay.
 const DELAY_S: u32 = 43_200;
-/// Above the default of 100, so that they would be first if they were due.
+/// Above the default of 100, so that they would come first if they were due.
 const DELAYED_PRIORITY: u32 = 500;
 
-/// What is loaded.
+/// A kind of loaded data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BacklogKind {
     /// For the clients of this run.
     Own,
-    /// For anybody but them.
+    /// For other clients.
     Mixed,
     /// Published, claimed and fulfilled.
     Finished,
-    /// Signed claims that find nothing, each with a nonce that the server keeps.
+    /// Signed claims that find nothing, each with a nonce that the server stores.
     Nonces,
 }
 
-impl Kind {
+impl BacklogKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Own | Self::Mixed => "the backlog",
@@ -61,40 +61,40 @@ impl Kind {
     }
 }
 
-/// Loads what the plan asks for and tells how far it is about every second.
+/// Loads what the plan requests and reports progress about every second.
 pub(crate) async fn load(
-    plan: &Arc<Plan>,
+    plan: &Arc<BenchPlan>,
     server: SocketAddr,
     goal: &Arc<str>,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let backlog = if plan.backlog_mix {
-        Kind::Mixed
+        BacklogKind::Mixed
     } else {
-        Kind::Own
+        BacklogKind::Own
     };
     // Nonces come last, because the server forgets them after some minutes.
     for (kind, count) in [
-        (Kind::Finished, plan.finished),
+        (BacklogKind::Finished, plan.finished),
         (backlog, plan.backlog),
-        (Kind::Nonces, plan.nonces),
+        (BacklogKind::Nonces, plan.nonces),
     ] {
         if count > 0 {
-            load_kind(plan, server, goal, kind, count, tell).await?;
+            load_kind(plan, server, goal, kind, count, progress).await?;
         }
     }
     Ok(())
 }
 
-/// The batches that are left to load, shared by the connections.
+/// The batches left to load, shared by the connections.
 #[derive(Debug)]
-struct Rest {
+struct RemainingItems {
     count: u64,
     next: AtomicU64,
     done: AtomicU64,
 }
 
-impl Rest {
+impl RemainingItems {
     /// The first index and the length of the next batch.
     fn take(&self) -> Option<(u64, u64)> {
         let first = self.next.fetch_add(BATCH_MAX as u64, Ordering::Relaxed);
@@ -104,14 +104,14 @@ impl Rest {
 }
 
 async fn load_kind(
-    plan: &Arc<Plan>,
+    plan: &Arc<BenchPlan>,
     server: SocketAddr,
     goal: &Arc<str>,
-    kind: Kind,
+    kind: BacklogKind,
     count: u64,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let rest = Arc::new(Rest {
+    let rest = Arc::new(RemainingItems {
         count,
         next: AtomicU64::new(0),
         done: AtomicU64::new(0),
@@ -121,7 +121,7 @@ async fn load_kind(
         let (plan, goal, rest) = (Arc::clone(plan), Arc::clone(goal), Arc::clone(&rest));
         loaders.spawn(async move {
             let mut connection =
-                Connection::open(server)
+                BenchConnection::open(server)
                     .await
                     .map_err(|source| Error::Connect {
                         server: plan.target.server.to_string(),
@@ -140,19 +140,19 @@ async fn load_kind(
             Ok(None) => break,
             Err(_) => {
                 let done = rest.done.load(Ordering::Relaxed);
-                tell(&format!("loading {}: {done} of {count}", kind.name()));
+                progress(&format!("loading {}: {done} of {count}", kind.name()));
             }
         }
     }
-    tell(&format!("loaded {}: {count}", kind.name()));
+    progress(&format!("loaded {}: {count}", kind.name()));
     Ok(())
 }
 
 async fn load_batch(
-    plan: &Plan,
-    connection: &mut Connection,
+    plan: &BenchPlan,
+    connection: &mut BenchConnection,
     goal: &str,
-    kind: Kind,
+    kind: BacklogKind,
     first: u64,
     length: u64,
 ) -> Result<(), Error> {
@@ -162,18 +162,18 @@ async fn load_batch(
     };
     // Finished intents have a goal of their own, so that this claims nothing of the backlog.
     let goal = match kind {
-        Kind::Own | Kind::Mixed => goal.to_owned(),
-        Kind::Finished => format!("{goal}-finished"),
-        Kind::Nonces => format!("{goal}-nonces"),
+        BacklogKind::Own | BacklogKind::Mixed => goal.to_owned(),
+        BacklogKind::Finished => format!("{goal}-finished"),
+        BacklogKind::Nonces => format!("{goal}-nonces"),
     };
-    let claiming = Claiming {
+    let claiming = ClaimOptions {
         max: usize::try_from(length).ok(),
         wait: Duration::ZERO,
     };
     let client = format!("load-{}-{first}", kind.name().len());
-    let mut writer = Writer::new(plan, &goal, claiming, &client)?;
+    let mut writer = RequestWriter::new(plan, &goal, claiming, &client)?;
     let mut request = Vec::new();
-    if kind == Kind::Nonces {
+    if kind == BacklogKind::Nonces {
         for _ in 0..length {
             writer.claim(&mut request);
             expect(connection, &request).await.map_err(failed)?;
@@ -183,13 +183,15 @@ async fn load_batch(
     let payload = payload(plan.payload_bytes, None);
     let items: Vec<String> = (first..first + length)
         .map(|index| match kind {
-            Kind::Mixed => mixed(index, &goal, &payload),
-            Kind::Own | Kind::Finished | Kind::Nonces => item(NAMESPACE, &goal, "", &payload),
+            BacklogKind::Mixed => mixed(index, &goal, &payload),
+            BacklogKind::Own | BacklogKind::Finished | BacklogKind::Nonces => {
+                item(NAMESPACE, &goal, "", &payload)
+            }
         })
         .collect();
     writer.publish_items(&mut request, &items);
     expect(connection, &request).await.map_err(failed)?;
-    if kind != Kind::Finished {
+    if kind != BacklogKind::Finished {
         return Ok(());
     }
     writer.claim(&mut request);
@@ -211,7 +213,7 @@ async fn load_batch(
     }
 }
 
-async fn expect(connection: &mut Connection, request: &[u8]) -> Result<(), String> {
+async fn expect(connection: &mut BenchConnection, request: &[u8]) -> Result<(), String> {
     let status = connection.exchange(request).await;
     match status.map_err(|error| error.to_string())? {
         200 | 201 | 204 => Ok(()),
@@ -222,8 +224,8 @@ async fn expect(connection: &mut Connection, request: &[u8]) -> Result<(), Strin
     }
 }
 
-/// Half of a mixed backlog is, in equal parts, not due yet but of a higher priority, for other
-/// workers, and in other namespaces; the rest is spread over many other goals.
+/// Half of a mixed backlog is, in equal parts, delayed with a higher priority, for other workers, and
+/// in other namespaces; the rest is spread over many other goals.
 fn mixed(index: u64, goal: &str, payload: &str) -> String {
     match index % MIX {
         0 => {
@@ -239,7 +241,7 @@ fn mixed(index: u64, goal: &str, payload: &str) -> String {
             item(&namespace, goal, "", payload)
         }
         _ => {
-            // Half of the indexes come here; without gaps they reach every goal.
+            // Half of the indexes get here; without gaps they cover every goal.
             let ordinal = index / MIX * (MIX / 2) + index % MIX - MIX / 2;
             let goal = format!("{goal}-{}", ordinal % OTHER_GOALS);
             item(NAMESPACE, &goal, "", payload)
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn batches_cover_everything_once() {
-        let rest = Rest {
+        let rest = RemainingItems {
             count: 250,
             next: AtomicU64::new(0),
             done: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! The server's own counters, read from `/metrics`.
 
-use crate::connection::Connection;
+use crate::connection::BenchConnection;
 
 /// Counters of the ledger since the server started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,8 +9,8 @@ pub(crate) struct Counters {
     pub(crate) requests: u64,
 }
 
-/// `None` when the server does not tell, which is no reason to fail.
-pub(crate) async fn read(connection: &mut Connection, request: &[u8]) -> Option<Counters> {
+/// `None` if the server does not report them, which is not an error.
+pub(crate) async fn read(connection: &mut BenchConnection, request: &[u8]) -> Option<Counters> {
     match connection.exchange(request).await {
         Ok(200) => parse(&String::from_utf8_lossy(connection.body())),
         _ => None,

@@ -1,8 +1,8 @@
-//! When the next piece of work is due: at once (closed loop), or by a fixed rate (open loop).
+//! When the next cycle is due: at once (closed loop), or at a fixed rate (open loop).
 //!
 //! Invariant: with a rate, the n-th start is due n/rate after the beginning, whatever the server
-//! does, and each start is handed out once. A start that no client was free for is handed out late
-//! with the time it was due, so latency counts the wait (no coordinated omission).
+//! does, and each start is handed out once. A start without a free client is handed out late with
+//! its due time, so latency includes the wait (no coordinated omission).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// The pacing thread looks at least this often whether the run is over.
+/// How often the pacing thread checks at least whether the run is over.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) enum Pace {
+pub(crate) enum StartPace {
     Closed,
-    Open(Schedule),
+    Open(StartSchedule),
 }
 
-impl Pace {
-    /// Waits for the next start and gives the time it was due.
+impl StartPace {
+    /// Waits for the next start and returns when it was due.
     pub(crate) async fn next(&self) -> Instant {
         match self {
             Self::Closed => Instant::now(),
@@ -40,10 +40,10 @@ impl Pace {
     }
 }
 
-/// Arrivals at a fixed rate. Tokio's timers count milliseconds, which is coarser than what is
-/// measured here, so a thread of its own releases the starts ([`Schedule::release`]).
+/// Arrivals at a fixed rate. Tokio's timers have a resolution of milliseconds, which is too coarse
+/// here, so a dedicated thread releases the starts ([`StartSchedule::release`]).
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct StartSchedule {
     begin: Instant,
     rate: f64,
     taken: AtomicU64,
@@ -51,7 +51,7 @@ pub(crate) struct Schedule {
     over: AtomicBool,
 }
 
-impl Schedule {
+impl StartSchedule {
     pub(crate) fn new(begin: Instant, rate: f64) -> Self {
         Self {
             begin,
@@ -68,7 +68,7 @@ impl Schedule {
         self.due_at(self.taken.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Releases starts as they come due, until [`Schedule::end`]; blocks its thread.
+    /// Releases due starts until [`StartSchedule::end`]; blocks its thread.
     pub(crate) fn release(&self) {
         let mut released = 0;
         while !self.over.load(Ordering::Relaxed) {
@@ -117,30 +117,30 @@ mod tests {
     #[test]
     fn starts_are_due_at_even_distances() {
         let begin = Instant::now();
-        let schedule = Schedule::new(begin, 1000.0);
+        let schedule = StartSchedule::new(begin, 1000.0);
         assert_eq!(schedule.due_by(begin), 1);
         assert_eq!(schedule.due_by(begin + Duration::from_micros(9_500)), 10);
         assert_eq!(schedule.due_at(10), begin + Duration::from_millis(10));
-        let later = Schedule::new(begin + Duration::from_secs(1), 1000.0);
+        let later = StartSchedule::new(begin + Duration::from_secs(1), 1000.0);
         assert_eq!(later.due_by(begin), 0);
     }
 
     #[tokio::test]
     async fn a_start_taken_late_is_still_dated_when_it_was_due() {
         let begin = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        let schedule = Schedule::new(begin, 10.0);
+        let schedule = StartSchedule::new(begin, 10.0);
         schedule.due.add_permits(3);
         assert_eq!(schedule.next().await, begin);
         assert_eq!(schedule.next().await, begin + Duration::from_millis(100));
         assert_eq!(schedule.next().await, begin + Duration::from_millis(200));
-        let pace = Pace::Open(schedule);
+        let pace = StartPace::Open(schedule);
         assert_eq!(pace.not_started(begin + Duration::from_millis(950)), 7);
     }
 
     #[tokio::test]
     async fn the_releasing_thread_keeps_the_rate() {
         let begin = Instant::now();
-        let schedule = std::sync::Arc::new(Schedule::new(begin, 200.0));
+        let schedule = std::sync::Arc::new(StartSchedule::new(begin, 200.0));
         let releasing = std::sync::Arc::clone(&schedule);
         let thread = thread::spawn(move || releasing.release());
         for _ in 0..10 {

@@ -1,7 +1,7 @@
-//! What a run is asked to do.
+//! The plan of a run.
 //!
-//! Invariant: a plan that [`Plan::check`] accepts can be carried out; what the server limits
-//! (batches, payloads) is limited here as well, so that a run does not begin and then fail.
+//! Invariant: a plan that [`BenchPlan::check`] accepts can be executed; the server's limits (batches,
+//! payloads) are checked here too, so that a run does not fail after it has begun.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,33 +10,34 @@ use std::time::Duration;
 use consign_client::{Address, Key};
 use serde::Serialize;
 
-/// Everything a run publishes lies here, or in namespaces that begin with it.
+/// Everything a run publishes is in this namespace, or in namespaces with this prefix.
 pub const NAMESPACE: &str = "bench";
 /// The server refuses longer lists.
 pub const BATCH_MAX: usize = 100;
 /// The server refuses larger payloads.
 pub const PAYLOAD_BYTES_MAX: usize = 7168;
-/// Below this there is no room for the member names that a payload has.
+/// The minimum for the member names of a payload.
 pub const PAYLOAD_BYTES_MIN: usize = 48;
 
 /// The server refuses longer waits.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// A site takes an intent until five minutes after it was signed, and all are signed before the first is sent.
+/// A site accepts an intent until five minutes after it was signed, and all are signed before the first is
+/// sent.
 const TRANSACT_MAX: Duration = Duration::from_mins(4);
 
-/// What the clients do, over and over.
+/// The workload that clients repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Work {
+pub enum Workload {
     /// Each client publishes, claims and fulfils.
     Cycle,
     /// Half of the clients publish, the others claim and fulfil.
     Pairs,
     /// Publish alone.
     Publish,
-    /// Claim and fulfil what was loaded before.
+    /// Claim and fulfil the loaded backlog.
     Drain,
-    /// Publish, then fulfil what is held and claim the next in one request.
+    /// Publish, then fulfil the held intent and claim the next in one request.
     Next,
     /// Whole cycles with many intents per request.
     Batch,
@@ -50,7 +51,7 @@ pub enum Work {
     Transact,
 }
 
-impl Work {
+impl Workload {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cycle => "cycle",
@@ -67,22 +68,22 @@ impl Work {
     }
 }
 
-/// One transaction to be asked for, signed before the clock starts.
+/// One transaction, signed before the measurement begins.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct TransactionOrder {
     /// The `Idempotency-Key` of both requests.
     pub key: String,
-    /// The signed intent, which is created and authorized by one request.
+    /// The signed intent, which one request creates and authorizes.
     pub authorize: String,
     pub execute: String,
 }
 
-/// Who is loaded.
+/// The server under load.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct BenchTarget {
     pub server: Address,
     pub key: Key,
-    /// Opens `/metrics`, which tells commits.
+    /// The token for `/metrics`, which reports commits.
     pub admin_token: Option<Key>,
     /// The server's process, if it runs on this machine and is known.
     pub pid: Option<u32>,
@@ -92,32 +93,32 @@ pub struct Target {
 
 /// A run.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    pub target: Target,
-    pub work: Work,
+pub struct BenchPlan {
+    pub target: BenchTarget,
+    pub work: Workload,
     pub clients: usize,
     pub threads: usize,
     /// Length of one measured round.
     pub round: Duration,
     pub rounds: usize,
     pub warmup: Duration,
-    /// Starts per second over all clients; without it each client starts again when it is done.
+    /// Starts per second over all clients; without it, each client starts again when it is done.
     pub rate: Option<f64>,
     pub payload_bytes: usize,
     pub backlog: u64,
     pub backlog_mix: bool,
     pub finished: u64,
     pub signed: bool,
-    /// Nonces that are used up before anything is measured.
+    /// Nonces that are used before the measurement.
     pub nonces: u64,
     pub batch: usize,
     /// How long a claim waits for work.
     pub wait: Duration,
-    /// What `transact` asks for, each once.
-    pub orders: Arc<[Order]>,
+    /// The transactions of `transact`, each used once.
+    pub orders: Arc<[TransactionOrder]>,
 }
 
-impl Plan {
+impl BenchPlan {
     /// Warm-up and all rounds.
     pub fn length(&self) -> Duration {
         let rounds = u32::try_from(self.rounds).unwrap_or(u32::MAX);
@@ -126,11 +127,11 @@ impl Plan {
             .saturating_add(self.warmup)
     }
 
-    /// Why the plan cannot be carried out, if it cannot.
+    /// Why the plan cannot be executed, if it cannot.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |why: &str| Err(why.to_owned());
         if self.target.server.tls {
-            return refuse("TLS is not spoken here; load the plain port behind it");
+            return refuse("TLS is not supported; use the plain port behind it");
         }
         if !(PAYLOAD_BYTES_MIN..=PAYLOAD_BYTES_MAX).contains(&self.payload_bytes) {
             return Err(format!(
@@ -157,41 +158,41 @@ impl Plan {
         }
         let rounds = u64::try_from(self.rounds).unwrap_or(u64::MAX);
         match self.work {
-            Work::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
-            Work::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
-            Work::Drain if self.backlog == 0 => refuse("drain needs a backlog"),
-            Work::Drain if self.rate.is_some() => {
-                refuse("drain goes as fast as it can, without a rate")
+            Workload::Pairs if self.clients < 2 => refuse("pairs needs at least two clients"),
+            Workload::Handoff if self.rate.is_none() => refuse("handoff needs a rate"),
+            Workload::Drain if self.backlog == 0 => refuse("drain needs a backlog"),
+            Workload::Drain if self.rate.is_some() => {
+                refuse("drain runs as fast as possible, without a rate")
             }
-            Work::Drain if self.backlog_mix => {
-                refuse("nothing of a mixed backlog can be drained, it is all for others")
+            Workload::Drain if self.backlog_mix => {
+                refuse("a mixed backlog cannot be drained, because it is for other workers")
             }
-            Work::Empty if self.backlog > 0 || self.finished > 0 => {
-                refuse("the empty server keeps no intents")
+            Workload::Empty if self.backlog > 0 || self.finished > 0 => {
+                refuse("the empty server stores no intents")
             }
-            Work::Empty if self.signed => refuse("the empty server checks no signatures"),
-            Work::Restart if self.backlog < rounds => {
+            Workload::Empty if self.signed => refuse("the empty server checks no signatures"),
+            Workload::Restart if self.backlog < rounds => {
                 refuse("restart needs a backlog of at least one intent for each round")
             }
-            Work::Restart if self.backlog_mix => {
-                refuse("nothing of a mixed backlog can be claimed, it is all for others")
+            Workload::Restart if self.backlog_mix => {
+                refuse("a mixed backlog cannot be claimed, because it is for other workers")
             }
-            Work::Transact if self.signed => {
-                refuse("agents sign their intents, and nothing else is signed here")
+            Workload::Transact if self.signed => {
+                refuse("agents sign their intents; requests are not signed in this workload")
             }
-            Work::Transact if self.length() > TRANSACT_MAX => Err(format!(
-                "transact runs for at most {TRANSACT_MAX:?}, because intents are signed ahead and grow old"
+            Workload::Transact if self.length() > TRANSACT_MAX => Err(format!(
+                "transact runs for at most {TRANSACT_MAX:?}, because intents are signed in advance and expire"
             )),
-            Work::Cycle
-            | Work::Pairs
-            | Work::Publish
-            | Work::Drain
-            | Work::Next
-            | Work::Batch
-            | Work::Empty
-            | Work::Handoff
-            | Work::Restart
-            | Work::Transact => Ok(()),
+            Workload::Cycle
+            | Workload::Pairs
+            | Workload::Publish
+            | Workload::Drain
+            | Workload::Next
+            | Workload::Batch
+            | Workload::Empty
+            | Workload::Handoff
+            | Workload::Restart
+            | Workload::Transact => Ok(()),
         }
     }
 }

@@ -1,41 +1,41 @@
-//! What a run found, as one value: the table, the JSON and the picture are all made of it.
+//! The result of a run as one value, from which the table, the JSON and the picture are made.
 //!
-//! Invariant: whatever the table shows is in here. Rates are over the time a round really had;
-//! latencies are in microseconds; what is unknown is null and never 0.
+//! Invariant: everything in the table is in the report. Rates are over the actual length of a round;
+//! latencies are in microseconds; unknown values are null and never 0.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::plan::{Plan, Target, Work};
-use crate::run::Sample;
-use crate::tally::{Op, Phases, RoundTally, Tally};
+use crate::plan::{BenchPlan, BenchTarget, Workload};
+use crate::run::ServerSample;
+use crate::tally::{Op, Phases, RoundTally, RunTally};
 use crate::usage;
 
 /// Steps of the distribution per halving of the distance to 100 percent.
 const DISTRIBUTION_TICKS: u32 = 4;
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     pub consign_version: &'static str,
-    pub work: Work,
-    pub settings: Settings,
-    pub server: Server,
-    /// Whether there was work done and no error.
+    pub work: Workload,
+    pub settings: ReportSettings,
+    pub server: ServerReport,
+    /// Whether work was done without errors.
     pub clean: bool,
-    pub requests_per_s: Spread,
-    pub cycles_per_s: Spread,
+    pub requests_per_s: RoundSpread,
+    pub cycles_per_s: RoundSpread,
     /// Over all rounds.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<OperationReport>,
     pub empty_claims: u64,
-    pub unfinished: Unfinished,
+    pub unfinished: UnfinishedReport,
     pub errors: Vec<ErrorCount>,
-    pub usage: Usage,
-    pub rounds: Vec<Round>,
-    pub timeline: Timeline,
+    pub usage: UsageReport,
+    pub rounds: Vec<RoundReport>,
+    pub timeline: ThroughputTimeline,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Settings {
+pub struct ReportSettings {
     pub clients: usize,
     pub threads: usize,
     pub seconds: f64,
@@ -53,7 +53,7 @@ pub struct Settings {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Server {
+pub struct ServerReport {
     pub url: String,
     pub dir: Option<String>,
     pub filesystem: Option<String>,
@@ -65,16 +65,16 @@ pub struct Server {
     pub disk_bytes: Option<u64>,
 }
 
-/// A number per round, in short.
+/// The distribution of a number over the rounds.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spread {
+pub struct RoundSpread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Operation {
+pub struct OperationReport {
     pub name: &'static str,
     pub count: u64,
     pub per_s: f64,
@@ -94,25 +94,25 @@ pub struct Operation {
 #[derive(Debug, Clone, Serialize)]
 pub struct ErrorCount {
     pub operation: &'static str,
-    /// A status, or what happened to the connection.
+    /// A status, or a connection error.
     pub what: String,
     pub count: u64,
     pub example: String,
 }
 
-/// What was under way when the run ended; it is in no other number.
+/// Requests in progress when the run ended; they are in no other number.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Unfinished {
-    /// Requests without an answer; claims that wait for work are left out.
+pub struct UnfinishedReport {
+    /// Requests without an answer, except claims that wait for work.
     pub requests: u64,
     pub oldest_us: f64,
-    /// Starts that were due by the rate while no client was free.
+    /// Starts that were due while no client was free.
     pub not_started: u64,
 }
 
 /// Processor time and commits. Shares are of all cores of this machine.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Usage {
+pub struct UsageReport {
     pub generator_cpu_s: Option<f64>,
     pub server_cpu_s: Option<f64>,
     pub generator_share: Option<f64>,
@@ -121,47 +121,47 @@ pub struct Usage {
     pub commits_per_s: Option<f64>,
     /// Requests to the ledger, as the server counts them.
     pub requests_per_commit: Option<f64>,
-    /// What a hypervisor gave to other machines; figures of a round with much of it are worth little.
+    /// Time that the hypervisor gave to other machines; a round with much of it is not reliable.
     pub stolen_share: Option<f64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Round {
+pub struct RoundReport {
     pub seconds: f64,
     pub requests: u64,
     pub requests_per_s: f64,
     pub cycles: u64,
     pub cycles_per_s: f64,
     pub errors: u64,
-    pub usage: Usage,
+    pub usage: UsageReport,
 }
 
-/// Rates over short stretches of time.
+/// Rates over short intervals.
 #[derive(Debug, Clone, Serialize)]
-pub struct Timeline {
+pub struct ThroughputTimeline {
     pub step_seconds: f64,
     pub requests_per_s: Vec<f64>,
     pub cycles_per_s: Vec<f64>,
     pub errors: Vec<u64>,
 }
 
-/// The raw findings.
+/// The raw measurements.
 #[derive(Debug)]
 pub(crate) struct Measured<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a BenchPlan,
     pub(crate) phases: Phases,
-    pub(crate) tally: &'a Tally,
+    pub(crate) tally: &'a RunTally,
     /// One at the beginning of each round, and one at the end of the last.
-    pub(crate) samples: &'a [Sample],
+    pub(crate) samples: &'a [ServerSample],
     pub(crate) rss_start_bytes: Option<u64>,
     pub(crate) not_started: u64,
 }
 
-impl Report {
+impl BenchReport {
     pub(crate) fn of(measured: &Measured<'_>) -> Self {
         let Measured { plan, tally, .. } = measured;
         let cores = cores();
-        let rounds: Vec<Round> = (0..plan.rounds)
+        let rounds: Vec<RoundReport> = (0..plan.rounds)
             .filter_map(|index| round(measured, index, cores))
             .collect();
         let mut all = RoundTally::default();
@@ -169,7 +169,7 @@ impl Report {
             all.merge(round);
         }
         let seconds: f64 = rounds.iter().map(|round| round.seconds).sum();
-        let spread = |of: fn(&Round) -> f64| Spread::of(rounds.iter().map(of).collect());
+        let spread = |of: fn(&RoundReport) -> f64| RoundSpread::of(rounds.iter().map(of).collect());
         Self {
             consign_version: env!("CARGO_PKG_VERSION"),
             work: plan.work,
@@ -180,7 +180,7 @@ impl Report {
             cycles_per_s: spread(|round| round.cycles_per_s),
             operations: operations(&all, &tally.rounds, seconds),
             empty_claims: all.empty_claims,
-            unfinished: Unfinished {
+            unfinished: UnfinishedReport {
                 requests: tally.unfinished.requests,
                 oldest_us: tally.unfinished.oldest.as_secs_f64() * 1e6,
                 not_started: measured.not_started,
@@ -188,20 +188,20 @@ impl Report {
             errors: errors(&all),
             usage: match (measured.samples.first(), measured.samples.last()) {
                 (Some(first), Some(last)) => usage_between(first, last, cores),
-                _ => Usage::default(),
+                _ => UsageReport::default(),
             },
             timeline: timeline(measured),
             rounds,
         }
     }
 
-    /// The picture and the table leave out what is only a part of another number.
+    /// The picture and the table omit operations that are part of another number.
     pub(crate) fn has_cycles(&self) -> bool {
         self.cycles_per_s.max > 0.0
     }
 }
 
-impl Spread {
+impl RoundSpread {
     pub(crate) fn of(mut numbers: Vec<f64>) -> Self {
         numbers.sort_by(f64::total_cmp);
         let middle = numbers.len() / 2;
@@ -218,11 +218,11 @@ impl Spread {
     }
 }
 
-/// `None` for a round that a drained backlog left without work.
-fn round(measured: &Measured<'_>, index: usize, cores: usize) -> Option<Round> {
+/// `None` for a round without work, after the backlog was drained.
+fn round(measured: &Measured<'_>, index: usize, cores: usize) -> Option<RoundReport> {
     let (phases, tally) = (&measured.phases, measured.tally);
     let (begin, mut end) = (phases.boundary(index), phases.boundary(index + 1));
-    if measured.plan.work == Work::Drain {
+    if measured.plan.work == Workload::Drain {
         end = end.min(tally.last_at?);
     }
     let seconds = end.checked_duration_since(begin)?.as_secs_f64();
@@ -234,20 +234,20 @@ fn round(measured: &Measured<'_>, index: usize, cores: usize) -> Option<Round> {
         .samples
         .get(index)
         .zip(measured.samples.get(index + 1));
-    Some(Round {
+    Some(RoundReport {
         seconds,
         requests: counts.requests,
         requests_per_s: whole(counts.requests) / seconds,
         cycles: counts.cycles,
         cycles_per_s: whole(counts.cycles) / seconds,
         errors: counts.faults.values().map(|faults| faults.count).sum(),
-        usage: samples.map_or_else(Usage::default, |(first, last)| {
+        usage: samples.map_or_else(UsageReport::default, |(first, last)| {
             usage_between(first, last, cores)
         }),
     })
 }
 
-fn usage_between(first: &Sample, last: &Sample, cores: usize) -> Usage {
+fn usage_between(first: &ServerSample, last: &ServerSample, cores: usize) -> UsageReport {
     let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
     let used = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
     let share = |used: Option<f64>| {
@@ -260,7 +260,7 @@ fn usage_between(first: &Sample, last: &Sample, cores: usize) -> Usage {
         let commits = last.commits.saturating_sub(first.commits);
         (commits, last.requests.saturating_sub(first.requests))
     });
-    Usage {
+    UsageReport {
         generator_cpu_s: generator,
         server_cpu_s: server,
         generator_share: share(generator),
@@ -279,7 +279,7 @@ fn usage_between(first: &Sample, last: &Sample, cores: usize) -> Usage {
     }
 }
 
-fn operations(all: &RoundTally, rounds: &[RoundTally], seconds: f64) -> Vec<Operation> {
+fn operations(all: &RoundTally, rounds: &[RoundTally], seconds: f64) -> Vec<OperationReport> {
     let measured = Op::ALL.into_iter();
     measured
         .filter_map(|op| {
@@ -290,7 +290,12 @@ fn operations(all: &RoundTally, rounds: &[RoundTally], seconds: f64) -> Vec<Oper
         .collect()
 }
 
-fn operation(op: Op, latency: &Histogram<u64>, p99_rounds_us: Vec<f64>, seconds: f64) -> Operation {
+fn operation(
+    op: Op,
+    latency: &Histogram<u64>,
+    p99_rounds_us: Vec<f64>,
+    seconds: f64,
+) -> OperationReport {
     let at = |quantile| micros(latency.value_at_quantile(quantile));
     let count = latency.len();
     let steps = latency.iter_quantiles(DISTRIBUTION_TICKS);
@@ -300,7 +305,7 @@ fn operation(op: Op, latency: &Histogram<u64>, p99_rounds_us: Vec<f64>, seconds:
             micros(step.value_iterated_to()),
         )
     });
-    Operation {
+    OperationReport {
         name: op.name(),
         count,
         per_s: if seconds > 0.0 {
@@ -314,7 +319,7 @@ fn operation(op: Op, latency: &Histogram<u64>, p99_rounds_us: Vec<f64>, seconds:
         p99_us: at(0.99),
         p999_us: at(0.999),
         max_us: micros(latency.max()),
-        p99_median_us: Spread::of(p99_rounds_us.clone()).median,
+        p99_median_us: RoundSpread::of(p99_rounds_us.clone()).median,
         p99_rounds_us,
         distribution: distribution.collect(),
     }
@@ -332,10 +337,10 @@ fn errors(all: &RoundTally) -> Vec<ErrorCount> {
         .collect()
 }
 
-fn timeline(measured: &Measured<'_>) -> Timeline {
+fn timeline(measured: &Measured<'_>) -> ThroughputTimeline {
     let step_seconds = measured.phases.bucket.as_secs_f64();
     let buckets = &measured.tally.timeline;
-    Timeline {
+    ThroughputTimeline {
         step_seconds,
         requests_per_s: buckets
             .iter()
@@ -349,8 +354,8 @@ fn timeline(measured: &Measured<'_>) -> Timeline {
     }
 }
 
-fn settings(plan: &Plan) -> Settings {
-    Settings {
+fn settings(plan: &BenchPlan) -> ReportSettings {
+    ReportSettings {
         clients: plan.clients,
         threads: plan.threads,
         seconds: plan.round.as_secs_f64(),
@@ -368,10 +373,10 @@ fn settings(plan: &Plan) -> Settings {
     }
 }
 
-pub(crate) fn server(target: &Target, rss_start_bytes: Option<u64>) -> Server {
+pub(crate) fn server(target: &BenchTarget, rss_start_bytes: Option<u64>) -> ServerReport {
     let dir = target.dir.as_deref();
     let memory = target.pid.and_then(usage::memory);
-    Server {
+    ServerReport {
         url: target.server.to_string(),
         dir: dir.map(|dir| dir.display().to_string()),
         filesystem: dir.and_then(usage::filesystem),
@@ -405,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_median_of_the_rounds_is_in_the_middle() {
-        let spread = |numbers: &[f64]| Spread::of(numbers.to_vec());
+        let spread = |numbers: &[f64]| RoundSpread::of(numbers.to_vec());
         let odd = spread(&[3.0, 1.0, 2.0]);
         assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
         assert!((spread(&[1.0, 2.0]).median - 1.5).abs() < 1e-9);

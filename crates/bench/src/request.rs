@@ -1,7 +1,7 @@
-//! Turns the work's requests into bytes, signed if asked.
+//! Writes the requests of a workload as bytes, signed if requested.
 //!
-//! Invariant: what is sent is what the Intent Protocol says, with nothing left to the server's
-//! defaults but visibility and attempts. Buffers are reused; an unsigned request allocates nothing.
+//! Invariant: requests follow the Intent Protocol and set every option except visibility and
+//! attempts. Buffers are reused; an unsigned request allocates nothing.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use consign_client::{Address, Key, signature};
 
 use crate::Error;
-use crate::plan::{NAMESPACE, Plan};
+use crate::plan::{BenchPlan, NAMESPACE};
 
 /// Writes requests of one client into its buffer.
 #[derive(Debug, Clone)]
-pub(crate) struct Writer {
+pub(crate) struct RequestWriter {
     /// Host, key and worker, the same in every request.
     headers: Vec<u8>,
-    signer: Option<Signer>,
+    signer: Option<RequestSigner>,
     publish_body: Vec<u8>,
     batch_body: Vec<u8>,
     claim_path: String,
@@ -28,27 +28,27 @@ pub(crate) struct Writer {
     path: String,
 }
 
-/// What makes each request's signature its own.
+/// The state that makes each signature unique.
 #[derive(Debug, Clone)]
-struct Signer {
+struct RequestSigner {
     key: Key,
     nonce_prefix: String,
     count: u64,
 }
 
-/// How a claim asks.
+/// The options of a claim.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claiming {
+pub(crate) struct ClaimOptions {
     pub(crate) max: Option<usize>,
     pub(crate) wait: Duration,
 }
 
-impl Writer {
-    /// `client` must differ between the writers of a run, because nonces are made of it.
+impl RequestWriter {
+    /// `client` must be unique among the writers of a run, because nonces contain it.
     pub(crate) fn new(
-        plan: &Plan,
+        plan: &BenchPlan,
         goal: &str,
-        claiming: Claiming,
+        claiming: ClaimOptions,
         client: &str,
     ) -> Result<Self, Error> {
         let target = &plan.target;
@@ -58,7 +58,7 @@ impl Writer {
         }
         let signer = plan
             .signed
-            .then(|| Signer::new(&target.key, client))
+            .then(|| RequestSigner::new(&target.key, client))
             .transpose()?;
         let item = item(NAMESPACE, goal, "", &payload(plan.payload_bytes, None));
         let max = claiming.max.map(|max| format!("&max={max}"));
@@ -91,7 +91,7 @@ impl Writer {
         self.publish_body = body;
     }
 
-    /// A publish whose payload tells when it was started.
+    /// A publish whose payload has its start time.
     pub(crate) fn publish_stamped(&mut self, out: &mut Vec<u8>, sent_ns: u64) {
         let payload = payload(self.payload_bytes, Some(sent_ns));
         let body = item(NAMESPACE, &self.goal, "", &payload);
@@ -130,7 +130,7 @@ impl Writer {
         (self.path, self.body) = (path, body);
     }
 
-    /// Settles `held`, which was made with [`hold`], and claims the next if asked.
+    /// Settles `held`, which was built with [`hold`], and claims the next if requested.
     pub(crate) fn settle(&mut self, out: &mut Vec<u8>, held: &[u8], claims_next: bool) {
         let mut body = std::mem::take(&mut self.body);
         body.clear();
@@ -145,7 +145,7 @@ impl Writer {
         self.body = body;
     }
 
-    /// A request that may be sent again under its key without doing anything twice.
+    /// A request with an idempotency key, which may be sent again safely.
     pub(crate) fn post_once(&self, out: &mut Vec<u8>, path: &str, key: &str, body: &str) {
         out.clear();
         let length = body.len();
@@ -171,7 +171,7 @@ impl Writer {
     }
 }
 
-impl Signer {
+impl RequestSigner {
     fn new(key: &Key, client: &str) -> Result<Self, Error> {
         Ok(Self {
             key: key.clone(),
@@ -221,12 +221,12 @@ pub(crate) fn hold(held: &mut Vec<u8>, (id, token): (&[u8], &[u8])) {
     }
 }
 
-/// One intent as JSON; `more` holds further members, each with a comma in front.
+/// One intent as JSON; `more` has further members, each with a leading comma.
 pub(crate) fn item(namespace: &str, goal: &str, more: &str, payload: &str) -> String {
     format!(r#"{{"namespace":"{namespace}","goal":"{goal}"{more},"payload":{payload}}}"#)
 }
 
-/// A payload of `bytes` bytes, for those that have room for its members.
+/// A payload of `bytes` bytes, if that is enough for its members.
 pub(crate) fn payload(bytes: usize, sent_ns: Option<u64>) -> String {
     let stamp = sent_ns.map_or_else(String::new, |sent_ns| format!(r#""sent_ns":{sent_ns},"#));
     let without_filler = format!(r#"{{{stamp}"filler":""}}"#).len();
@@ -234,7 +234,7 @@ pub(crate) fn payload(bytes: usize, sent_ns: Option<u64>) -> String {
     format!(r#"{{{stamp}"filler":"{filler}"}}"#)
 }
 
-/// Eight random bytes in hexadecimal digits, so that runs do not meet each other.
+/// Eight random bytes in hexadecimal digits, so that runs do not collide.
 pub(crate) fn random_word() -> Result<String, Error> {
     let mut bytes = [0_u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| Error::Entropy(error.to_string()))?;
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_request_that_happens_once_carries_its_key_and_its_length() {
-        let writer = Writer {
+        let writer = RequestWriter {
             headers: b"Host: h\r\n".to_vec(),
             signer: None,
             publish_body: Vec::new(),

@@ -1,32 +1,32 @@
-//! Reads HTTP/1.1 answers out of a growing buffer, and the few members the work needs out of them.
+//! Parses HTTP/1.1 answers from a growing buffer, and extracts the few members that a workload needs.
 //!
-//! Invariant: an answer is complete only when every byte of its body is there; bytes after it are
-//! left for the next one. It knows `Content-Length` alone: a chunked answer is refused, because this
-//! server sends none where the load goes, and guessing would corrupt the count.
+//! Invariant: an answer is complete only when all bytes of its body are there; bytes after it belong to the next one.
+//! Only `Content-Length` is supported: a chunked answer is refused, because the server sends none on these routes, and
+//! a guess would corrupt the counts.
 
 use std::ops::Range;
 
-/// More header bytes than any server here sends.
+/// More header bytes than the server sends.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// More than the largest batch of the largest payloads.
 const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Why an answer cannot be read.
+/// Why an answer cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
-    #[error("the answer is chunked, which is not read here")]
+pub(crate) enum BadResponse {
+    #[error("the answer is chunked, which is not supported")]
     Chunked,
     #[error("the answer has neither a length nor a status without a body")]
     NoLength,
-    #[error("the answer does not begin like HTTP/1.1")]
+    #[error("the answer is not HTTP/1.1")]
     NotHttp,
     #[error("the answer is too large")]
     TooLarge,
 }
 
-/// A complete answer; `body` is its place in the buffer, and `end` where the next one begins.
+/// A complete answer; `body` is its range in the buffer, and `end` the start of the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) body: Range<usize>,
     pub(crate) end: usize,
@@ -34,24 +34,24 @@ pub(crate) struct Answer {
     pub(crate) last: bool,
 }
 
-/// How far the answer at the beginning of the buffer was read.
+/// The parsing state of the answer at the beginning of the buffer.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
-    /// Bytes that were searched for the end of the head already.
+pub(crate) struct ResponseReader {
+    /// Bytes that were already searched for the end of the head.
     searched: usize,
-    answer: Option<Answer>,
+    answer: Option<ResponseHead>,
 }
 
-impl Reader {
-    /// Looks at all bytes received so far; `None` asks for more of them.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<Option<Answer>, Unreadable> {
+impl ResponseReader {
+    /// Examines all bytes received so far; `None` means that more are needed.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<Option<ResponseHead>, BadResponse> {
         if self.answer.is_none() {
-            // The blank line may have been cut in two.
+            // The blank line may be split between two reads.
             let from = self.searched.saturating_sub(3);
             let Some(at) = find(&bytes[from..], b"\r\n\r\n") else {
                 self.searched = bytes.len();
                 return if bytes.len() > HEAD_BYTES_MAX {
-                    Err(Unreadable::TooLarge)
+                    Err(BadResponse::TooLarge)
                 } else {
                     Ok(None)
                 };
@@ -70,8 +70,8 @@ impl Reader {
     }
 }
 
-/// Reads a head without its blank line.
-fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
+/// Parses a head without its blank line.
+fn head(bytes: &[u8]) -> Result<ResponseHead, BadResponse> {
     let mut lines = bytes
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii_end);
@@ -80,18 +80,18 @@ fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
         .and_then(|line| line.strip_prefix(b"HTTP/1.1 "))
         .and_then(|rest| number(rest.get(..3)?))
         .and_then(|status| u16::try_from(status).ok())
-        .ok_or(Unreadable::NotHttp)?;
+        .ok_or(BadResponse::NotHttp)?;
     let (mut length, mut last) = (None, false);
     for line in lines {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            return Err(Unreadable::NotHttp);
+            return Err(BadResponse::NotHttp);
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        // Comparing lengths first skips most headers at the price of one comparison.
+        // Comparing lengths first skips most headers cheaply.
         if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
-            length = Some(number(value).ok_or(Unreadable::NotHttp)?);
+            length = Some(number(value).ok_or(BadResponse::NotHttp)?);
         } else if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
-            return Err(Unreadable::Chunked);
+            return Err(BadResponse::Chunked);
         } else if name.len() == 10 && name.eq_ignore_ascii_case(b"connection") {
             last = value.eq_ignore_ascii_case(b"close");
         }
@@ -99,13 +99,13 @@ fn head(bytes: &[u8]) -> Result<Answer, Unreadable> {
     let length = match (status, length) {
         (204 | 304, _) => 0,
         (_, Some(length)) => length,
-        (_, None) => return Err(Unreadable::NoLength),
+        (_, None) => return Err(BadResponse::NoLength),
     };
     if length > BODY_BYTES_MAX {
-        return Err(Unreadable::TooLarge);
+        return Err(BadResponse::TooLarge);
     }
     let begin = bytes.len() + 4;
-    Ok(Answer {
+    Ok(ResponseHead {
         status,
         body: begin..begin + length,
         end: begin + length,
@@ -127,8 +127,8 @@ pub(crate) fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|part| part == wanted)
 }
 
-/// Id and token of each claimed intent in a body. The server puts them first and next to each other;
-/// the ids of settled intents have no token beside them and are passed over.
+/// Id and token of each claimed intent in a body. The server writes them first and next to each other; settled intents
+/// have no token and are skipped.
 pub(crate) fn leases(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     const BETWEEN: &[u8] = b"\",\"claim_token\":\"";
     let mut rest = body;
@@ -152,19 +152,19 @@ pub(crate) fn refused_items(body: &[u8]) -> u64 {
     matches.count() as u64
 }
 
-/// Whether an answer to execute tells of the end; the receipt in it has a state of its own, behind that of the answer.
+/// Whether the answer to execute is final; the receipt in it has its own state, after that of the answer.
 pub(crate) fn is_settled(body: &[u8]) -> bool {
     text_member(body, b"\"state\":\"").is_some_and(|(state, _)| state == b"settled")
 }
 
-/// The number behind `name`, such as `"sent_ns":`.
+/// The number after `name`, such as `"sent_ns":`.
 pub(crate) fn number_member(body: &[u8], name: &[u8]) -> Option<u64> {
     let rest = &body[find(body, name)? + name.len()..];
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
-/// The text behind `opening`, and what follows it, closing quote included.
+/// The text after `opening`, and the rest, including the closing quote.
 fn text_member<'a>(body: &'a [u8], opening: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let rest = &body[find(body, opening)? + opening.len()..];
     let end = rest.iter().position(|byte| *byte == b'"')?;
@@ -182,7 +182,7 @@ mod tests {
     fn an_answer_split_at_any_byte_is_read_and_what_follows_is_left() {
         let first_end = TWO.len() - find(TWO, b"204").map_or(0, |at| TWO.len() - at) - 9;
         for cut in 0..=TWO.len() {
-            let mut reader = Reader::default();
+            let mut reader = ResponseReader::default();
             let early = reader.read(&TWO[..cut]).unwrap();
             assert_eq!(early.is_some(), cut >= first_end, "cut at {cut}");
             let first = early.or_else(|| reader.read(TWO).unwrap()).unwrap();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn one_byte_at_a_time_gives_the_same() {
-        let mut reader = Reader::default();
+        let mut reader = ResponseReader::default();
         let found: Vec<usize> = (0..=TWO.len())
             .filter(|length| reader.read(&TWO[..*length]).unwrap().is_some())
             .collect();
@@ -205,23 +205,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_by_name() {
-        let refused = |text: &[u8]| Reader::default().read(text).unwrap_err();
+        let refused = |text: &[u8]| ResponseReader::default().read(text).unwrap_err();
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
-            Unreadable::Chunked
+            BadResponse::Chunked
         );
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"),
-            Unreadable::NoLength
+            BadResponse::NoLength
         );
-        assert_eq!(refused(b"SSH-2.0-x\r\n\r\n"), Unreadable::NotHttp);
+        assert_eq!(refused(b"SSH-2.0-x\r\n\r\n"), BadResponse::NotHttp);
         assert_eq!(
             refused(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"),
-            Unreadable::TooLarge
+            BadResponse::TooLarge
         );
         assert_eq!(
             refused(&vec![b'x'; HEAD_BYTES_MAX + 1]),
-            Unreadable::TooLarge
+            BadResponse::TooLarge
         );
     }
 

@@ -1,8 +1,8 @@
 //! How soon a killed server works again: load it, kill it, start it, claim.
 //!
-//! Invariant: a round counts only when the claim got an intent that was published before the kill,
-//! so a server that answers with nothing, or from an empty file, is no success. Who calls kills and
-//! starts; here is only asked and timed.
+//! Invariant: a round counts only if the claim returned an intent that was published before the
+//! kill, so a server that answers without data is no success. The caller kills and starts the
+//! server; this module sends requests and measures.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,36 +10,36 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::Error;
-use crate::connection::Connection;
+use crate::connection::BenchConnection;
 use crate::load;
-use crate::plan::{Plan, Target, Work};
-use crate::report::{Server, Spread, server};
-use crate::request::{Claiming, Writer, random_word};
+use crate::plan::{BenchPlan, BenchTarget, Workload};
+use crate::report::{RoundSpread, ServerReport, server};
+use crate::request::{ClaimOptions, RequestWriter, random_word};
 use crate::response::leases;
 use crate::run::{resolve, rss_start};
 use crate::usage::{self, Ticks};
 
 /// A server that was killed and started again.
 #[derive(Debug)]
-pub struct Started {
-    pub target: Target,
+pub struct RestartSample {
+    pub target: BenchTarget,
     /// When its program was executed.
     pub began: Instant,
 }
 
-/// What the rounds found.
+/// The results of the rounds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Restarts {
+pub struct RestartReport {
     pub consign_version: &'static str,
-    pub work: Work,
+    pub work: Workload,
     pub payload_bytes: usize,
     pub backlog: u64,
     pub finished: u64,
     pub signed: bool,
     pub nonces: u64,
-    /// As it was when everything was loaded, before the first kill.
-    pub server: Server,
-    /// From the start of the program to the answer, of each round.
+    /// After loading, before the first kill.
+    pub server: ServerReport,
+    /// From the start of the program to the answer, for each round.
     pub first_claim_ms: Vec<f64>,
     pub p50_ms: f64,
     pub max_ms: f64,
@@ -49,17 +49,17 @@ pub struct Restarts {
     pub stolen_share: Option<f64>,
 }
 
-/// Carries the plan out; `restart` kills the server and starts it on the same data.
+/// Executes the plan; `restart` kills the server and starts it on the same data.
 pub async fn restarts<E: From<Error>>(
-    plan: Plan,
-    mut restart: impl AsyncFnMut() -> Result<Started, E>,
-    tell: &mut dyn FnMut(&str),
-) -> Result<Restarts, E> {
+    plan: BenchPlan,
+    mut restart: impl AsyncFnMut() -> Result<RestartSample, E>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<RestartReport, E> {
     let mut plan = Arc::new(plan);
     let rss_start_bytes = rss_start(&plan.target).await;
     let goal: Arc<str> = format!("run-{}", random_word()?).into();
     let address = resolve(&plan.target.server).await?;
-    load::load(&plan, address, &goal, tell).await?;
+    load::load(&plan, address, &goal, progress).await?;
     let server = server(&plan.target, rss_start_bytes);
     let before = Ticks::read();
     let mut first_claim_ms = Vec::with_capacity(plan.rounds);
@@ -70,9 +70,9 @@ pub async fn restarts<E: From<Error>>(
         first_claim_ms.push(started.began.elapsed().as_secs_f64() * 1e3);
     }
     let stolen = before.zip(Ticks::read());
-    let spread = Spread::of(first_claim_ms.clone());
+    let spread = RoundSpread::of(first_claim_ms.clone());
     let memory = plan.target.pid.and_then(usage::memory);
-    Ok(Restarts {
+    Ok(RestartReport {
         consign_version: env!("CARGO_PKG_VERSION"),
         work: plan.work,
         payload_bytes: plan.payload_bytes,
@@ -89,18 +89,18 @@ pub async fn restarts<E: From<Error>>(
     })
 }
 
-async fn claim(plan: &Plan, goal: &str, round: usize) -> Result<(), Error> {
+async fn claim(plan: &BenchPlan, goal: &str, round: usize) -> Result<(), Error> {
     let address = resolve(&plan.target.server).await?;
-    let connection = Connection::open(address).await;
+    let connection = BenchConnection::open(address).await;
     let mut connection = connection.map_err(|source| Error::Connect {
         server: plan.target.server.to_string(),
         source,
     })?;
-    let claiming = Claiming {
+    let claiming = ClaimOptions {
         max: None,
         wait: Duration::ZERO,
     };
-    let mut writer = Writer::new(plan, goal, claiming, &format!("restart-{round}"))?;
+    let mut writer = RequestWriter::new(plan, goal, claiming, &format!("restart-{round}"))?;
     let mut request = Vec::new();
     writer.claim(&mut request);
     let status = connection.exchange(&request).await;

@@ -1,7 +1,7 @@
-//! A whole run: load, start the threads, look at the clocks between rounds, gather.
+//! A whole run: load, start the threads, sample between rounds, collect.
 //!
-//! Invariant: clients run through without a break from warm-up to end; rounds are cut out of that by
-//! time, so no round begins cold. Whatever is still under way at the end is dropped uncounted.
+//! Invariant: clients run without a break from warm-up to end; rounds are cut out by time, so no round begins
+//! cold. Requests in progress at the end are dropped and not counted.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -16,43 +16,43 @@ use tokio::task::LocalSet;
 use tokio::time::{sleep_until, timeout_at};
 
 use crate::Error;
-use crate::client::{Client, Role, Surroundings, roles};
-use crate::connection::Connection;
+use crate::client::{ClientRole, LoadClient, RunContext, roles};
+use crate::connection::BenchConnection;
 use crate::load;
 use crate::metrics::{self, Counters};
-use crate::pace::{Pace, Schedule};
-use crate::plan::{Plan, Target};
-use crate::report::{Measured, Report};
+use crate::pace::{StartPace, StartSchedule};
+use crate::plan::{BenchPlan, BenchTarget};
+use crate::report::{BenchReport, Measured};
 use crate::request::{random_word, scrape};
-use crate::tally::{Phases, Tally};
+use crate::tally::{Phases, RunTally};
 use crate::usage::{Ticks, cpu_seconds, memory};
 
-/// For opening the connections before the clock starts.
+/// For opening the connections before the measurement begins.
 const RUN_UP: Duration = Duration::from_millis(200);
 const RUN_UP_PER_CLIENT: Duration = Duration::from_millis(1);
-/// Shorter stretches show single commits and no trend.
+/// Shorter intervals show single commits and no trend.
 const BUCKET_MIN: Duration = Duration::from_millis(100);
 const BUCKETS_MAX: u32 = 100;
-/// A server that listens may not have started all of its threads yet.
+/// A listening server may not have started all its threads yet.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Carries the plan out; `tell` hears about progress.
-pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+/// Executes the plan; `progress` receives progress messages.
+pub async fn run(plan: BenchPlan, progress: &mut dyn FnMut(&str)) -> Result<BenchReport, Error> {
     let plan = Arc::new(plan);
     let server = resolve(&plan.target.server).await?;
     let rss_start_bytes = rss_start(&plan.target).await;
     let goal: Arc<str> = format!("run-{}", random_word()?).into();
-    load::load(&plan, server, &goal, tell).await?;
+    load::load(&plan, server, &goal, progress).await?;
     let mut observer = Observer::connect(&plan, server).await?;
 
     let clients = u32::try_from(plan.clients).unwrap_or(u32::MAX);
     let begin = Instant::now() + RUN_UP + RUN_UP_PER_CLIENT * clients;
     let phases = phases(&plan, begin);
     let pace = Arc::new(match plan.rate {
-        Some(rate) => Pace::Open(Schedule::new(begin, rate)),
-        None => Pace::Closed,
+        Some(rate) => StartPace::Open(StartSchedule::new(begin, rate)),
+        None => StartPace::Closed,
     });
-    let around = Surroundings {
+    let around = RunContext {
         plan: Arc::clone(&plan),
         server,
         goal,
@@ -64,10 +64,10 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
     let threads = start(&around, phases, &working)?;
     drop(working);
     let releasing = match &*pace {
-        Pace::Closed => None,
-        Pace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
+        StartPace::Closed => None,
+        StartPace::Open(_) => Some(start_releasing(Arc::clone(&pace))?),
     };
-    tell(&format!(
+    progress(&format!(
         "running {} clients, {:.1} s of warm-up and {} x {:.1} s",
         plan.clients,
         plan.warmup.as_secs_f64(),
@@ -78,22 +78,22 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
     let mut samples = Vec::with_capacity(plan.rounds + 1);
     for boundary in 0..=plan.rounds {
         tokio::select! {
-            // A channel without senders says that every thread has ended.
+            // A channel without senders means that every thread has ended.
             _ = all_done.recv() => {}
             () = sleep_until(phases.boundary(boundary).into()) => {}
         }
         samples.push(observer.sample().await);
     }
 
-    let mut tally = Tally::new(phases);
+    let mut tally = RunTally::new(phases);
     for thread in threads {
         tally.merge(&thread.join().map_err(|_| Error::Panicked)??);
     }
-    if let (Pace::Open(schedule), Some(releasing)) = (&*pace, releasing) {
+    if let (StartPace::Open(schedule), Some(releasing)) = (&*pace, releasing) {
         schedule.end();
         releasing.join().map_err(|_| Error::Panicked)?;
     }
-    Ok(Report::of(&Measured {
+    Ok(BenchReport::of(&Measured {
         plan: &plan,
         phases,
         tally: &tally,
@@ -104,7 +104,7 @@ pub async fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Report, Error
 }
 
 /// Resident bytes before anything was loaded.
-pub(crate) async fn rss_start(target: &Target) -> Option<u64> {
+pub(crate) async fn rss_start(target: &BenchTarget) -> Option<u64> {
     let pid = target.pid?;
     tokio::time::sleep(SETTLE).await;
     memory(pid).map(|(now, _)| now)
@@ -120,7 +120,7 @@ pub(crate) async fn resolve(server: &Address) -> Result<SocketAddr, Error> {
     first.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
 }
 
-fn phases(plan: &Plan, begin: Instant) -> Phases {
+fn phases(plan: &BenchPlan, begin: Instant) -> Phases {
     let rounds = u32::try_from(plan.rounds).unwrap_or(u32::MAX);
     Phases {
         measure_from: begin + plan.warmup,
@@ -130,14 +130,14 @@ fn phases(plan: &Plan, begin: Instant) -> Phases {
     }
 }
 
-type LoadThread = JoinHandle<Result<Tally, Error>>;
+type LoadThread = JoinHandle<Result<RunTally, Error>>;
 
 fn start(
-    around: &Surroundings,
+    around: &RunContext,
     phases: Phases,
     working: &mpsc::Sender<()>,
 ) -> Result<Vec<LoadThread>, Error> {
-    let roles: Vec<(usize, Role)> = roles(&around.plan).into_iter().enumerate().collect();
+    let roles: Vec<(usize, ClientRole)> = roles(&around.plan).into_iter().enumerate().collect();
     let per_thread = roles.len().div_ceil(around.plan.threads).max(1);
     roles
         .chunks(per_thread)
@@ -154,21 +154,25 @@ fn start(
         .collect()
 }
 
-/// One thread with its clients, until the end or until all of them have nothing left to do.
-fn drive(around: &Surroundings, phases: Phases, share: &[(usize, Role)]) -> Result<Tally, Error> {
+/// One thread with its clients, until the end or until all of them are done.
+fn drive(
+    around: &RunContext,
+    phases: Phases,
+    share: &[(usize, ClientRole)],
+) -> Result<RunTally, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Else each answer would wake this thread on its own, in the middle of the server's work on the next one.
+        // Otherwise each answer would wake this thread during the server's work on the next one.
         .on_thread_park(thread::yield_now)
         .build();
     let runtime = runtime.map_err(Error::Thread)?;
-    let tally = Rc::new(RefCell::new(Tally::new(phases)));
+    let tally = Rc::new(RefCell::new(RunTally::new(phases)));
     let clients = LocalSet::new();
     clients.block_on(&runtime, async {
         let mut running = Vec::with_capacity(share.len());
         let mut ready = Vec::with_capacity(share.len());
         for (index, role) in share {
-            ready.push(Client::connect(around, *role, *index, Rc::clone(&tally)).await?);
+            ready.push(LoadClient::connect(around, *role, *index, Rc::clone(&tally)).await?);
         }
         sleep_until(around.epoch.into()).await;
         for client in ready {
@@ -182,25 +186,25 @@ fn drive(around: &Surroundings, phases: Phases, share: &[(usize, Role)]) -> Resu
         };
         timeout_at(phases.end().into(), all).await.unwrap_or(Ok(()))
     })?;
-    // Dropping the clients gives back their shares of the tally.
+    // Dropping the clients releases their shares of the tally.
     drop(clients);
     let tally = Rc::try_unwrap(tally).map_err(|_| Error::Panicked)?;
     Ok(tally.into_inner())
 }
 
-fn start_releasing(pace: Arc<Pace>) -> Result<JoinHandle<()>, Error> {
+fn start_releasing(pace: Arc<StartPace>) -> Result<JoinHandle<()>, Error> {
     let releasing = thread::Builder::new().name("pace".to_owned());
     let releasing = releasing.spawn(move || {
-        if let Pace::Open(schedule) = &*pace {
+        if let StartPace::Open(schedule) = &*pace {
             schedule.release();
         }
     });
     releasing.map_err(Error::Thread)
 }
 
-/// What is known at the boundary of a round.
+/// The sample at the boundary of a round.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub(crate) struct ServerSample {
     pub(crate) at: Instant,
     pub(crate) generator_cpu_s: Option<f64>,
     pub(crate) server_cpu_s: Option<f64>,
@@ -208,19 +212,19 @@ pub(crate) struct Sample {
     pub(crate) machine: Option<Ticks>,
 }
 
-/// Reads clocks and counters beside the load, over a connection of its own.
+/// Samples clocks and counters during the load, over a connection of its own.
 struct Observer {
     server_pid: Option<u32>,
-    metrics: Option<(Connection, Vec<u8>)>,
+    metrics: Option<(BenchConnection, Vec<u8>)>,
 }
 
 impl Observer {
-    async fn connect(plan: &Plan, server: SocketAddr) -> Result<Self, Error> {
+    async fn connect(plan: &BenchPlan, server: SocketAddr) -> Result<Self, Error> {
         let target = &plan.target;
         let metrics = match &target.admin_token {
             None => None,
             Some(token) => {
-                let connection = Connection::open(server).await;
+                let connection = BenchConnection::open(server).await;
                 let connection = connection.map_err(|source| Error::Connect {
                     server: target.server.to_string(),
                     source,
@@ -234,9 +238,9 @@ impl Observer {
         })
     }
 
-    async fn sample(&mut self) -> Sample {
+    async fn sample(&mut self) -> ServerSample {
         let server = self.server_pid.map(|pid| pid.to_string());
-        Sample {
+        ServerSample {
             at: Instant::now(),
             generator_cpu_s: cpu_seconds("self"),
             server_cpu_s: server.and_then(|pid| cpu_seconds(&pid)),

@@ -1,21 +1,21 @@
 //! A report as a picture: latency by percentile, and throughput over time.
 //!
-//! Invariant: the file stands alone, with no script, font or image from elsewhere, and reads on a
-//! light and on a dark page. It only draws; every number in it comes from the report.
+//! Invariant: the file is self-contained, with no external script, font or image, and readable on
+//! light and dark pages. It only draws; every number comes from the report.
 
 mod axis;
 
 use std::fmt::Write;
 
-use self::axis::{Axis, Frame};
-use crate::report::{Operation, Report};
+use self::axis::{Axis, PlotFrame};
+use crate::report::{BenchReport, OperationReport};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 660.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 840.0;
 
-/// Told apart by people who see colours differently.
+/// Distinguishable with colour blindness.
 const COLOURS: [&str; 7] = [
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888",
 ];
@@ -25,7 +25,7 @@ text{font:12px sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}\
 @media(prefers-color-scheme:dark){text{fill:#ddd}.back{fill:#181818}.grid{stroke:#444}}";
 
 /// The picture as the text of an SVG file.
-pub fn svg(report: &Report) -> String {
+pub fn svg(report: &BenchReport) -> String {
     let mut picture = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          width=\"{WIDTH}\" height=\"{HEIGHT}\"><style>{STYLE}</style>\
@@ -44,7 +44,7 @@ pub fn svg(report: &Report) -> String {
     picture
 }
 
-fn headline(report: &Report) -> String {
+fn headline(report: &BenchReport) -> String {
     let settings = &report.settings;
     let rate = match settings.rate {
         Some(rate) => format!(", {rate} starts/s"),
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> String {
 }
 
 /// Percentiles are drawn by their distance to 100, so that the slow end has room.
-fn latencies(picture: &mut String, report: &Report) {
+fn latencies(picture: &mut String, report: &BenchReport) {
     let all = || {
         report
             .operations
@@ -83,7 +83,7 @@ fn latencies(picture: &mut String, report: &Report) {
         .iter()
         .map(|operation| operation.count)
         .max();
-    let frame = Frame {
+    let frame = PlotFrame {
         across: Axis::linear((0.0, nines(most.unwrap_or(0))), (LEFT, RIGHT)),
         up: Axis::decades((lowest, highest), (300.0, 60.0)),
     };
@@ -131,20 +131,21 @@ fn latencies(picture: &mut String, report: &Report) {
     }
 }
 
-/// The end, 100 percent, is infinitely far away; it is drawn where the last request stands.
-fn curve(operation: &Operation) -> impl Iterator<Item = (f64, f64)> + '_ {
+/// 100 percent is infinitely far away; it is drawn at the last request.
+fn curve(operation: &OperationReport) -> impl Iterator<Item = (f64, f64)> + '_ {
     let end = nines(operation.count);
     let steps = operation.distribution.iter();
     steps.map(move |(percentile, micros)| (distance(*percentile).min(end), *micros))
 }
 
-/// How many decimal places a percentile is away from 0: 1 for 90, 2 for 99, 3 for 99.9.
+/// The number of decimal places by which a percentile differs from 100: 1 for 90, 2 for 99, 3 for
+/// 99.9.
 fn distance(percentile: f64) -> f64 {
     let rest = 1.0 - percentile / 100.0;
     if rest > 0.0 { -rest.log10() } else { f64::MAX }
 }
 
-/// How far the percentiles of `count` requests can be told apart.
+/// The resolution of the percentiles of `count` requests.
 fn nines(count: u64) -> f64 {
     #[expect(
         clippy::cast_precision_loss,
@@ -154,7 +155,7 @@ fn nines(count: u64) -> f64 {
     count.log10().clamp(1.0, 6.0)
 }
 
-fn throughput(picture: &mut String, report: &Report) {
+fn throughput(picture: &mut String, report: &BenchReport) {
     let timeline = &report.timeline;
     let lines = [
         ("requests/s", &timeline.requests_per_s),
@@ -164,7 +165,7 @@ fn throughput(picture: &mut String, report: &Report) {
     let highest = timeline.requests_per_s.iter().chain(&timeline.cycles_per_s);
     let highest = highest.copied().fold(1.0, f64::max);
     let seconds = timeline.step_seconds * whole(timeline.requests_per_s.len());
-    let frame = Frame {
+    let frame = PlotFrame {
         across: Axis::linear((0.0, seconds), (LEFT, RIGHT)),
         up: Axis::linear((0.0, highest), (610.0, 370.0)),
     };
@@ -234,7 +235,7 @@ fn rule(picture: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     );
 }
 
-/// Everything written here is ours (names and numbers), so nothing needs an escape.
+/// All text is generated here (names and numbers), so nothing needs escaping.
 fn text(picture: &mut String, (x, y): (f64, f64), class: &str, anchor: &str, words: &str) {
     let _ = writeln!(
         picture,

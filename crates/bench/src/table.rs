@@ -1,12 +1,12 @@
-//! A report as text for people.
+//! A report as text.
 
 use std::fmt::Write;
 
-use crate::report::{Operation, Report, Spread};
-use crate::restart::Restarts;
+use crate::report::{BenchReport, OperationReport, RoundSpread};
+use crate::restart::RestartReport;
 
-/// The report as lines; errors come last, where they cannot be overlooked.
-pub fn table(report: &Report) -> String {
+/// The report as lines; errors come last, where they are noticed.
+pub fn table(report: &BenchReport) -> String {
     let mut text = String::new();
     let settings = &report.settings;
     let mut line = |name: &str, value: String| {
@@ -70,7 +70,7 @@ pub fn table(report: &Report) -> String {
     text
 }
 
-fn server(report: &Report) -> String {
+fn server(report: &BenchReport) -> String {
     let server = &report.server;
     match (&server.dir, &server.filesystem) {
         (Some(dir), Some(filesystem)) => format!("{}, data in {dir} ({filesystem})", server.url),
@@ -79,7 +79,7 @@ fn server(report: &Report) -> String {
     }
 }
 
-fn spread(spread: &Spread, rounds: usize) -> String {
+fn spread(spread: &RoundSpread, rounds: usize) -> String {
     if rounds <= 1 {
         return format!("{:.0}", spread.median);
     }
@@ -89,7 +89,7 @@ fn spread(spread: &Spread, rounds: usize) -> String {
     )
 }
 
-fn usage(report: &Report) -> Vec<(&'static str, String)> {
+fn usage(report: &BenchReport) -> Vec<(&'static str, String)> {
     let usage = &report.usage;
     let server = &report.server;
     let mut lines = Vec::new();
@@ -135,14 +135,14 @@ fn usage(report: &Report) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn unfinished(report: &Report) -> String {
+fn unfinished(report: &BenchReport) -> String {
     let unfinished = &report.unfinished;
     let mut text = format!(
         "{} requests at the end, the oldest {:.1} ms",
         unfinished.requests,
         unfinished.oldest_us / 1000.0
     );
-    // The last start or two may have come due just before the end.
+    // The last start or two may have become due just before the end.
     if unfinished.not_started > 2 {
         let _ = write!(
             text,
@@ -153,7 +153,7 @@ fn unfinished(report: &Report) -> String {
     text
 }
 
-fn operations(operations: &[Operation]) -> String {
+fn operations(operations: &[OperationReport]) -> String {
     let mut text = format!(
         "{:<10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>11}{:>11}\n",
         "operation", "count", "per s", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"
@@ -178,8 +178,8 @@ fn operations(operations: &[Operation]) -> String {
     text
 }
 
-/// One slow round lifts the percentile of the whole run; seen beside the others it is told apart.
-fn rounds(operations: &[Operation]) -> String {
+/// One slow round raises the percentile of the whole run; the list of rounds shows it.
+fn rounds(operations: &[OperationReport]) -> String {
     let mut text = format!("\n{:<10}{:>10}  of each round\n", "p99 ms", "median");
     for operation in operations {
         let _ = write!(
@@ -196,7 +196,7 @@ fn rounds(operations: &[Operation]) -> String {
     text
 }
 
-fn errors(report: &Report) -> String {
+fn errors(report: &BenchReport) -> String {
     let mut text = String::new();
     if report.errors.is_empty() {
         return text;
@@ -213,7 +213,7 @@ fn errors(report: &Report) -> String {
             error.operation,
             error.count,
             error.what,
-            // A body is text that others chose; it must not steer the terminal.
+            // A body is text from another program; it must not control the terminal.
             error.example.escape_debug()
         );
     }
@@ -221,7 +221,7 @@ fn errors(report: &Report) -> String {
 }
 
 /// Restarts as lines.
-pub fn restart_table(report: &Restarts) -> String {
+pub fn restart_table(report: &RestartReport) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<15}{value}");

@@ -1,8 +1,8 @@
 //! Counts and latencies of one load thread, by round and over time.
 //!
-//! Invariant: only what ends inside a round is counted, by the round it ends in; successes,
-//! empty claims and errors are three separate counts. Latencies are kept in histograms with three
-//! significant digits, so memory does not grow with the run.
+//! Invariant: only requests that end inside a round are counted, in that round; successes, empty
+//! claims and errors are three separate counts. Latencies are in histograms with three significant
+//! digits, so memory does not grow with the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use hdrhistogram::Histogram;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
-/// Enough of an error's body to see what is wrong.
+/// Enough of an error's body to see the cause.
 const EXAMPLE_CHARS: usize = 200;
 
-/// What is timed. All but the last two are requests.
+/// The timed operations. All but the last two are requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Op {
     Publish,
@@ -25,9 +25,9 @@ pub(crate) enum Op {
     Post,
     Authorize,
     Execute,
-    /// From the start of a publish to the answer of the claim that got it.
+    /// From the start of a publish to the answer of the claim that returned it.
     Handoff,
-    /// All requests of one piece of work.
+    /// All requests of one cycle.
     Cycle,
 }
 
@@ -63,7 +63,7 @@ impl Op {
     }
 }
 
-/// When the rounds are, and how fine the timeline is.
+/// The times of the rounds, and the resolution of the timeline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Phases {
     /// The end of the warm-up.
@@ -99,16 +99,16 @@ fn position(from: Instant, width: Duration, at: Instant) -> Option<usize> {
     usize::try_from(since.as_nanos() / width.as_nanos()).ok()
 }
 
-/// An error by what was asked and what came back.
+/// An error by operation and result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Fault {
+pub(crate) struct ErrorSample {
     pub(crate) op: Op,
-    /// A status, or what the connection suffered.
+    /// A status, or a connection error.
     pub(crate) what: String,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Faults {
+pub(crate) struct ErrorSamples {
     pub(crate) count: u64,
     pub(crate) example: String,
 }
@@ -118,10 +118,10 @@ pub(crate) struct Faults {
 pub(crate) struct RoundTally {
     latencies: [Option<Histogram<u64>>; Op::ALL.len()],
     pub(crate) requests: u64,
-    /// Intents that went all the way, or what stands for it in this kind of work.
+    /// Completed intents, or their equivalent in this workload.
     pub(crate) cycles: u64,
     pub(crate) empty_claims: u64,
-    pub(crate) faults: BTreeMap<Fault, Faults>,
+    pub(crate) faults: BTreeMap<ErrorSample, ErrorSamples>,
 }
 
 impl RoundTally {
@@ -155,7 +155,7 @@ fn fresh() -> Histogram<u64> {
     histogram.expect("the bounds are constants that fit")
 }
 
-/// What happened in a short stretch of time.
+/// Counts of a short interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Bucket {
     pub(crate) requests: u64,
@@ -164,30 +164,30 @@ pub(crate) struct Bucket {
 }
 
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RunTally {
     phases: Phases,
     pub(crate) rounds: Vec<RoundTally>,
     pub(crate) timeline: Vec<Bucket>,
     /// When the last success ended.
     pub(crate) last_at: Option<Instant>,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) unfinished: UnfinishedCycles,
 }
 
 /// Requests without an answer when the run ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnfinishedCycles {
     pub(crate) requests: u64,
     pub(crate) oldest: Duration,
 }
 
-impl Tally {
+impl RunTally {
     pub(crate) fn new(phases: Phases) -> Self {
         Self {
             phases,
             rounds: vec![RoundTally::default(); phases.rounds],
             timeline: vec![Bucket::default(); phases.buckets()],
             last_at: None,
-            unfinished: Unfinished::default(),
+            unfinished: UnfinishedCycles::default(),
         }
     }
 
@@ -207,7 +207,7 @@ impl Tally {
         self.last_at = self.last_at.max(Some(to));
     }
 
-    /// A piece of work that was done, with `intents` of them at once.
+    /// A completed cycle of `intents` intents.
     pub(crate) fn cycle(&mut self, intents: u64, from: Instant, to: Instant) {
         if let Some((round, bucket)) = self.place(to) {
             round.cycles += intents;
@@ -222,14 +222,14 @@ impl Tally {
         }
     }
 
-    /// Errors count in the warm-up too, with the first round: a run that lost requests is not clean.
+    /// Errors during the warm-up count in the first round: a run that lost requests is not clean.
     pub(crate) fn fault(&mut self, op: Op, what: String, count: u64, example: &[u8], at: Instant) {
         let at = at.max(self.phases.measure_from);
         let Some((round, bucket)) = self.place(at) else {
             return;
         };
         bucket.errors += count;
-        let faults = round.faults.entry(Fault { op, what }).or_default();
+        let faults = round.faults.entry(ErrorSample { op, what }).or_default();
         faults.count += count;
         if faults.example.is_empty() {
             let text = String::from_utf8_lossy(example);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn only_what_ends_inside_a_round_counts_for_that_round() {
         let phases = phases();
-        let mut tally = Tally::new(phases);
+        let mut tally = RunTally::new(phases);
         let at = |millis: u64| phases.measure_from + Duration::from_millis(millis);
         let before = phases
             .measure_from
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn an_error_is_never_a_success_and_none_is_lost_in_the_warm_up() {
         let phases = phases();
-        let mut tally = Tally::new(phases);
+        let mut tally = RunTally::new(phases);
         let early = phases
             .measure_from
             .checked_sub(Duration::from_secs(1))

@@ -1,11 +1,11 @@
-//! What processes use: processor time, memory, disk. Read from `/proc`, so Linux alone tells.
+//! Resource usage of processes: processor time, memory, disk. Read from `/proc`, so only on Linux.
 //!
-//! Invariant: what cannot be read is `None` and never 0.
+//! Invariant: a value that cannot be read is `None` and never 0.
 
 use std::fs;
 use std::path::Path;
 
-/// Linux reports processor time to programs in hundredths of a second on every architecture we run on.
+/// Linux reports processor time in hundredths of a second on all supported architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor seconds of a process, all its threads together; `self` names this one.
@@ -13,7 +13,7 @@ pub(crate) fn cpu_seconds(process: &str) -> Option<f64> {
     parse_stat(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The name in brackets may hold anything, so counting begins behind the last bracket.
+/// The name in brackets may contain anything, so parsing begins after the last bracket.
 #[expect(
     clippy::cast_precision_loss,
     reason = "ticks of a process are far below 2^52"
@@ -30,7 +30,7 @@ fn parse_stat(stat: &str) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticks {
     all: u64,
-    /// What the hypervisor gave to others while somebody here wanted to run.
+    /// Time that the hypervisor gave to other machines while this one had work.
     stolen: u64,
 }
 
@@ -39,7 +39,8 @@ impl Ticks {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The first line sums all cores. Stolen is the eighth number; guests, behind it, are part of the first.
+    /// The first line sums all cores. Stolen time is the eighth number; guest time, after it, is part of the
+    /// first.
     fn parse(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?;
         let numbers = numbers.split_whitespace().take(8).map(str::parse);
@@ -50,7 +51,7 @@ impl Ticks {
         })
     }
 
-    /// The share of the machine that was stolen between two moments.
+    /// The share of stolen time between two samples.
     #[expect(
         clippy::cast_precision_loss,
         reason = "ticks of a machine are far below 2^52"
@@ -74,7 +75,7 @@ fn kibibytes(status: &str, name: &str) -> Option<u64> {
     Some(number * 1024)
 }
 
-/// Bytes of all files under a directory. A file that vanishes meanwhile counts nothing.
+/// Bytes of all files under a directory. A file that disappears during the walk is not counted.
 pub(crate) fn disk_bytes(directory: &Path) -> Option<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(directory).ok()?.flatten() {
@@ -90,7 +91,7 @@ pub(crate) fn disk_bytes(directory: &Path) -> Option<u64> {
     Some(sum)
 }
 
-/// The kind of file system a directory lies on, such as `ext4`; a sync on `tmpfs` proves nothing.
+/// The file system of a directory, such as `ext4`; a sync on `tmpfs` proves nothing.
 pub fn filesystem(directory: &Path) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     mounted(&fs::read_to_string("/proc/self/mounts").ok()?, &directory)
@@ -101,7 +102,7 @@ fn mounted(mounts: &str, directory: &Path) -> Option<String> {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?, fields.next()?))
     });
-    // Of two mounts on the same place the later one is seen.
+    // Of two mounts on the same path, the later one is visible.
     mounts
         .filter(|(place, _)| directory.starts_with(place))
         .max_by_key(|(place, _)| place.len())

@@ -1,4 +1,4 @@
-//! Where a server is: scheme, host and port, read from a base URL.
+//! The address of a server: scheme, host and port, parsed from a base URL.
 //!
 //! Invariant: an address that parsed can be put into a `Host` header and connected to. Paths, user
 //! names and queries are refused rather than ignored, because the signature covers the path and a
@@ -45,7 +45,7 @@ impl Address {
             split_port(authority).ok_or_else(|| refuse("the brackets do not match"))?;
         let port = match port {
             None => default_port,
-            // A sign, which parsing a number would take, has no place in a port.
+            // `parse` for a number would accept a sign, which a port must not have.
             Some(digits) => Some(digits)
                 .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
                 .and_then(|digits| digits.parse().ok())

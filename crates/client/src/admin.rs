@@ -1,4 +1,4 @@
-//! The admin routes: making, listing and revoking keys; listing and draining nodes.
+//! The admin routes: creating, listing and revoking keys; listing and draining nodes.
 //!
 //! Invariant: these calls carry the admin token alone, never the API key.
 
@@ -53,7 +53,7 @@ impl Client {
         self.fetch(call).await
     }
 
-    /// Lets a node give out no more work, or do so again.
+    /// Stops a node from handing out work, or lets it resume.
     pub async fn drain_node(&self, id: i64, drain: bool) -> Result<NodeInfo, Error> {
         let (operation, wish) = if drain {
             ("drain_node", "drain")

@@ -1,31 +1,31 @@
-//! What the transaction protocol answers, as plain data.
+//! The answers of the transaction protocol, as plain data.
 //!
-//! Invariant: unknown fields are ignored and fields that another server may leave out have a default. Receipts stay the very
-//! text that came, because a signature covers bytes.
+//! Invariant: unknown fields are ignored, and fields that another server may leave out have a default. Receipts keep their
+//! exact text, because a signature covers bytes.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A permission that was made.
+/// A permission that was created.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Created {
+pub struct CreatedIntent {
     pub intent_id: String,
     pub state: String,
     pub expires_at: String,
 }
 
-/// A permission that was consented to.
+/// A permission with consent.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Authorized {
+pub struct AuthorizedIntent {
     pub intent_id: String,
     pub state: String,
     pub authorized_at: String,
     pub expires_at: String,
 }
 
-/// A permission and what was done under it.
+/// A permission and its transactions.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Permission {
+pub struct IntentView {
     pub intent_id: String,
     pub state: String,
     #[serde(default)]
@@ -37,20 +37,20 @@ pub struct Permission {
     #[serde(default)]
     pub expired_reason: Option<String>,
     #[serde(default)]
-    pub transactions: Vec<Transaction>,
-    /// Whether there are more transactions than these.
+    pub transactions: Vec<TransactionView>,
+    /// Whether there are more transactions.
     #[serde(default)]
     pub more: bool,
     #[serde(default)]
-    pub data: Option<Allowed>,
+    pub data: Option<IntentLimits>,
 }
 
-/// What a permission allows, and how much of it is used.
+/// The limits of a permission, and how much of them is used.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Allowed {
+pub struct IntentLimits {
     pub purpose: String,
-    /// Zero stands for no limit.
+    /// Zero means no limit.
     pub spend_cap_cents: u64,
     pub spent_cents: u64,
     pub currency: String,
@@ -59,41 +59,41 @@ pub struct Allowed {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Transaction {
+pub struct TransactionView {
     pub intent_id: String,
     pub transaction_id: String,
     pub state: String,
     pub amount_cents: u64,
     pub currency: String,
-    pub rail: Rail,
+    pub rail: RailView,
     #[serde(default)]
     pub receipt: Option<Box<RawValue>>,
     #[serde(default)]
     pub compensation_receipt: Option<Box<RawValue>>,
     #[serde(default)]
-    pub failure: Option<Failure>,
+    pub failure: Option<FailureView>,
     pub created_at: String,
     pub updated_at: String,
-    /// How often the rail was asked; told to operators.
+    /// How often the rail was called; for operators only.
     #[serde(default)]
     pub attempts: Option<u32>,
-    /// Why nobody but an operator can help; told to operators.
+    /// Why an operator must look at it; for operators only.
     #[serde(default)]
     pub alert: Option<String>,
 }
 
-/// Where the money moves.
+/// The payment rail of a transaction.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Rail {
+pub struct RailView {
     pub name: String,
     pub reference: String,
     #[serde(default)]
     pub payment_id: Option<String>,
 }
 
-/// Why the rail did not do it.
+/// Why the rail failed.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Failure {
+pub struct FailureView {
     pub code: String,
     #[serde(default)]
     pub message: String,
@@ -101,35 +101,35 @@ pub struct Failure {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct TransactionList {
-    pub transactions: Vec<Transaction>,
-    /// Where to go on, if there are more.
+    pub transactions: Vec<TransactionView>,
+    /// Where the next page begins, if there is one.
     #[serde(default)]
     pub next: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Resolved {
-    pub transaction: Transaction,
+pub struct ResolvedTransaction {
+    pub transaction: TransactionView,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Receipts {
+pub struct ReceiptList {
     pub receipts: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct ReceiptShown {
+pub struct ReceiptView {
     pub receipt: Box<RawValue>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Verified {
-    pub verification: Verdict,
+pub struct VerifyReply {
+    pub verification: VerificationView,
 }
 
-/// What a site says of a document.
+/// A site's verification of a document.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Verdict {
+pub struct VerificationView {
     pub ok: bool,
     #[serde(default)]
     pub reason: Option<String>,
@@ -139,13 +139,13 @@ pub struct Verdict {
 
 /// The public keys of a site.
 #[derive(Debug, Clone, Deserialize)]
-pub struct KeyList {
+pub struct SiteKeyList {
     pub site: String,
-    pub keys: Vec<SiteKey>,
+    pub keys: Vec<SiteKeyView>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct SiteKey {
+pub struct SiteKeyView {
     pub key_id: String,
     pub public_key: String,
     pub status: String,
@@ -156,29 +156,29 @@ pub struct SiteKey {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Health {
+pub struct SiteHealth {
     pub ok: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Announced {
+pub struct AnnouncedKey {
     pub next_public_key: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct Rotated {
+pub struct RotatedKey {
     pub public_key: String,
 }
 
-/// The key that signs nothing good any more.
+/// A key that was revoked.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Revoked {
+pub struct RevokedKey {
     pub key_id: String,
 }
 
-/// How many transactions a sweep looked at.
+/// The counts of a sweep.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Swept {
+pub struct SweepReply {
     #[serde(default)]
     pub swept: serde_json::Value,
 }

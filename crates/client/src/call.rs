@@ -1,4 +1,4 @@
-//! One typed call: what to send, as whom, and how the answer becomes a value or an error.
+//! One typed call: the request, its credential, and how the answer becomes a value or an error.
 //!
 //! Invariant: a status of 400 or more is always [`Error::Refused`], with the server's own code when
 //! it sent one.
@@ -14,21 +14,21 @@ use crate::client::{plain, secret};
 use crate::wire::{ErrorBody, FlatErrorBody};
 use crate::{Client, Error, Key, Response};
 
-/// A message of a server that does not speak our error shape is cut here, it may be a whole page.
+/// Limit on the message of a server with another error format; it may be a whole page.
 const FOREIGN_MESSAGE_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Credential {
     Key,
     Admin,
-    /// The admin token as the transaction protocol wants it.
+    /// The admin token as bearer token, as the transaction protocol requires it.
     Bearer,
     None,
 }
 
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Names the call in errors.
+    /// The name of the call in errors.
     what: &'static str,
     method: Method,
     path_and_query: String,
@@ -73,19 +73,19 @@ impl Call {
         Ok(self)
     }
 
-    /// A header that nothing may print.
+    /// A header that must not be printed.
     pub(crate) fn secret_header(mut self, name: &'static str, value: &Key) -> Result<Self, Error> {
         self.headers.insert(name, secret(value)?);
         Ok(self)
     }
 
-    /// A body that is sent as it is, because it is signed.
+    /// A body that is sent unchanged, because it is signed.
     pub(crate) fn text(mut self, body: &str) -> Self {
         self.body = Bytes::copy_from_slice(body.as_bytes());
         self
     }
 
-    /// What errors call it.
+    /// The name of the call in errors.
     pub(crate) fn what(&self) -> &'static str {
         self.what
     }
@@ -95,7 +95,7 @@ impl Call {
         self
     }
 
-    /// Time the server may take on purpose, on top of the client's limit.
+    /// Time the server may take on purpose, in addition to the client's limit.
     pub(crate) fn extra_wait(mut self, wait: Duration) -> Self {
         self.extra_wait = wait;
         self
@@ -112,7 +112,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends the call; the answer is whatever came.
+    /// Sends the call and returns the answer with any status.
     pub(crate) async fn respond(&self, call: Call) -> Result<Response, Error> {
         let request = self.build(
             call.method,
@@ -125,7 +125,7 @@ impl Client {
         self.exchange(request, timeout).await
     }
 
-    /// Sends the call and reads the answer as JSON.
+    /// Sends the call and parses the answer as JSON.
     pub(crate) async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         let what = call.what;
         let response = self.answer(call).await?;
@@ -158,13 +158,13 @@ pub(crate) fn refused(response: &Response) -> Error {
     }
 }
 
-/// Code and message as the Intent Protocol writes them.
+/// Code and message in the Intent Protocol's format.
 pub(crate) fn nested(body: &[u8]) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(body).ok()?;
     Some((body.error.code, body.error.message))
 }
 
-/// The same as the transaction protocol writes them.
+/// Code and message in the transaction protocol's format.
 fn flat(body: &[u8]) -> Option<(String, String)> {
     let body: FlatErrorBody = serde_json::from_slice(body).ok()?;
     Some((body.error, body.message))
@@ -175,7 +175,7 @@ fn foreign_message(response: &Response) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     if line.is_empty() {
         let reason = response.status.canonical_reason().unwrap_or("no reason");
-        return format!("the server gave no message but {reason:?}");
+        return format!("the server sent no message but {reason:?}");
     }
     line.chars().take(FOREIGN_MESSAGE_CHARS_MAX).collect()
 }
@@ -202,13 +202,13 @@ mod tests {
             "Key not found. (not_found, status 502)",
         );
         check(
-            r#"{"ok":false,"error":"intent_expired","message":"the intent is over: expired"}"#,
-            "the intent is over: expired (intent_expired, status 502)",
+            r#"{"ok":false,"error":"intent_expired","message":"the intent has ended: expired"}"#,
+            "the intent has ended: expired (intent_expired, status 502)",
         );
         check("<html>\n<p>oops", "<html> (unknown, status 502)");
         check(
             "",
-            "the server gave no message but \"Bad Gateway\" (unknown, status 502)",
+            "the server sent no message but \"Bad Gateway\" (unknown, status 502)",
         );
     }
 

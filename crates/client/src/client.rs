@@ -1,8 +1,8 @@
-//! The client itself: credentials, one kept connection, limits on time and size.
+//! The client itself: credentials, one cached connection, limits on time and size.
 //!
-//! Invariant: a connection goes back into the slot only after its answer was read to the end, so
-//! two answers can never be mixed up. Calls may run at the same time; each takes the kept
-//! connection or opens its own, and the last one back is kept.
+//! Invariant: a connection returns to the cache only after its answer was read completely, so
+//! answers cannot be mixed up. Calls may run concurrently; each takes the cached connection or
+//! opens its own, and the last one to finish is cached.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::connection::{Connection, SendFailure};
 use crate::socket::Socket;
 use crate::{Address, Error, Key, sign, tls};
 
-/// The largest answer that is read; more is an error and never a growing buffer.
+/// The largest answer that is read; a longer one is an error and never a growing buffer.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -29,7 +29,7 @@ const TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 const NONCE: HeaderName = HeaderName::from_static("x-nonce");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 
-/// How to reach a server and as whom.
+/// How to reach a server, and with which credentials.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Base URL, such as `http://127.0.0.1:7070`.
@@ -42,9 +42,9 @@ pub struct Options {
     pub sign: bool,
     /// Time limit of one call, connecting included; a long poll adds its own wait.
     pub timeout: Duration,
-    /// A PEM file with an authority to trust beside the public ones.
+    /// A PEM file with a certificate authority to trust in addition to the public ones.
     pub ca_file: Option<PathBuf>,
-    /// Where the server is reached instead of its base URL, which then only names it.
+    /// The Unix socket of the server. If set, the base URL only names it.
     pub socket: Option<Socket>,
 }
 
@@ -62,7 +62,7 @@ impl Default for Options {
     }
 }
 
-/// An answer as it came, whatever its status.
+/// An answer with any status.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: StatusCode,
@@ -103,7 +103,7 @@ impl Client {
         })
     }
 
-    /// For a server whose answers are known to be small.
+    /// Sets the limit for a server whose answers are known to be small.
     #[must_use]
     pub fn with_answers_up_to(self, bytes: usize) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Client {
         self.timeout
     }
 
-    /// Sends one request with the API key, if there is one, and reads the whole answer.
+    /// Sends one request with the API key, if there is one, and reads the complete answer.
     pub async fn request(
         &self,
         method: Method,
@@ -132,7 +132,7 @@ impl Client {
         self.exchange(request, self.timeout).await
     }
 
-    /// Sends a finished request and reads the whole answer.
+    /// Sends a finished request and reads the complete answer.
     pub(crate) async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
@@ -152,8 +152,7 @@ impl Client {
         self.within(timeout, whole).await
     }
 
-    /// Sends a finished request and hands out the answer before its body, with the connection that
-    /// carries it.
+    /// Sends a finished request and returns the answer before its body, with its connection.
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -167,8 +166,8 @@ impl Client {
         if let Some(mut connection) = kept {
             match connection.send(request).await {
                 Ok(response) => return Ok((connection, response)),
-                // The server had closed the kept connection. Nothing was sent, so once more on a
-                // new one.
+                // The server had closed the cached connection. Nothing was sent, so the request is
+                // repeated on a new one.
                 Err(SendFailure::Unsent(unsent, _)) => request = *unsent,
                 Err(SendFailure::Broken(cause)) => return Err(self.broken(cause)),
             }
@@ -213,7 +212,8 @@ impl Client {
             .map_err(|error| Error::Request(format!("path {path_and_query}: {error}")))?;
         let mut all = headers;
         let host = match &self.socket {
-            // Whatever address the server listens on, this request comes from its own machine.
+            // A request over the socket comes from this machine, whatever address the server
+            // listens on.
             Some(_) => HeaderValue::from_static("localhost"),
             None => plain(&self.address.authority())?,
         };
@@ -229,7 +229,7 @@ impl Client {
             );
         }
         if body.is_empty() && method != Method::GET {
-            // Servers and proxies may refuse a POST that does not say that it is empty.
+            // Servers and proxies may refuse a POST without a length, even if it is empty.
             all.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         match credential {
@@ -306,13 +306,13 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A header value from text that is safe to show.
+/// A header value from text that may be printed.
 pub(crate) fn plain(text: &str) -> Result<HeaderValue, Error> {
     HeaderValue::from_str(text)
         .map_err(|_| Error::Request(format!("{text:?} cannot be sent in a header")))
 }
 
-/// A header value from a secret: marked so that nothing prints it, and absent from the error.
+/// A header value from a secret: marked as sensitive, and not part of the error.
 pub(crate) fn secret(key: &Key) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(key.reveal()).map_err(|_| {
         Error::Request("the key holds characters that cannot be sent in a header".to_owned())
@@ -322,5 +322,4 @@ pub(crate) fn secret(key: &Key) -> Result<HeaderValue, Error> {
 }
 
 #[cfg(test)]
-#[path = "client_tests.rs"]
 pub(crate) mod tests;

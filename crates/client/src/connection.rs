@@ -1,7 +1,7 @@
-//! One HTTP/1.1 connection: plain, inside TLS, or over a socket of this machine.
+//! One HTTP/1.1 connection: plain, inside TLS, or over a Unix socket.
 //!
-//! Invariant: a failed send tells whether anything left this machine; only an unsent request comes
-//! back whole, which is what makes repeating it safe.
+//! Invariant: a failed send reports whether anything left this machine; only an unsent request is returned, which makes
+//! repeating it safe.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Connection {
 }
 
 pub(crate) enum SendFailure {
-    /// Nothing was written; the request may go out on another connection.
+    /// Nothing was written; the request may be sent on another connection.
     Unsent(Box<Request<Full<Bytes>>>, hyper::Error),
     /// Part of the request may have arrived.
     Broken(hyper::Error),
@@ -44,8 +44,7 @@ impl Connection {
         let stream = TcpStream::connect((address.host.as_str(), address.port))
             .await
             .map_err(unreachable)?;
-        // Requests are small and answered one by one; waiting to fill a segment would only add
-        // delay.
+        // Requests are small and answered one by one; waiting to fill a segment would only add latency.
         stream.set_nodelay(true).map_err(unreachable)?;
         let handshaken = match tls {
             None => handshake(stream).await,
@@ -62,7 +61,7 @@ impl Connection {
         handshaken.map_err(|error| unreachable(io::Error::other(error)))
     }
 
-    /// Connects to a socket of this machine and has its peer verified before anything is sent. The address only names it.
+    /// Connects to a Unix socket and verifies its peer before anything is sent. The address only names it.
     pub(crate) async fn open_local(address: &Address, socket: &Socket) -> Result<Self, Error> {
         let unreachable = |cause| Error::Unreachable {
             server: address.clone(),
@@ -108,8 +107,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, driver) = http1::handshake(TokioIo::new(stream)).await?;
-    // The driver ends by itself when the sender is dropped or the peer closes. Its error is also
-    // reported to whoever waits for an answer, so nothing is lost by not looking at it here.
+    // The driver ends when the sender is dropped or the peer closes. Its error also reaches the pending request, so it
+    // can be ignored here.
     tokio::spawn(async move {
         let _ = driver.await;
     });

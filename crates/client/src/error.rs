@@ -1,7 +1,7 @@
-//! What can go wrong between a caller and the server.
+//! The errors of the client.
 //!
-//! Invariant: messages are lower case, name the server or the document, and carry no key; `hint`
-//! says what to do next. A refusal by the server keeps its status and stable code, so callers
+//! Invariant: messages are lower case, name the server or the document, and contain no key; `hint`
+//! says what to do next. A refusal keeps the server's status and stable code, so that callers
 //! branch on those and never on text.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub enum Error {
     #[error("no source of random numbers: {0}")]
     Entropy(String),
 
-    // The cause is part of the message and so not a source, which would print it twice.
+    // The cause is part of the message and therefore not a source, which would print it twice.
     #[error("cannot reach {server}: {cause}")]
     Unreachable {
         server: Address,
@@ -36,13 +36,14 @@ pub enum Error {
     },
 
     /// Nothing was sent.
-    #[error("{path} is not answered by the server of its data directory: {why}")]
+    #[error("{path} is not served by the server of its data directory: {why}")]
     Peer { path: String, why: String },
 
     #[error("no answer from {server} within {} s", .after.as_secs_f64())]
     TimedOut { server: Address, after: Duration },
 
-    /// The connection broke after the request may have left; whether it was carried out is unknown.
+    /// The connection broke after the request may have been sent; whether it was executed is
+    /// unknown.
     #[error("connection to {server} broke before the answer was complete: {cause}")]
     Broken {
         server: Address,
@@ -55,11 +56,11 @@ pub enum Error {
         status: StatusCode,
         code: String,
         message: String,
-        /// Seconds the server asks to wait, when it said so.
+        /// Seconds to wait, if the server sent them.
         retry_after_s: Option<u64>,
     },
 
-    /// The server is one of ours, but has no site of agent transactions.
+    /// The server is a Consign server without a site of agent transactions.
     #[error("{server} serves no agent transactions")]
     NotServed { server: Address },
 
@@ -87,7 +88,7 @@ impl Error {
         None
     }
 
-    /// Whether the server could not be talked to at all, as opposed to having answered something.
+    /// Whether the server could not be reached, in contrast to an answer.
     pub fn is_unreachable(&self) -> bool {
         matches!(
             self,
@@ -98,17 +99,17 @@ impl Error {
         )
     }
 
-    /// Whether it was reached and is not trusted; another attempt would find the same.
+    /// Whether it was reached and is not trusted; another attempt would fail too.
     pub(crate) fn is_distrust(&self) -> bool {
         matches!(self, Self::Unreachable { cause, .. } if is_certificate_problem(cause))
             || matches!(self, Self::Peer { .. })
     }
 
-    /// The next step for a person who reads the message.
+    /// The next step for the reader of the message.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Address { .. } => {
-                "write it like http://127.0.0.1:7070 or https://bus.example.org".to_owned()
+                "use a form like http://127.0.0.1:7070 or https://bus.example.org".to_owned()
             }
             Self::CaFile { .. } => {
                 "give a PEM file that holds the certificate of the authority".to_owned()
@@ -118,10 +119,10 @@ impl Error {
             }
             Self::Unreachable { .. } => "start it with: consign serve".to_owned(),
             Self::Peer { .. } => {
-                "no key was sent; look who made this socket, and start the server with: consign serve".to_owned()
+                "no key was sent; find out which process created this socket, and start the server with: consign serve".to_owned()
             }
             Self::TimedOut { .. } => {
-                "look at the server's log, or allow more time with --timeout".to_owned()
+                "check the server's log, or increase the limit with --timeout".to_owned()
             }
             Self::Broken { .. } => {
                 "check what became of it before sending it again; with an idempotency key \
@@ -135,9 +136,9 @@ impl Error {
                 ..
             } => return refusal_hint(*status, code, *retry_after_s),
             Self::NotServed { .. } => {
-                "start it with ATP_SITE set; consign serve --help tells more".to_owned()
+                "start it with ATP_SITE set; see consign serve --help".to_owned()
             }
-            Self::TooLarge { .. } => "ask for less at once, for example with --limit".to_owned(),
+            Self::TooLarge { .. } => "request less at once, for example with --limit".to_owned(),
             Self::Unreadable { .. } => {
                 "check that the address belongs to a Consign server and that both sides \
                                         have the same version"
@@ -159,20 +160,22 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
         }
         (_, "limit_exceeded") => "let workers take what waits before publishing more",
         (_, "nonce_consumed") => {
-            "its consent was given before, under another idempotency key; look with: consign tx show"
+            "it was authorized before, under another idempotency key; see: consign tx show"
         }
-        (_, "intent_expired") => "make a new intent with: consign tx create",
-        (_, "not_authorized") => "consent to it first with: consign tx authorize",
+        (_, "intent_expired") => "create a new intent with: consign tx create",
+        (_, "not_authorized") => "authorize it first with: consign tx authorize",
         (_, "unknown_agent_key") => "ask the site to register the key that `consign tx key` prints",
         (_, "site_mismatch") => "name the site that the server serves with --site",
-        (_, "timestamp_out_of_window") => "set the clock of this machine, and make a new intent",
+        (_, "timestamp_out_of_window") => {
+            "correct the clock of this machine, and create a new intent"
+        }
         (_, "idempotency_mismatch") => {
-            "it was begun with other arguments; repeat those, or count a further execution with --nth"
+            "it was begun with other arguments; repeat those, or name a further execution with --nth"
         }
         (_, "intent_not_found" | "execution_limit_reached" | "already_compensated") => {
-            "look at what there is with: consign tx show, or as operator: consign tx list"
+            "check the id with: consign tx show, or as operator: consign tx list"
         }
-        (_, "invalid_state") => "look where it stands with: consign tx show",
+        (_, "invalid_state") => "check its state with: consign tx show",
         (_, "node_draining") => "name another server with --server",
         (401, _) => "check the key or token; a file is named with --key-file or --admin-token-file",
         (403, _) => "use the key of the publisher, of the worker, or the main key",
@@ -184,7 +187,7 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
                 None => "try again later".to_owned(),
             });
         }
-        (500.., _) => "look at the server's log",
+        (500.., _) => "check the server's log",
         _ => return None,
     };
     Some(hint.to_owned())

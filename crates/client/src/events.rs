@@ -1,8 +1,7 @@
-//! Reading the server's event stream (server-sent events).
+//! The client of the server's event stream (server-sent events).
 //!
-//! Invariant: an event is handed out only when its closing blank line arrived, and what is buffered
-//! is bounded. The stream does not reconnect by itself: the caller decides from which event to
-//! continue.
+//! Invariant: an event is returned only after its closing blank line, and the buffer is bounded.
+//! The stream does not reconnect: the caller decides from which event to continue.
 
 use std::collections::VecDeque;
 
@@ -18,11 +17,11 @@ use crate::{Client, Error, Response};
 /// The largest single event, all its lines together.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// One event. `id` is what a later call passes to continue behind it.
+/// One event. A later call passes `id` to continue after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {
     pub id: Option<String>,
-    /// Name of the event; `message` when the server gave none.
+    /// The name of the event; `message` if the server sent none.
     pub event: String,
     pub data: String,
 }
@@ -33,12 +32,12 @@ pub struct Events {
     body: Incoming,
     parser: Parser,
     server: crate::Address,
-    // Held so that the connection outlives the body it carries.
+    // Keeps the connection alive as long as the body.
     _connection: Connection,
 }
 
 impl Client {
-    /// Opens the stream, from now on or behind `last_event_id`.
+    /// Opens the stream, from now on or after `last_event_id`.
     pub async fn events(&self, last_event_id: Option<&str>) -> Result<Events, Error> {
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -76,8 +75,8 @@ impl Client {
 }
 
 impl Events {
-    /// The next event; `None` when the server ended the stream. Safe to drop between calls: no
-    /// event is lost.
+    /// The next event; `None` when the server ended the stream. Cancel-safe: dropping the future
+    /// loses no event.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
@@ -103,7 +102,7 @@ impl Events {
     }
 }
 
-/// Bytes in, whole events out.
+/// Parses bytes into complete events.
 #[derive(Debug, Default)]
 struct Parser {
     line: Vec<u8>,
@@ -121,7 +120,7 @@ impl Parser {
             let was_carriage_return =
                 std::mem::replace(&mut self.after_carriage_return, byte == b'\r');
             match byte {
-                // The second half of a line end that was already taken.
+                // The second half of a line end that was already consumed.
                 b'\n' if was_carriage_return => {}
                 b'\n' | b'\r' => {
                     let line = std::mem::take(&mut self.line);
@@ -153,8 +152,7 @@ impl Parser {
             }
             "event" => value.clone_into(&mut self.event),
             "id" => self.id = Some(value.to_owned()),
-            // Comments (an empty field name) keep the connection alive; other fields mean nothing
-            // to us.
+            // Comments (an empty field name) keep the connection alive; other fields are ignored.
             _ => {}
         }
     }
@@ -164,7 +162,7 @@ impl Parser {
         let data = std::mem::take(&mut self.data);
         if std::mem::take(&mut self.has_data) {
             self.ready.push_back(Event {
-                // The last id holds for later events too, as the format says.
+                // The last id applies to later events too, as the format requires.
                 id: self.id.clone(),
                 event: if event.is_empty() {
                     "message".to_owned()

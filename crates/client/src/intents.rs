@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::call::{Call, decode};
 use crate::query::{encode, path_with_query};
-use crate::wire::Many;
+use crate::wire::ItemList;
 use crate::{Claimed, Client, Error, Extended, IntentResult, IntentStatus, Published};
 
-/// Something that somebody wants done.
+/// An intent to publish.
 #[derive(Debug, Clone, Serialize)]
 pub struct Publish {
     pub goal: String,
@@ -38,7 +38,7 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// A publish with nothing but its two required fields.
+    /// A publish with only the two required fields.
     pub fn new(goal: &str, payload: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
         let payload = serde_json::value::to_raw_value(payload)
             .map_err(|error| Error::Request(format!("payload: {error}")))?;
@@ -66,7 +66,7 @@ pub struct PublishItem {
     pub idempotency_key: Option<String>,
 }
 
-/// Which intents a worker asks for.
+/// The filter of a claim.
 #[derive(Debug, Clone, Default)]
 pub struct Claim {
     pub goal: Option<String>,
@@ -75,13 +75,13 @@ pub struct Claim {
     pub publisher: Option<String>,
     pub worker_id: Option<String>,
     pub capabilities: Vec<String>,
-    /// How long the server may hold the question open, 0 to 30 s.
+    /// How long the server may keep the request open, 0 to 30 s.
     pub wait_s: Option<u64>,
     /// Take up to this many at once, 1 to 100.
     pub max: Option<u32>,
 }
 
-/// What a worker hands in when it fulfils.
+/// The result of a worker.
 #[derive(Debug, Clone)]
 pub enum Output {
     Json(Box<RawValue>),
@@ -96,7 +96,7 @@ impl Output {
     }
 }
 
-/// How an [`Output`] is written, alone or inside a settlement.
+/// The wire form of an [`Output`], alone or inside a settlement.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum OutputField<'a> {
@@ -132,18 +132,18 @@ impl Client {
         self.fetch(call).await
     }
 
-    /// Publishes all or nothing of the list in one request.
+    /// Publishes all intents of the list or none, in one request.
     pub async fn publish_many(&self, items: &[PublishItem]) -> Result<Vec<Published>, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             intents: &'a [PublishItem],
         }
         let call = Call::post("publish", "/intents".to_owned()).json(&Body { intents: items })?;
-        let many: Many<Published> = self.fetch(call).await?;
+        let many: ItemList<Published> = self.fetch(call).await?;
         Ok(many.intents)
     }
 
-    /// Takes what is waiting; an empty list means that nothing was.
+    /// Claims waiting intents; an empty list means that there were none.
     pub async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
         let wait = claim.wait_s.map(|wait| wait.to_string());
         let max = claim.max.map(|max| max.to_string());
@@ -167,10 +167,10 @@ impl Client {
         if response.status == http::StatusCode::NO_CONTENT {
             return Ok(Vec::new());
         }
-        // A server without batches ignores `max` and hands out one intent. Losing it to a parse
-        // error would block it until its lease ends, so both shapes are read.
+        // A server without batches ignores `max` and returns one intent. A parse error would block
+        // it until its lease ends, so both formats are accepted.
         if claim.max.is_some()
-            && let Ok(many) = decode::<Many<Claimed>>("claim", &response.body)
+            && let Ok(many) = decode::<ItemList<Claimed>>("claim", &response.body)
         {
             return Ok(many.intents);
         }

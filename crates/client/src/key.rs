@@ -1,4 +1,4 @@
-//! A secret that travels in a header: an API key or an admin token.
+//! A secret that is sent in a header: an API key or an admin token.
 //!
 //! Invariant: neither `Debug` nor any error shows the text; `reveal` is the only way to it.
 
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Never fails: an argument parser would otherwise repeat a refused secret in its message.
+/// Never fails: an argument parser would otherwise print a refused secret.
 impl FromStr for Key {
     type Err = Infallible;
 

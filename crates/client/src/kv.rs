@@ -21,7 +21,7 @@ impl Client {
         self.answer(call).await.map(drop)
     }
 
-    /// The stored value; `None` when there is none, or no longer.
+    /// The stored value; `None` if there is none or it has expired.
     pub async fn get(&self, key: &str) -> Result<Option<Value>, Error> {
         #[derive(Deserialize)]
         struct Body {

@@ -1,14 +1,13 @@
 //! The HTTP client that the command line, the load generator, the payment rails and tests use.
 //!
-//! It speaks HTTP/1.1 to one server, signs requests the way the Intent Protocol asks, and offers
-//! one typed call per route. Invariants: a request is repeated only when nothing of it was sent; no
-//! key appears in `Debug` or in an error; every answer has a size limit and every call a time
-//! limit. It follows no redirects (a key must not travel to a host nobody named), speaks no HTTP/2,
-//! and holds no rules about intents.
+//! It speaks HTTP/1.1 to one server, signs requests as the Intent Protocol requires, and offers one
+//! typed call per route. Invariants: a request is repeated only if nothing of it was sent; no key
+//! appears in `Debug` or in an error; every answer has a size limit and every call a time limit. It
+//! follows no redirects (a key must not be sent to another host), speaks no HTTP/2, and contains no
+//! rules about intents.
 //!
-//! Above it stands [`Patience`], which does repeat what may have arrived: only for requests of the
-//! transaction protocol, each of which bears the same idempotency key every time, and by the rules
-//! in [`retry`].
+//! [`RetryLoop`] repeats requests that may have arrived: only requests of the transaction protocol,
+//! which have the same idempotency key every time, and by the rules in [`retry`].
 
 mod address;
 mod admin;
@@ -22,9 +21,9 @@ mod intents;
 mod key;
 mod kv;
 mod operator;
-mod patience;
 mod query;
 pub mod retry;
+mod retry_loop;
 mod settle;
 mod sign;
 mod socket;
@@ -34,9 +33,9 @@ mod wire;
 
 pub use address::Address;
 pub use atp_wire::{
-    Allowed, Announced, Authorized, Created, Failure, Health, KeyList, Permission, Rail,
-    ReceiptShown, Receipts, Resolved, Revoked, Rotated, SiteKey, Swept, Transaction,
-    TransactionList, Verdict, Verified,
+    AnnouncedKey, AuthorizedIntent, CreatedIntent, FailureView, IntentLimits, IntentView, RailView,
+    ReceiptList, ReceiptView, ResolvedTransaction, RevokedKey, RotatedKey, SiteHealth, SiteKeyList,
+    SiteKeyView, SweepReply, TransactionList, TransactionView, VerificationView, VerifyReply,
 };
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
@@ -44,12 +43,12 @@ pub use events::{Event, Events};
 pub use intents::{Claim, Output, Publish, PublishItem};
 pub use key::Key;
 pub use operator::ListFilter;
-pub use patience::Patience;
 pub use query::encode as percent_encode;
+pub use retry_loop::RetryLoop;
 pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
 pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
-pub use transactions::{Told, Transactions};
+pub use transactions::{Reply, Transactions};
 pub use wire::{
     Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
     Published, ReceiptStanding, ServerError, Timeline,

@@ -1,7 +1,7 @@
-//! Looking around: lists, timelines, receipts and the public keys that verify them.
+//! Reads for operators: lists, timelines, receipts and the public keys that verify them.
 //!
-//! Invariant: receipts and key sets are handed out as the bytes that came, because a signature
-//! covers bytes.
+//! Invariant: receipts and key sets are returned as the exact bytes, because a signature covers
+//! bytes.
 
 use serde_json::value::RawValue;
 
@@ -9,7 +9,7 @@ use crate::call::{Call, Credential};
 use crate::query::{encode, path_with_query};
 use crate::{Client, Error, ListPage, ReceiptStanding, Timeline};
 
-/// Which intents a list shows, and where it continues.
+/// The filter of a list, and where it continues.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     pub status: Option<String>,
@@ -46,10 +46,10 @@ impl Client {
         self.text(Call::get("receipt", path), "receipt").await
     }
 
-    /// Whether a receipt is genuine and what it is worth now. Needs no key.
+    /// Whether a receipt is genuine, and its current standing. Needs no key.
     pub async fn verify_receipt(&self, document: &str) -> Result<ReceiptStanding, Error> {
         let document: &RawValue = serde_json::from_str(document)
-            .map_err(|error| Error::Request(format!("the receipt is no JSON: {error}")))?;
+            .map_err(|error| Error::Request(format!("the receipt is not JSON: {error}")))?;
         let call = Call::post("receipt verification", "/receipts/verify".to_owned());
         let call = call.credential(Credential::None).json(document)?;
         self.fetch(call).await

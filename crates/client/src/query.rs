@@ -1,11 +1,11 @@
-//! Strict percent-encoding and the building of request paths.
+//! Strict percent-encoding and request paths.
 //!
-//! Invariant: only the unreserved characters of RFC 3986 stay bare, hexadecimal digits are upper
-//! case and a space is `%20`, so what is sent is already in the form that gets signed.
+//! Invariant: only the unreserved characters of RFC 3986 stay unencoded, hexadecimal digits are upper case and a
+//! space is `%20`, so a request is sent in the form that is signed.
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// One path segment or query word.
+/// Encodes one path segment or query word.
 pub fn encode(bytes: &[u8]) -> String {
     let mut encoded = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -20,8 +20,8 @@ pub fn encode(bytes: &[u8]) -> String {
     encoded
 }
 
-/// Decodes `%XX`; a percent sign that starts no such pair stays as it is, and what is not UTF-8 becomes replacement
-/// characters, because that is how the server reads what was signed.
+/// Decodes `%XX`. A percent sign without two digits stays as it is, and invalid UTF-8 becomes replacement
+/// characters, because the server verifies that form.
 pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -46,7 +46,7 @@ pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
         .unwrap_or_else(|mixed| String::from_utf8_lossy(mixed.as_bytes()).into_owned())
 }
 
-/// `path` followed by those of `pairs` that have a value.
+/// `path` followed by the `pairs` that have a value.
 pub(crate) fn path_with_query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
     let mut whole = path.to_owned();
     let mut separator = '?';

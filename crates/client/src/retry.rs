@@ -1,19 +1,19 @@
-//! When a request of the transaction protocol is sent again, and when not.
+//! Decides whether a request of the transaction protocol is sent again.
 //!
-//! This is only for requests that may be repeated without harm: reads, and those that bear an idempotency key.
-//! Invariant: a function of its arguments; the clock, the dice and the network are the caller's.
+//! Only for requests that may be repeated safely: reads, and requests with an idempotency key.
+//! Invariant: a pure function; the caller supplies clock, randomness and network.
 
 use std::time::{Duration, SystemTime};
 
 const BASE: Duration = Duration::from_millis(250);
 const CAP: Duration = Duration::from_secs(30);
 
-/// What an attempt came to, as far as it matters here.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// No answer, or half of one: whether the request arrived is unknown.
+pub enum AttemptOutcome {
+    /// No answer, or an incomplete one: whether the request arrived is unknown.
     Nothing,
-    /// An answer, and how long it asks to wait.
+    /// An answer with its status and requested delay.
     Status {
         code: u16,
         retry_after: Option<Duration>,
@@ -21,39 +21,40 @@ pub enum Heard {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// The same request again after this long.
+pub enum RetryDecision {
+    /// Send the same request again after this delay.
     Wait(Duration),
-    /// The answer stands.
+    /// The answer is final.
     Final,
-    /// It could still change, but not before the time is over.
+    /// A retry might help, but the time would be over.
     TooLate,
 }
 
-/// What follows the attempt with this number, counted from zero; `random` is drawn evenly from all numbers.
+/// Decides after the attempt with this number, counted from zero; `random` is uniformly distributed.
 pub fn next(
     attempt: u32,
-    heard: Heard,
+    heard: AttemptOutcome,
     now: SystemTime,
     expires_at: SystemTime,
     random: u32,
-) -> Next {
+) -> RetryDecision {
     let asked = match heard {
-        Heard::Nothing => Duration::ZERO,
-        Heard::Status {
+        AttemptOutcome::Nothing => Duration::ZERO,
+        AttemptOutcome::Status {
             code: 202 | 408 | 425 | 429 | 500..=599,
             retry_after,
         } => retry_after.unwrap_or_default(),
-        Heard::Status { .. } => return Next::Final,
+        AttemptOutcome::Status { .. } => return RetryDecision::Final,
     };
     let wait = backoff(attempt, random).max(asked);
     match now.checked_add(wait) {
-        Some(then) if then < expires_at => Next::Wait(wait),
-        _ => Next::TooLate,
+        Some(then) if then < expires_at => RetryDecision::Wait(wait),
+        _ => RetryDecision::TooLate,
     }
 }
 
-/// Doubles up to the cap, and strays by half to either side, so that many who failed together do not come back together.
+/// Doubles up to the cap, with a jitter of half in both directions, so that clients which failed together do not retry
+/// together.
 fn backoff(attempt: u32, random: u32) -> Duration {
     let doubled = 2_u32
         .checked_pow(attempt)
@@ -68,23 +69,23 @@ mod tests {
 
     const MIDDLE: u32 = u32::MAX / 2;
 
-    fn status(code: u16, retry_after_s: Option<u64>) -> Heard {
-        Heard::Status {
+    fn status(code: u16, retry_after_s: Option<u64>) -> AttemptOutcome {
+        AttemptOutcome::Status {
             code,
             retry_after: retry_after_s.map(Duration::from_secs),
         }
     }
 
     /// With an hour left.
-    fn after(attempt: u32, heard: Heard, random: u32) -> Next {
+    fn after(attempt: u32, heard: AttemptOutcome, random: u32) -> RetryDecision {
         let now = SystemTime::UNIX_EPOCH;
         next(attempt, heard, now, now + Duration::from_hours(1), random)
     }
 
     fn wait_ms(attempt: u32, random: u32) -> u128 {
-        match after(attempt, Heard::Nothing, random) {
-            Next::Wait(wait) => wait.as_millis(),
-            other @ (Next::Final | Next::TooLate) => panic!("{other:?}"),
+        match after(attempt, AttemptOutcome::Nothing, random) {
+            RetryDecision::Wait(wait) => wait.as_millis(),
+            other @ (RetryDecision::Final | RetryDecision::TooLate) => panic!("{other:?}"),
         }
     }
 
@@ -108,21 +109,25 @@ mod tests {
     fn what_may_still_change_is_asked_again_and_all_else_is_final() {
         for code in [202, 408, 425, 429, 500, 502, 503, 599] {
             assert!(
-                matches!(after(0, status(code, None), 0), Next::Wait(_)),
+                matches!(after(0, status(code, None), 0), RetryDecision::Wait(_)),
                 "{code}"
             );
         }
         for code in [200, 201, 301, 400, 401, 403, 404, 409, 410, 412, 413, 422] {
-            assert_eq!(after(0, status(code, Some(1)), 0), Next::Final, "{code}");
+            assert_eq!(
+                after(0, status(code, Some(1)), 0),
+                RetryDecision::Final,
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn what_the_server_asks_for_is_the_least_that_is_waited() {
         let asked = |attempt, seconds| after(attempt, status(429, Some(seconds)), 0);
-        assert_eq!(asked(0, 7), Next::Wait(Duration::from_secs(7)));
-        assert_eq!(asked(20, 7), Next::Wait(Duration::from_secs(15)));
-        assert_eq!(asked(0, u64::MAX), Next::TooLate);
+        assert_eq!(asked(0, 7), RetryDecision::Wait(Duration::from_secs(7)));
+        assert_eq!(asked(20, 7), RetryDecision::Wait(Duration::from_secs(15)));
+        assert_eq!(asked(0, u64::MAX), RetryDecision::TooLate);
     }
 
     #[test]
@@ -130,12 +135,15 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH;
         let left = |left_ms: u64| {
             let end = now + Duration::from_millis(left_ms);
-            next(0, Heard::Nothing, now, end, 0)
+            next(0, AttemptOutcome::Nothing, now, end, 0)
         };
-        assert_eq!(left(126), Next::Wait(Duration::from_millis(125)));
-        assert_eq!(left(125), Next::TooLate);
-        assert_eq!(left(0), Next::TooLate);
-        // An answer that is final stays so, however late it comes.
-        assert_eq!(next(0, status(200, None), now, now, 0), Next::Final);
+        assert_eq!(left(126), RetryDecision::Wait(Duration::from_millis(125)));
+        assert_eq!(left(125), RetryDecision::TooLate);
+        assert_eq!(left(0), RetryDecision::TooLate);
+        // A final answer stays final, however late it comes.
+        assert_eq!(
+            next(0, status(200, None), now, now, 0),
+            RetryDecision::Final
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! Settling many claims in one request, and taking the next ones with the same answer.
+//! Settling many claims in one request, and claiming the next ones in the same round trip.
 //!
-//! Invariant: every item has its own outcome; one refused item says nothing about its neighbours.
+//! Invariant: every item has its own outcome; a refused item does not affect the others.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::intents::{Output, OutputField, output_kind};
 use crate::{Claimed, Client, Error, ServerError};
 
-/// What became of one claim.
+/// The settlement of one claim.
 #[derive(Clone)]
 pub enum Settlement {
     Fulfil {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Settlement {
     }
 }
 
-/// What to claim in the same request.
+/// A claim in the same request.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ClaimNext {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct ClaimNext {
     pub namespace: Option<String>,
 }
 
-/// Outcomes in the order of the items, and what was claimed.
+/// Outcomes in the order of the items, and the claimed intents.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Settled {
     pub items: Vec<ItemOutcome>,
@@ -60,7 +60,7 @@ pub struct Settled {
 pub struct ItemOutcome {
     pub id: String,
     pub ok: bool,
-    /// Why not, when `ok` is false.
+    /// The reason, if `ok` is false.
     #[serde(default)]
     pub error: Option<ServerError>,
 }
@@ -86,7 +86,7 @@ struct Item<'a> {
 }
 
 impl Client {
-    /// Settles all `items`; with `claim`, takes more work in the same round trip.
+    /// Settles all `items`; with `claim`, claims more work in the same round trip.
     pub async fn settle(
         &self,
         items: &[Settlement],

@@ -1,8 +1,8 @@
 //! Request signing: HMAC-SHA256 over method, canonical path, timestamp, nonce and body.
 //!
-//! Invariant: the five parts are joined by newlines, the path enters percent-decoded (unless that
-//! would be ambiguous, then as it is sent) and the query re-encoded, sorted by key with repeated keys in the order they were sent. The body enters as the
-//! very bytes that are transmitted, so nothing may re-serialise it afterwards.
+//! Invariant: the five parts are joined by newlines. The path is percent-decoded (or as sent, if decoding would be ambiguous).
+//! The query is re-encoded and sorted by key; repeated keys keep their order. The body is signed as the exact bytes that are
+//! sent, so it must not be serialised again afterwards.
 
 use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
@@ -11,7 +11,7 @@ use sha2::Sha256;
 use crate::query::{decode, encode};
 use crate::{Error, Key};
 
-/// What goes into the three signature headers.
+/// The values of the three signature headers.
 #[derive(Debug)]
 pub(crate) struct Stamp {
     pub(crate) timestamp: String,
@@ -19,8 +19,7 @@ pub(crate) struct Stamp {
     pub(crate) signature: String,
 }
 
-/// A fresh timestamp and nonce with their signature; every attempt needs its own, because nonces
-/// are used up.
+/// A new timestamp and nonce with their signature. Every attempt needs its own, because a nonce can be used once.
 pub(crate) fn stamp(
     key: &Key,
     method: &str,
@@ -42,8 +41,7 @@ pub(crate) fn stamp(
     })
 }
 
-/// The signature as 64 lower-case hexadecimal digits; `path_and_query` is what stands in the
-/// request line.
+/// The signature as 64 lower-case hexadecimal digits; `path_and_query` is that of the request line.
 pub fn signature(
     key: &Key,
     method: &str,
@@ -60,7 +58,7 @@ pub fn signature(
     mac.update(method.to_ascii_uppercase().as_bytes());
     mac.update(b"\n");
     let decoded = decode(path, false);
-    // A decoded path in which these stand could be another path as it is sent, so a server accepts only that form.
+    // A decoded path with these characters could also be another path as sent, so the server accepts only the sent form.
     let is_ambiguous = decoded.contains(['%', '?', char::REPLACEMENT_CHARACTER]);
     mac.update(if is_ambiguous { path } else { &decoded }.as_bytes());
     let query = canonical_query(query);
@@ -77,8 +75,7 @@ pub fn signature(
     HEXLOWER.encode(&mac.finalize().into_bytes())
 }
 
-/// The query in signing form: empty segments dropped, decoded, sorted by key, strictly encoded
-/// again.
+/// The query in signing form: empty segments removed, decoded, sorted by key, strictly encoded again.
 pub fn canonical_query(raw: &str) -> String {
     let mut pairs: Vec<(String, String)> = raw
         .split('&')
@@ -88,7 +85,7 @@ pub fn canonical_query(raw: &str) -> String {
             (decode(name, true), decode(value, true))
         })
         .collect();
-    // The sort is stable, which keeps repeated keys in their order of arrival.
+    // The sort is stable, so repeated keys keep their order.
     pairs.sort_by(|left, right| left.0.cmp(&right.0));
     let encoded: Vec<String> = pairs
         .iter()

@@ -1,30 +1,31 @@
-//! A server that is reached over a socket in the file system, and who must be behind it.
+//! A server on a Unix socket, and the check of the process behind it.
 //!
-//! Invariant: the peer of each new connection is verified before a byte is sent, also when a kept connection was replaced.
+//! Invariant: the peer of each new connection is verified before a byte is sent, also when a cached connection was
+//! replaced.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The process that listens on a socket, as the operating system knows it.
+/// The process that listens on a socket, as reported by the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerProcess {
     pub uid: u32,
-    /// `None` where the system does not tell, or where the process is in another PID namespace.
+    /// `None` if the system does not report it, or if the process is in another PID namespace.
     pub pid: Option<u32>,
 }
 
-type Verify = dyn Fn(PeerProcess) -> Result<(), String> + Send + Sync;
+type PeerCheck = dyn Fn(PeerProcess) -> Result<(), String> + Send + Sync;
 
 /// A socket and the check of its peer.
 #[derive(Clone)]
 pub struct Socket {
     path: PathBuf,
-    verify: Arc<Verify>,
+    verify: Arc<PeerCheck>,
 }
 
 impl Socket {
-    /// `verify` says why a peer is not trusted.
+    /// `verify` returns why a peer is not trusted.
     pub fn new(
         path: PathBuf,
         verify: impl Fn(PeerProcess) -> Result<(), String> + Send + Sync + 'static,
@@ -82,7 +83,7 @@ mod tests {
 
     fn client(socket: Socket) -> Client {
         Client::new(Options {
-            // Nobody is there, and no certificate is asked for: the address is a name alone.
+            // No server is there, and no certificate is used: the address is only a name.
             server: "https://127.0.0.1:1".to_owned(),
             key: Some(Key::new("ck_secret")),
             socket: Some(socket),

@@ -1,6 +1,6 @@
 //! TLS settings of the client: the public roots, plus one authority of the user's own.
 //!
-//! Invariant: certificates are always checked; there is no switch that turns it off.
+//! Invariant: certificates are always checked; no option disables it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,9 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> 
         added += 1;
     }
     if added == 0 {
-        return Err(refuse("it holds no certificate in PEM form".to_owned()));
+        return Err(refuse(
+            "it contains no certificate in PEM format".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -56,7 +58,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let error = config(Some(&path)).unwrap_err().to_string();
         assert!(
-            error.contains("Cargo.toml cannot be used: it holds no certificate"),
+            error.contains("Cargo.toml cannot be used: it contains no certificate"),
             "{error}"
         );
     }

@@ -1,9 +1,9 @@
 //! The transaction protocol (ATP): one call per route.
 //!
-//! Bodies come signed and go out byte for byte; documents that are signed are handed out as the text that came. A signed body
-//! names its operation, site, time and idempotency key (`consign_transactions::envelope::Seal` writes and signs them), and the
-//! key is the one that is given here as well.
-//! Invariant: no call is repeated here ([`Patience`](crate::Patience) does that), agents show no key of the server, and only
+//! Bodies arrive signed and are sent byte for byte; signed documents are returned as the exact text. A signed body names its
+//! operation, site, time and idempotency key (`consign_transactions::envelope::RequestContext` adds and signs them), and the
+//! call takes the same key.
+//! Invariant: no call is repeated here ([`RetryLoop`](crate::RetryLoop) does that), agents send no key of the server, and only
 //! the operator's calls carry the admin token.
 
 use std::fmt;
@@ -14,40 +14,41 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::atp_wire::{
-    Announced, Authorized, Created, Health, KeyList, Permission, ReceiptShown, Receipts, Resolved,
-    Revoked, Rotated, Swept, Transaction, TransactionList, Verified,
+    AnnouncedKey, AuthorizedIntent, CreatedIntent, IntentView, ReceiptList, ReceiptView,
+    ResolvedTransaction, RevokedKey, RotatedKey, SiteHealth, SiteKeyList, SweepReply,
+    TransactionList, TransactionView, VerifyReply,
 };
 use crate::call::{Call, Credential, decode, nested, refused};
 use crate::query::{encode, path_with_query};
 use crate::{Client, Error, Key, Response};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// A server may hold a request that long while the rail works; an answer is worth more than an early end.
+/// A server may keep a request open this long while the rail works; waiting for the answer is better than an early timeout.
 const SERVER_WAIT: Duration = Duration::from_secs(20);
 
-/// An answer: what it says, and the text that says it.
+/// A parsed answer and its text.
 #[derive(Clone)]
-pub struct Told<T> {
+pub struct Reply<T> {
     pub status: u16,
-    /// How long the server asks to wait.
+    /// The delay that the server asks for.
     pub retry_after: Option<Duration>,
-    /// Whether the server answered what it had answered before.
+    /// Whether the server repeated a stored answer.
     pub replayed: bool,
     pub text: String,
     pub body: T,
 }
 
-impl<T> Told<T> {
-    /// Whether there is more to come.
+impl<T> Reply<T> {
+    /// Whether the result is still pending.
     pub fn is_open(&self) -> bool {
         self.status == StatusCode::ACCEPTED.as_u16()
     }
 }
 
-/// Without the text, which may be long.
-impl<T: fmt::Debug> fmt::Debug for Told<T> {
+/// Omits the text, which may be long.
+impl<T: fmt::Debug> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told")
+        f.debug_struct("Reply")
             .field("status", &self.status)
             .field("body", &self.body)
             .finish_non_exhaustive()
@@ -65,82 +66,81 @@ impl Client {
 }
 
 impl Transactions<'_> {
-    /// The same signed intent may be sent again while it is not authorized.
-    pub async fn create(self, intent: &str) -> Result<Told<Created>, Error> {
+    /// The same signed intent may be sent again until it is authorized.
+    pub async fn create(self, intent: &str) -> Result<Reply<CreatedIntent>, Error> {
         let call = Call::post("create", "/api/atp/intents".to_owned());
-        self.tell(call.text(intent)).await
+        self.call_public(call.text(intent)).await
     }
 
-    pub async fn authorize(self, key: &Key, body: &str) -> Result<Told<Authorized>, Error> {
+    pub async fn authorize(self, key: &Key, body: &str) -> Result<Reply<AuthorizedIntent>, Error> {
         let call = Call::post("authorize", "/api/atp/authorize".to_owned());
-        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+        self.call_public(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
             .await
     }
 
-    pub async fn execute(self, key: &Key, body: &str) -> Result<Told<Transaction>, Error> {
+    pub async fn execute(self, key: &Key, body: &str) -> Result<Reply<TransactionView>, Error> {
         let call = Call::post("execute", "/api/atp/execute".to_owned()).extra_wait(SERVER_WAIT);
-        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+        self.call_public(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
             .await
     }
 
-    pub async fn compensate(self, key: &Key, body: &str) -> Result<Told<Transaction>, Error> {
+    pub async fn compensate(self, key: &Key, body: &str) -> Result<Reply<TransactionView>, Error> {
         let path = "/api/atp/compensate".to_owned();
         let call = Call::post("compensate", path).extra_wait(SERVER_WAIT);
-        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+        self.call_public(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
             .await
     }
 
     /// Cancelling twice is the same as cancelling once, whatever the key; a signed body names its key all the same.
-    pub async fn cancel(self, key: &Key, body: &str) -> Result<Told<Permission>, Error> {
+    pub async fn cancel(self, key: &Key, body: &str) -> Result<Reply<IntentView>, Error> {
         let call = Call::post("cancel", "/api/atp/cancel".to_owned());
-        self.tell(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
+        self.call_public(call.secret_header(IDEMPOTENCY_KEY, key)?.text(body))
             .await
     }
 
-    pub async fn intent(self, id: &str) -> Result<Told<Permission>, Error> {
+    pub async fn intent(self, id: &str) -> Result<Reply<IntentView>, Error> {
         let path = format!("/api/atp/intents/{}", encode(id.as_bytes()));
-        self.tell(Call::get("intent", path)).await
+        self.call_public(Call::get("intent", path)).await
     }
 
-    pub async fn receipts_of(self, intent_id: &str) -> Result<Told<Receipts>, Error> {
+    pub async fn receipts_of(self, intent_id: &str) -> Result<Reply<ReceiptList>, Error> {
         let path = format!("/api/atp/intents/{}/receipts", encode(intent_id.as_bytes()));
-        self.tell(Call::get("receipts", path)).await
+        self.call_public(Call::get("receipts", path)).await
     }
 
-    pub async fn transaction(self, id: &str) -> Result<Told<Transaction>, Error> {
+    pub async fn transaction(self, id: &str) -> Result<Reply<TransactionView>, Error> {
         let path = format!("/api/atp/transactions/{}", encode(id.as_bytes()));
-        self.tell(Call::get("transaction", path)).await
+        self.call_public(Call::get("transaction", path)).await
     }
 
-    pub async fn receipt(self, id: &str) -> Result<Told<ReceiptShown>, Error> {
+    pub async fn receipt(self, id: &str) -> Result<Reply<ReceiptView>, Error> {
         let path = format!("/api/atp/receipts/{}", encode(id.as_bytes()));
-        self.tell(Call::get("receipt", path)).await
+        self.call_public(Call::get("receipt", path)).await
     }
 
-    /// What the site itself says of a document. Whoever does not trust it verifies offline.
-    pub async fn verify(self, document: &str) -> Result<Told<Verified>, Error> {
+    /// The site's own verification of a document. A verifier that does not trust the site verifies offline.
+    pub async fn verify(self, document: &str) -> Result<Reply<VerifyReply>, Error> {
         let call = Call::post("verify", "/api/atp/receipts/verify".to_owned());
-        self.tell(call.text(document)).await
+        self.call_public(call.text(document)).await
     }
 
-    pub async fn keys(self) -> Result<Told<KeyList>, Error> {
-        self.tell(Call::get("keys", "/api/atp/keys".to_owned()))
+    pub async fn keys(self) -> Result<Reply<SiteKeyList>, Error> {
+        self.call_public(Call::get("keys", "/api/atp/keys".to_owned()))
             .await
     }
 
-    pub async fn health(self) -> Result<Told<Health>, Error> {
-        self.tell(Call::get("health", "/api/atp/health".to_owned()))
+    pub async fn health(self) -> Result<Reply<SiteHealth>, Error> {
+        self.call_public(Call::get("health", "/api/atp/health".to_owned()))
             .await
     }
 
-    /// For operators: those that are not over first, the oldest of them at the top; or those in one state, from where a page
-    /// ended.
+    /// For operators: open transactions first, oldest first; or those in one state, from the end of a page.
     pub async fn list(
         self,
         state: Option<&str>,
         limit: Option<u32>,
         from: Option<u64>,
-    ) -> Result<Told<TransactionList>, Error> {
+    ) -> Result<Reply<TransactionList>, Error> {
         let limit = limit.map(|limit| limit.to_string());
         let from = from.map(|from| from.to_string());
         let path = path_with_query(
@@ -151,71 +151,77 @@ impl Transactions<'_> {
                 ("from", from.as_deref()),
             ],
         );
-        self.operate(Call::get("transactions", path)).await
+        self.call_as_operator(Call::get("transactions", path)).await
     }
 
-    /// For operators: what became of an effect, where no rail can say; `body` is a JSON object with `outcome` and `reason`.
-    pub async fn resolve(self, id: &str, body: &str) -> Result<Told<Resolved>, Error> {
+    /// For operators: records the outcome of an effect that the rail cannot report; `body` is a JSON object with `outcome` and
+    /// `reason`.
+    pub async fn resolve(self, id: &str, body: &str) -> Result<Reply<ResolvedTransaction>, Error> {
         let id = encode(id.as_bytes());
         let path = format!("/api/atp/admin/transactions/{id}/resolve");
-        self.operate(Call::post("resolve", path).text(body)).await
+        self.call_as_operator(Call::post("resolve", path).text(body))
+            .await
     }
 
-    /// For operators: looks now at what is open.
-    pub async fn reconcile(self) -> Result<Told<Swept>, Error> {
+    /// For operators: checks open transactions now.
+    pub async fn reconcile(self) -> Result<Reply<SweepReply>, Error> {
         let path = "/api/atp/admin/reconcile".to_owned();
-        self.operate(Call::post("reconcile", path)).await
+        self.call_as_operator(Call::post("reconcile", path)).await
     }
 
-    /// For operators: makes the key known that will sign next; one that is known already stays.
-    pub async fn announce_key(self) -> Result<Told<Announced>, Error> {
+    /// For operators: publishes the key that will sign next; an announced key stays.
+    pub async fn announce_key(self) -> Result<Reply<AnnouncedKey>, Error> {
         let path = "/api/atp/admin/keys/announce".to_owned();
-        self.operate(Call::post("announce_key", path)).await
+        self.call_as_operator(Call::post("announce_key", path))
+            .await
     }
 
-    /// For operators: the announced key signs from now on, or a new one.
-    pub async fn rotate_key(self, reason: &str) -> Result<Told<Rotated>, Error> {
+    /// For operators: makes the announced key current, or a new one.
+    pub async fn rotate_key(self, reason: &str) -> Result<Reply<RotatedKey>, Error> {
         let path = "/api/atp/admin/keys/rotate".to_owned();
         let call = Call::post("rotate_key", path).json(&json!({"reason": reason}))?;
-        self.operate(call).await
+        self.call_as_operator(call).await
     }
 
-    /// For operators: nothing that this key signed is vouched for any more.
-    pub async fn revoke_key(self, key_id: &str, reason: &str) -> Result<Told<Revoked>, Error> {
+    /// For operators: revokes a key; its signatures are no longer valid.
+    pub async fn revoke_key(self, key_id: &str, reason: &str) -> Result<Reply<RevokedKey>, Error> {
         let path = format!("/api/atp/admin/keys/{}/revoke", encode(key_id.as_bytes()));
         let call = Call::post("revoke_key", path).json(&json!({"reason": reason}))?;
-        self.operate(call).await
+        self.call_as_operator(call).await
     }
 
-    async fn operate<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+    async fn call_as_operator<T: DeserializeOwned>(self, call: Call) -> Result<Reply<T>, Error> {
         self.exchange(call.credential(Credential::Bearer)).await
     }
 
-    async fn tell<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+    async fn call_public<T: DeserializeOwned>(self, call: Call) -> Result<Reply<T>, Error> {
         self.exchange(call.credential(Credential::None)).await
     }
 
-    async fn exchange<T: DeserializeOwned>(self, call: Call) -> Result<Told<T>, Error> {
+    async fn exchange<T: DeserializeOwned>(self, call: Call) -> Result<Reply<T>, Error> {
         let what = call.what();
         let response = self.0.respond(call).await?;
         match response.status.as_u16() {
-            // Where nobody serves the path, the Intent Protocol refuses it in its own shape.
+            // A server without a site refuses the path in the format of the Intent Protocol.
             401 | 404 if nested(&response.body).is_some() => Err(Error::NotServed {
                 server: self.0.address().clone(),
             }),
             400.. => Err(refused(&response)),
-            _ => told(what, &response),
+            _ => parse_reply(what, &response),
         }
     }
 }
 
-fn told<T: DeserializeOwned>(what: &'static str, response: &Response) -> Result<Told<T>, Error> {
+fn parse_reply<T: DeserializeOwned>(
+    what: &'static str,
+    response: &Response,
+) -> Result<Reply<T>, Error> {
     let header = |name: &str| response.headers.get(name).map(HeaderValue::as_bytes);
     let seconds = header(header::RETRY_AFTER.as_str())
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
         .and_then(|text| text.trim().parse().ok());
     let text = String::from_utf8(response.body.to_vec());
-    Ok(Told {
+    Ok(Reply {
         status: response.status.as_u16(),
         retry_after: seconds.map(Duration::from_secs),
         replayed: header("idempotent-replayed") == Some(b"true"),

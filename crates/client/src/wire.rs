@@ -1,8 +1,8 @@
-//! What the server sends back, as plain data.
+//! The server's answers, as plain data.
 //!
-//! Invariant: unknown fields are ignored and fields that another server may leave out have a
-//! default, so an older or newer server can still be read. Payloads and results stay the very text
-//! that came, because re-writing numbers could change them.
+//! Invariant: unknown fields are ignored, and fields that another server may leave out have a
+//! default, so older and newer servers can be read. Payloads and results keep their exact text,
+//! because rewriting numbers could change them.
 
 use std::fmt;
 
@@ -18,21 +18,21 @@ pub struct Published {
     pub namespace: String,
 }
 
-/// An intent that is now held by the caller.
+/// An intent that the caller has claimed.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Claimed {
     pub id: String,
     pub goal: String,
     #[serde(default)]
     pub namespace: String,
-    /// Presented with every later call about this claim.
+    /// Required in every later call about this claim.
     pub claim_token: String,
     pub payload: Box<RawValue>,
     #[serde(default)]
     pub claim_attempts: u32,
     #[serde(default)]
     pub priority: i64,
-    /// Length of the lease in seconds.
+    /// The length of the lease in seconds.
     #[serde(default)]
     pub claim_timeout: u64,
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct Claimed {
     pub required_capability: Option<String>,
 }
 
-/// Leaves out the token, which is a credential, and the payload, which is the user's data.
+/// Omits the token, which is a credential, and the payload, which is the user's data.
 impl fmt::Debug for Claimed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -63,7 +63,7 @@ pub struct Extended {
     pub extended_by: u64,
 }
 
-/// Where an intent stands. Times are Unix seconds.
+/// The status of an intent. Times are Unix seconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct IntentStatus {
     pub id: String,
@@ -92,7 +92,7 @@ pub struct IntentStatus {
     pub last_error: Option<String>,
 }
 
-/// Where an intent stands, and what came out of it.
+/// The status of an intent, and its result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct IntentResult {
     pub id: String,
@@ -121,7 +121,7 @@ pub struct IntentResult {
     pub result_type: Option<String>,
     #[serde(default)]
     pub result: Option<Box<RawValue>>,
-    /// The last failure, when there was one.
+    /// The last failure, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -134,7 +134,7 @@ pub struct ListPage {
     pub cursor: Option<String>,
 }
 
-/// Everything that happened to an intent, oldest first.
+/// All transitions of an intent, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Timeline {
     pub id: String,
@@ -145,7 +145,7 @@ pub struct Timeline {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Fact {
     pub seq: u64,
-    /// Kept as sent: seconds as a number or a timestamp as text.
+    /// As sent: seconds as a number or a timestamp as text.
     pub at: serde_json::Value,
     pub verb: String,
     #[serde(default)]
@@ -162,29 +162,29 @@ pub struct Fact {
     pub detail: serde_json::Value,
 }
 
-/// What a server says of a receipt.
+/// The server's verification of a receipt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReceiptStanding {
     pub valid: bool,
-    /// `current`, `reopened`, `superseded` or `unknown`; absent for one that is not genuine.
+    /// `current`, `reopened`, `superseded` or `unknown`; absent if it is not genuine.
     #[serde(default)]
     pub standing: Option<String>,
-    /// The receipt that followed.
+    /// The receipt that replaced it.
     #[serde(default)]
     pub superseded_by: Option<String>,
-    /// Why it proves nothing.
+    /// Why it is not valid.
     #[serde(default)]
     pub error: Option<String>,
 }
 
-/// A key that was just made; the only time its text is shown.
+/// A new key; its text is shown only once.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     pub key: crate::Key,
     pub owner: String,
 }
 
-/// A key as the server lists it: never the key itself.
+/// A key as the server lists it, without its text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KeyInfo {
     pub id: String,
@@ -197,7 +197,7 @@ pub struct KeyInfo {
     pub created_at: f64,
 }
 
-/// A server of a ledger.
+/// A node of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
     pub id: i64,
@@ -214,7 +214,7 @@ pub struct NodeInfo {
     pub state: String,
     #[serde(default)]
     pub leases: u64,
-    /// It is the one that answered.
+    /// Whether this node answered.
     #[serde(default)]
     pub here: bool,
 }
@@ -232,7 +232,7 @@ pub(crate) struct ErrorBody {
     pub(crate) error: ServerError,
 }
 
-/// How the transaction protocol refuses.
+/// The error format of the transaction protocol.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FlatErrorBody {
     pub(crate) error: String,
@@ -240,7 +240,7 @@ pub(crate) struct FlatErrorBody {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Many<T> {
+pub(crate) struct ItemList<T> {
     pub(crate) intents: Vec<T>,
 }
 

@@ -109,7 +109,7 @@ fn help_of_an_action_recommends_files_for_secrets() {
     assert_eq!(
         help(&["key", "list"]),
         "\
-List keys, never the keys themselves
+List keys, without their text
 
 Usage: consign key list [OPTIONS]
 
@@ -142,27 +142,27 @@ Make, carry out and undo agent transactions
 Usage: consign tx <COMMAND>
 
 Commands:
-  create      Make an intent and sign it
-  authorize   Consent to an intent
-  execute     Carry an intent out, once, however often this is repeated
+  create      Create an intent and sign it
+  authorize   Authorize an intent
+  execute     Execute an intent; repeating the command does nothing twice
   show        Show an intent with its transactions, or one transaction
-  compensate  Undo what was executed; a second receipt proves it
-  cancel      Withdraw an intent before anything was done
-  list        List the site's transactions, those that are not over first; needs the admin token
-  reconcile   Ask the rail now about what is not over; needs the admin token
-  resolve     Say what became of a transaction that no rail can tell; needs the admin token
-  key         Print the agent's public key; the key is made if there is none
+  compensate  Undo an executed transaction; a second receipt proves it
+  cancel      Withdraw an intent before it is executed
+  list        List the site's transactions, open ones first; needs the admin token
+  reconcile   Check open transactions at the rail now; needs the admin token
+  resolve     Record an outcome that the rail cannot report; needs the admin token
+  key         Print the agent's public key; the key is created if there is none
   help        Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help  Print help
 
-An intent says what may be done, for how much and until when. It is made (create), consented to
-(authorize) and carried out (execute); what was done can be undone (compensate), what was not can
-be withdrawn (cancel).
+An intent names the allowed actions, the maximum amount and an expiry. It is created (create),
+authorized (authorize) and executed (execute); an executed intent can be compensated (compensate),
+one that was not executed can be withdrawn (cancel).
 
-Whatever breaks on the way, type the same command again: authorize, execute and compensate keep
-their idempotency keys in the directory of the agent (--state), so nothing happens twice.
+After any failure, run the same command again: authorize, execute and compensate store their
+idempotency keys in the directory of the agent (--state), so nothing happens twice.
 "
     );
 }
@@ -172,7 +172,7 @@ fn help_of_an_execution_tells_what_is_the_same_and_where_it_is_kept() {
     assert_eq!(
         help(&["tx", "execute"]),
         "\
-Carry an intent out, once, however often this is repeated
+Execute an intent; repeating the command does nothing twice
 
 Usage: consign tx execute [OPTIONS] <INTENT>
 
@@ -180,19 +180,18 @@ Arguments:
   <INTENT>  The intent
 
 Options:
-      --amount-cents <CENTS>  What it costs, if not what the intent says; at most that, or what was
-                              signed with --max-spend-cents
+      --amount-cents <CENTS>  Amount, if not the intent's; at most that, or what was signed with
+                              --max-spend-cents
       --currency <CODE>       The currency, which must be the intent's
-      --action <WORD>         Which of the allowed actions it is
-      --summary <TEXT>        What the receipt shall say about it
-      --nth <N>               Which execution, for an intent that allows several: the same number is
-                              the same execution [default: 1]
+      --action <WORD>         The action, if the intent allows several
+      --summary <TEXT>        The summary for the receipt
+      --nth <N>               The number of the execution, for an intent that allows several: the
+                              same number is the same execution [default: 1]
       --dry-run               Show the request instead of sending it
       --json                  Print JSON on standard output
-      --wait <SECONDS>        Seconds to try again at most, and never longer than the intent lasts
+      --wait <SECONDS>        Maximal seconds of retries; they also end when the intent expires
                               [default: 60]
-      --site <ORIGIN>         The site of an intent that was signed elsewhere; without it, as for
-                              create
+      --site <ORIGIN>         The site of an intent signed elsewhere; default as for create
   -h, --help                  Print help
 
 Agent:
@@ -224,10 +223,10 @@ Show and change the keys that sign receipts
 Usage: consign site key <COMMAND>
 
 Commands:
-  show      Show the public keys; keep them to check receipts later
-  announce  Make the next key known before it signs, so that verifiers can pin it in time
-  rotate    Sign with a new key from now on; what was signed stays good
-  revoke    Take back what a key that was replaced has signed, because somebody else has it
+  show      Show the public keys; save them to verify receipts later
+  announce  Announce the next key before it signs, so that verifiers can pin it in time
+  rotate    Sign with a new key from now on; earlier signatures stay valid
+  revoke    Invalidate all signatures of a replaced key, because it was compromised
   help      Print this message or the help of the given subcommand(s)
 
 Options:
@@ -236,7 +235,7 @@ Options:
     );
     let announce = help(&["site", "key", "announce"]);
     for told in [
-        "      --dry-run  Show which key is announced already, if one is, and stop\n",
+        "      --dry-run  Show the announced key, if there is one, and stop\n",
         "      --json     Print JSON on standard output\n",
     ] {
         assert!(announce.contains(told), "{announce}");

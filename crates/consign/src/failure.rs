@@ -194,7 +194,7 @@ mod tests {
         check(
             refused(StatusCode::INTERNAL_SERVER_ERROR, "internal"),
             Exit::Failed,
-            "error: No. (internal, status 500)\nhint: look at the server's log",
+            "error: No. (internal, status 500)\nhint: check the server's log",
         );
         check(
             Failure::usage("payload is missing").hint("add it"),

@@ -8,27 +8,27 @@ use consign_kernel::ids::Micros;
 use consign_kernel::json::canonical;
 use consign_kernel::receipt::Signer;
 use consign_transactions::document::{
-    Document, PublicKey, REQUEST_BYTES_MAX, Signature, SiteSigner, VERIFY_BYTES_MAX,
+    AtpDocument, AtpPublicKey, REQUEST_BYTES_MAX, Signature, SiteSigner, VERIFY_BYTES_MAX,
 };
 use consign_transactions::ids;
-use consign_transactions::intent::{EXECUTIONS_MAX, Intent, LIFE_MAX_US, PRECONDITIONS_MAX};
+use consign_transactions::intent::{EXECUTIONS_MAX, LIFE_MAX_US, PRECONDITIONS_MAX, SignedIntent};
 use consign_transactions::key::IdempotencyKey;
-use consign_transactions::keyring::{Keyring, SiteKey, Standing};
+use consign_transactions::keyring::{KeyStanding, Keyring, SiteKey};
 use consign_transactions::money::Cents;
-use consign_transactions::receipt::{Settlement, Step};
+use consign_transactions::receipt::{ReceiptStep, SettlementReceipt};
 use consign_transactions::request::{Authorize, Cancel, Compensate, Execute, Verify};
 
 /// What the agent's key signed, and nothing else ever; `seeds/atp_intent` begins with it.
 const SIGNED: &[u8] = include_bytes!("../seeds/atp_intent/signed");
 
-fn agent() -> PublicKey {
-    PublicKey::from(Signer::from_seed(&[0x22; 32]).public().clone())
+fn agent() -> AtpPublicKey {
+    AtpPublicKey::from(Signer::from_seed(&[0x22; 32]).public().clone())
 }
 
 /// The target `atp_document`.
 pub(crate) fn document(bytes: &[u8]) {
     with_edits(bytes, |bytes| {
-        let Ok(document) = Document::read(bytes, VERIFY_BYTES_MAX) else {
+        let Ok(document) = AtpDocument::read(bytes, VERIFY_BYTES_MAX) else {
             return;
         };
         assert_eq!(document.sent(), bytes);
@@ -50,7 +50,7 @@ pub(crate) fn document(bytes: &[u8]) {
 /// The target `atp_intent`.
 pub(crate) fn intent(bytes: &[u8]) {
     with_edits(bytes, |bytes| {
-        let read = Document::read(bytes, REQUEST_BYTES_MAX).and_then(Intent::read);
+        let read = AtpDocument::read(bytes, REQUEST_BYTES_MAX).and_then(SignedIntent::read);
         let Ok(intent) = read else {
             return;
         };
@@ -76,10 +76,10 @@ fn with_edits(bytes: &[u8], check: impl Fn(&[u8])) {
 }
 
 /// What is signed is canonical, and has no signature in it.
-fn reads_again(document: &Document) {
+fn reads_again(document: &AtpDocument) {
     let signed = document.signed_bytes();
     // The canonical form of 1e20 is an integer that is refused, as documented.
-    let Ok(again) = Document::read(signed, usize::MAX) else {
+    let Ok(again) = AtpDocument::read(signed, usize::MAX) else {
         return;
     };
     assert_eq!(again.signed_bytes(), signed, "not its own fixed point");
@@ -88,7 +88,7 @@ fn reads_again(document: &Document) {
 }
 
 /// The idempotency key is no part of what a request is told by, and everything else is.
-fn keyed(bytes: &[u8], document: &Document) {
+fn keyed(bytes: &[u8], document: &AtpDocument) {
     if document.get("idempotency_key").is_some() {
         return;
     }
@@ -97,7 +97,7 @@ fn keyed(bytes: &[u8], document: &Document) {
     let comma: &[u8] = if is_empty { b"" } else { b"," };
     let with = |member: &[u8]| {
         let longer = [b"{", member, comma, inner].concat();
-        Document::read(&longer, usize::MAX).map(|document| document.fingerprint())
+        AtpDocument::read(&longer, usize::MAX).map(|document| document.fingerprint())
     };
     let print = document.fingerprint();
     // A document may be as deep as it may be, but one member more at the top makes it no deeper.
@@ -108,7 +108,7 @@ fn keyed(bytes: &[u8], document: &Document) {
     }
 }
 
-fn keeps_its_rules(intent: &Intent) {
+fn keeps_its_rules(intent: &SignedIntent) {
     let is_short = |text: &str| (1..=128).contains(&text.chars().count());
     assert!(is_short(&intent.intent_id) && is_short(&intent.nonce));
     assert!(intent.intent_id.is_ascii());
@@ -125,10 +125,10 @@ fn keeps_its_rules(intent: &Intent) {
 }
 
 /// Whatever an intent says, the receipt that repeats it is readable and verifies.
-fn has_a_receipt(intent: &Intent) {
+fn has_a_receipt(intent: &SignedIntent) {
     let signer = SiteSigner::from_seed(&[0x11; 32]);
     let now = Micros(1_800_000_000_000_000);
-    let step = Step {
+    let step = ReceiptStep {
         seq: 1,
         action: "pay",
         state: "succeeded",
@@ -136,7 +136,7 @@ fn has_a_receipt(intent: &Intent) {
         started_at: now,
         ended_at: Some(now),
     };
-    let settlement = Settlement {
+    let settlement = SettlementReceipt {
         receipt_id: &ids::receipt(1),
         transaction_id: &ids::transaction("00000000000000000000000000000001"),
         site_id: None,
@@ -155,10 +155,10 @@ fn has_a_receipt(intent: &Intent) {
     };
     let text = settlement.sign(&signer).text;
     let receipt =
-        Document::read(text.as_bytes(), usize::MAX).expect("a receipt of ours is readable");
+        AtpDocument::read(text.as_bytes(), usize::MAX).expect("a receipt of ours is readable");
     let key = SiteKey {
         key: signer.public().clone(),
-        standing: Standing::Current,
+        standing: KeyStanding::Current,
         valid_from: None,
     };
     let keyring = Keyring::new(intent.site.clone(), vec![key]).expect("one current key");
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_seed_is_what_the_agent_signed() {
-        let document = Document::read(SIGNED, REQUEST_BYTES_MAX).unwrap();
-        let intent = Intent::read(document).unwrap();
+        let document = AtpDocument::read(SIGNED, REQUEST_BYTES_MAX).unwrap();
+        let intent = SignedIntent::read(document).unwrap();
         assert_eq!(intent.agent_key, agent());
         intent.check_signature().unwrap();
     }

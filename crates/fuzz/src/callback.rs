@@ -4,8 +4,10 @@
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_transactions::callback;
-use consign_transactions::rail::standard::Secrets;
-use consign_transactions::rail::{Http, Message, Rail, Stripe, TIMEOUT, http, stripe};
+use consign_transactions::rail::standard_webhooks::WebhookSecrets;
+use consign_transactions::rail::{
+    CallbackMessage, HttpRail, Rail, StripeRail, TIMEOUT, http, stripe,
+};
 
 use crate::headers;
 
@@ -37,16 +39,16 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 2..]))
 }
 
-fn rails() -> (Stripe, Http) {
-    let stripe = Stripe::new(stripe::Options {
+fn rails() -> (StripeRail, HttpRail) {
+    let stripe = StripeRail::new(stripe::Options {
         base: stripe::BASE.to_owned(),
         secret: "sk_test".to_owned(),
-        webhook_secrets: callback::Secrets::new([STRIPE_SECRET.to_owned()]),
+        webhook_secrets: callback::StripeSecrets::new([STRIPE_SECRET.to_owned()]),
         timeout: TIMEOUT,
     });
-    let site = Http::new(http::Options {
+    let site = HttpRail::new(http::Options {
         base: "http://127.0.0.1:1".to_owned(),
-        secrets: Secrets::new([SITE_SECRET]).expect("a secret as it should be"),
+        secrets: WebhookSecrets::new([SITE_SECRET]).expect("a secret as it should be"),
         timeout: TIMEOUT,
     });
     (
@@ -58,8 +60,8 @@ fn rails() -> (Stripe, Http) {
 fn hear(rail: &dyn Rail, headers: &[(String, String)], body: &[u8], at_s: i64, signed: &[u8]) {
     let heard = |at_s: i64| {
         let now = Micros(at_s * SECOND_US);
-        let message = Message { headers, body, now };
-        rail.heard(message).is_ok()
+        let message = CallbackMessage { headers, body, now };
+        rail.parse_callback(message).is_ok()
     };
     if heard(at_s) {
         assert_eq!(body, signed, "a message that nobody signed is heard");
@@ -93,12 +95,12 @@ mod tests {
                 .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
                 .collect();
             let now = Micros(at_s * SECOND_US);
-            let message = Message {
+            let message = CallbackMessage {
                 headers: &headers,
                 body,
                 now,
             };
-            rail.heard(message).unwrap();
+            rail.parse_callback(message).unwrap();
         }
     }
 }

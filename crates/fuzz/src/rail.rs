@@ -12,9 +12,10 @@ use consign_transactions::intent::Capture;
 use consign_transactions::key::RailReference;
 use consign_transactions::money::{Cents, Currency};
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::standard::Secrets;
+use consign_transactions::rail::standard_webhooks::WebhookSecrets;
 use consign_transactions::rail::{
-    Charge, Charges, Fenced, Http, Rail, Refunded, Report, Stripe, http, stripe,
+    Charge, ChargesRail, Fenced, HttpRail, Rail, RailReport, RefundOutcome, StripeRail, http,
+    stripe,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -115,21 +116,21 @@ fn rail(name: &str, base: String) -> Box<dyn Rail> {
     let stripe = stripe::Options {
         base: base.clone(),
         secret: "sk_test".to_owned(),
-        webhook_secrets: callback::Secrets::new([]),
+        webhook_secrets: callback::StripeSecrets::new([]),
         timeout: TIMEOUT,
     };
     let usable = "an address as it should be";
     match name {
-        "stripe" => Box::new(Stripe::new(stripe).expect(usable)),
-        "charges" => Box::new(Charges::new(stripe).expect(usable)),
+        "stripe" => Box::new(StripeRail::new(stripe).expect(usable)),
+        "charges" => Box::new(ChargesRail::new(stripe).expect(usable)),
         _ => {
-            let secrets = Secrets::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+            let secrets = WebhookSecrets::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
             let options = http::Options {
                 base,
                 secrets: secrets.expect("a secret as it should be"),
                 timeout: TIMEOUT,
             };
-            Box::new(Http::new(options).expect(usable))
+            Box::new(HttpRail::new(options).expect(usable))
         }
     }
 }
@@ -156,7 +157,7 @@ async fn ask(rail: &dyn Rail, input: &Input<'_>) {
     check(&report, input);
 }
 
-fn check(report: &Report, input: &Input<'_>) {
+fn check(report: &RailReport, input: &Input<'_>) {
     let moves = matches!(
         report.outcome,
         RailOutcome::Succeeded | RailOutcome::Held | RailOutcome::Processing
@@ -174,20 +175,20 @@ fn check(report: &Report, input: &Input<'_>) {
     }
 }
 
-fn check_refund(refunded: &Refunded, input: &Input<'_>) {
+fn check_refund(refunded: &RefundOutcome, input: &Input<'_>) {
     match refunded {
-        Refunded::Done { refund_id } => {
+        RefundOutcome::Done { refund_id } => {
             assert!((200..300).contains(&input.status), "{refunded:?}");
             if let Some(id) = refund_id {
                 check_id(id);
             }
         }
-        Refunded::Refused(failure) => {
+        RefundOutcome::Refused(failure) => {
             assert!(failure.code.chars().count() <= CODE_CHARS_MAX);
             assert!(failure.message.chars().count() <= MESSAGE_CHARS_MAX);
         }
-        Refunded::Pending | Refunded::Unknown => {}
-        Refunded::Lost => panic!("a rail over HTTP can be asked again"),
+        RefundOutcome::Pending | RefundOutcome::Unknown => {}
+        RefundOutcome::Lost => panic!("a rail over HTTP can be asked again"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Messages from a rail: the `Stripe-Signature` that shows they are the rail's.
+//! Callbacks of a rail: verification of the `Stripe-Signature` header.
 //!
-//! Invariant: a message counts only if one of the secrets signed its very bytes a short while ago. What it says is a hint and
-//! never believed: whoever gets one asks the rail itself.
+//! Invariant: a message is accepted only if one of the secrets signed its exact bytes recently. Its content is a hint and not
+//! trusted: the receiver asks the rail itself.
 
 use std::fmt;
 
@@ -14,19 +14,19 @@ use sha2::Sha256;
 
 use crate::problem::Problem;
 
-/// How old a message may be, or how far ahead of our clock.
+/// The maximal age of a message, and how far its time may be ahead of the local clock.
 pub const TOLERANCE_S: i64 = 300;
 
 const SIGNATURE_BYTES: usize = 32;
-/// A rail that changes its secret sends two; whoever sends more than these is not waited for.
+/// A rail sends two signatures while it rotates its secret; more than this many are ignored.
 const SIGNATURES_MAX: usize = 8;
 
-/// The secrets shared with a rail; during a change there are two.
+/// The secrets shared with a rail; two during a rotation.
 #[derive(Clone)]
-pub struct Secrets(Vec<String>);
+pub struct StripeSecrets(Vec<String>);
 
-impl Secrets {
-    /// Empty ones are left out: everybody knows them.
+impl StripeSecrets {
+    /// Empty secrets are dropped, because anyone could sign with them.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         Self(
             secrets
@@ -36,18 +36,18 @@ impl Secrets {
         )
     }
 
-    /// Checks the header `Stripe-Signature` of a message against its body as it came.
+    /// Checks the `Stripe-Signature` header of a message against the exact body.
     pub fn check(&self, header: &str, body: &[u8], now: Micros) -> Result<(), Problem> {
         let refused = |reason| Problem::CallbackRefused { reason };
-        let claim = Header::read(header).ok_or_else(|| refused("is malformed"))?;
+        let claim = SignatureHeader::read(header).ok_or_else(|| refused("is malformed"))?;
         let parts = [claim.time.as_bytes(), b".", body];
         let macs = self.0.iter().map(|secret| mac(secret.as_bytes(), &parts));
         check(macs, claim.signatures, claim.at_s, now)
     }
 }
 
-/// Whether a message is genuine and fresh. Each secret's MAC runs over the message once, however many signatures a stranger
-/// lists, and every pair is compared, so that the time it takes does not tell which came close.
+/// Whether a message is authentic and recent. Each secret's MAC is computed over the message once, however many signatures
+/// the header lists, and every pair is compared, so that timing reveals nothing.
 pub(crate) fn check(
     macs: impl Iterator<Item = Hmac<Sha256>>,
     signatures: impl IntoIterator<Item = Vec<u8>>,
@@ -65,16 +65,16 @@ pub(crate) fn check(
         }
     }
     if !genuine && !plant::on(Plant::UnsignedCallback) {
-        return Err(refused("is that of no secret of ours"));
+        return Err(refused("does not match any configured secret"));
     }
     let apart = at_s.saturating_sub(now.0.div_euclid(SECOND_US));
     if apart.unsigned_abs() > TOLERANCE_S.unsigned_abs() {
-        return Err(refused("is too old or too far ahead"));
+        return Err(refused("is too old or too far in the future"));
     }
     Ok(())
 }
 
-/// The MAC over the parts of a message, one behind the other.
+/// The MAC over the concatenated parts of a message.
 pub(crate) fn mac(secret: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mac = Hmac::<Sha256>::new_from_slice(secret);
     let mut mac = mac.expect("HMAC takes a key of any length");
@@ -84,21 +84,21 @@ pub(crate) fn mac(secret: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for StripeSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "StripeSecrets({})", self.0.len())
     }
 }
 
-/// `t=<unix seconds>,v1=<hex>`, with several `v1` while the rail changes its secret, and other schemes to pass over.
-struct Header<'a> {
-    /// As written, because that is what is signed.
+/// `t=<unix seconds>,v1=<hex>`, with several `v1` during a rotation; other schemes are ignored.
+struct SignatureHeader<'a> {
+    /// As written, because the text is signed.
     time: &'a str,
     at_s: i64,
     signatures: Vec<Vec<u8>>,
 }
 
-impl<'a> Header<'a> {
+impl<'a> SignatureHeader<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let mut times = Vec::new();
         let mut signatures = Vec::new();
@@ -121,21 +121,21 @@ impl<'a> Header<'a> {
     }
 }
 
-/// What a message is about. Nothing in it is believed; it says where to look.
+/// The subject of a message. Its content is not trusted; it only says which payment to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct StripeEvent {
     /// The same for every delivery of one event.
     pub id: String,
     pub kind: String,
-    /// The payment to ask the rail about; none if the event is of no concern.
+    /// The payment to look up; none if the event is not relevant.
     pub payment_id: Option<String>,
 }
 
-impl Event {
-    /// Reads a message that was checked.
+impl StripeEvent {
+    /// Parses a verified message.
     pub fn read(body: &[u8]) -> Result<Self, Problem> {
         let body: EventBody = serde_json::from_slice(body)
-            .map_err(|_| Problem::field("id", "this is no event with an id and a type"))?;
+            .map_err(|_| Problem::field("id", "must be an event with an id and a type"))?;
         let object = body.data.object;
         let payment_id = match body.kind.split_once('.') {
             Some(("payment_intent", _)) => object.id,
@@ -181,7 +181,7 @@ mod tests {
     const T: i64 = 1_779_710_405;
 
     fn check_at(header: &str, body: &[u8], secrets: &[&str], now_s: i64) -> bool {
-        let secrets = Secrets::new(secrets.iter().map(|secret| (*secret).to_owned()));
+        let secrets = StripeSecrets::new(secrets.iter().map(|secret| (*secret).to_owned()));
         match secrets.check(header, body, Micros(now_s * SECOND_US)) {
             Ok(()) => true,
             Err(problem) => {
@@ -235,7 +235,7 @@ mod tests {
         assert!(check_at(&header, BODY, secret, T - TOLERANCE_S));
         assert!(!check_at(&header, BODY, secret, T - TOLERANCE_S - 1));
         assert!(!check_at(&header, &BODY[1..], secret, T));
-        // The time is signed as well.
+        // The time is signed too.
         assert!(!check(&format!("t={},v1={V1}", T + 1), secret));
         assert!(!check(&format!("t=0{T},v1={V1}"), secret));
         for header in [
@@ -261,14 +261,14 @@ mod tests {
         let behind = |ignored: &str, n: usize| format!("t={T},{}v1={V1}", ignored.repeat(n));
         assert!(check(&behind(&wrong, SIGNATURES_MAX - 1), secret));
         assert!(!check(&behind(&wrong, SIGNATURES_MAX), secret));
-        // What cannot be a signature does not count.
+        // Values that cannot be signatures are not counted.
         assert!(check(&behind("v1=00,", 100), secret));
     }
 
     #[test]
     fn an_event_names_the_payment_to_ask_about() {
-        let payment_id = |body: &str| Event::read(body.as_bytes()).unwrap().payment_id;
-        let event = Event::read(BODY).unwrap();
+        let payment_id = |body: &str| StripeEvent::read(body.as_bytes()).unwrap().payment_id;
+        let event = StripeEvent::read(BODY).unwrap();
         assert_eq!(
             (event.id.as_str(), event.kind.as_str()),
             ("evt_1", "payment_intent.succeeded")
@@ -290,7 +290,7 @@ mod tests {
         );
         for body in ["", "[]", "{}", r#"{"id":1,"type":"x"}"#] {
             assert_eq!(
-                Event::read(body.as_bytes()).unwrap_err().name(),
+                StripeEvent::read(body.as_bytes()).unwrap_err().name(),
                 "invalid_request",
                 "{body}"
             );

@@ -1,9 +1,9 @@
-//! One signed document of ATP: what was sent, the bytes its signature covers, and the signature as claimed.
+//! A signed ATP document: the bytes as sent, the bytes that the signature covers, and the claimed signature.
 //!
-//! The bytes that are signed are the RFC 8785 form of the object without its top-level `signature`.
-//! Invariant: a document that has two readings is refused when it is read (repeated members, lone surrogates, integers that
-//! are not exact everywhere), so whoever verifies and whoever obeys see the same.
-//! Whether a signature counts is not decided here: only whether a given key made it.
+//! The signed bytes are the RFC 8785 form of the object without its top-level `signature`.
+//! Invariant: a document with more than one reading is refused when it is parsed (repeated members, lone surrogates, integers
+//! that are not exact in a double), so that the verifier and the executor read the same.
+//! This module verifies a signature with a given key; it does not decide whether the key is trusted.
 
 mod public;
 mod sign;
@@ -14,39 +14,39 @@ use std::fmt;
 use consign_kernel::json::{self, DEPTH_MAX, Object, Raw};
 use consign_kernel::receipt::sha256_hex;
 
-use crate::envelope::Operation;
+use crate::envelope::RequestOperation;
 use crate::problem::Problem;
 
-pub use public::PublicKey;
-pub use sign::{AgentSigner, Signed, SiteSigner};
+pub use public::AtpPublicKey;
+pub use sign::{AgentSigner, SignedText, SiteSigner};
 pub(crate) use signature::Embedded;
-pub use signature::{Claim, Signature};
+pub use signature::{Signature, SignatureClaim};
 
-/// The only algorithm there is.
+/// The only supported algorithm.
 pub const ALGORITHM: &str = "ed25519";
 
-/// How long the body of create, authorize and execute may be.
+/// Limit on the body of create, authorize and execute.
 pub const REQUEST_BYTES_MAX: usize = 32 << 10;
-/// How long the body of compensate and cancel may be.
+/// Limit on the body of compensate and cancel.
 pub const NOTE_BYTES_MAX: usize = 4 << 10;
-/// How long a document to be verified may be.
+/// Limit on a document to verify.
 pub const VERIFY_BYTES_MAX: usize = 256 << 10;
 
 const SIGNATURE: &str = "signature";
 const IDEMPOTENCY_KEY: &str = "idempotency_key";
 const ISSUED_AT: &str = "issued_at";
 
-/// An object that has exactly one reading.
+/// A JSON object with exactly one reading.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct AtpDocument {
     sent: Vec<u8>,
     canonical: String,
     signed: String,
     signature: Signature,
 }
 
-impl Document {
-    /// Reads a body of at most `max_bytes`.
+impl AtpDocument {
+    /// Parses a body of at most `max_bytes`.
     pub fn read(body: &[u8], max_bytes: usize) -> Result<Self, Problem> {
         if body.len() > max_bytes {
             return Err(Problem::PayloadTooLarge { max_bytes });
@@ -65,15 +65,15 @@ impl Document {
         })
     }
 
-    /// The document inside a member of this one, such as `{"receipt": {...}}`.
+    /// The document inside a member, such as `{"receipt": {...}}`.
     pub fn inner(&self, member: &str) -> Option<Result<Self, Problem>> {
-        // Cut out of what was sent: the canonical form of 1e20 is an integer that would be refused.
-        let outer = Object::parse(&self.sent, DEPTH_MAX).expect("it was read before");
+        // Taken from the bytes as sent: the canonical form of 1e20 is an integer that would be refused.
+        let outer = Object::parse(&self.sent, DEPTH_MAX).expect("it was parsed before");
         let inner = outer.get(member)?;
         Some(Self::read(inner.text().as_bytes(), usize::MAX))
     }
 
-    /// Exactly what came.
+    /// The exact bytes as sent.
     pub fn sent(&self) -> &[u8] {
         &self.sent
     }
@@ -87,7 +87,7 @@ impl Document {
         &self.signature
     }
 
-    /// All members but the signature, in canonical form.
+    /// All members except the signature, in canonical form.
     pub fn members(&self) -> Object<'_> {
         Object::parse(self.signed.as_bytes(), DEPTH_MAX).expect("canonical JSON of an object")
     }
@@ -97,15 +97,15 @@ impl Document {
         self.members().get(member)
     }
 
-    /// What other documents call this one by.
+    /// The hash by which other documents refer to this one.
     pub fn hash(&self) -> String {
         hash(self.signed_bytes())
     }
 
-    /// What tells this request from others that come with the same idempotency key: all of it but the key.
+    /// Distinguishes requests with the same idempotency key: a hash of all members except the key.
     ///
-    /// A request that names its operation is the same request when it is signed anew: an agent that kept its key alone must be
-    /// able to repeat it after the time of the first signature is over.
+    /// A request that names its operation stays the same request when it is signed again: an agent that stored only its key
+    /// must be able to repeat it after the first signature has become too old.
     pub fn fingerprint(&self) -> String {
         let members = Object::parse(self.canonical.as_bytes(), DEPTH_MAX)
             .expect("canonical JSON of an object");
@@ -117,18 +117,18 @@ impl Document {
         hash(without(&members, left_out).as_bytes())
     }
 
-    /// Whether it is a request of the form that signed requests have.
+    /// Whether it has the form of a signed request.
     pub(crate) fn names_its_operation(&self) -> bool {
         names_its_operation(&self.members())
     }
 
-    /// Whether there is a signature at all, right or wrong.
+    /// Whether there is a signature, valid or not.
     pub fn is_signed(&self) -> bool {
         self.signature != Signature::Missing
     }
 
-    /// Whether `key` signed this, and the signature claims no other key.
-    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
+    /// Whether `key` signed this document and the signature claims no other key.
+    pub fn is_signed_by(&self, key: &AtpPublicKey) -> bool {
         let Signature::Claimed(claim) = &self.signature else {
             return false;
         };
@@ -136,19 +136,19 @@ impl Document {
     }
 }
 
-/// Shows what it is and not what it says: a body may carry an idempotency key, and debug output reaches logs.
-impl fmt::Debug for Document {
+/// Prints the kind and not the content: a body may contain an idempotency key, and debug output reaches logs.
+impl fmt::Debug for AtpDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Document({} bytes, {})", self.sent.len(), self.hash())
+        write!(f, "AtpDocument({} bytes, {})", self.sent.len(), self.hash())
     }
 }
 
-/// The form in which hashes are printed.
+/// The text form of hashes.
 pub fn hash(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256_hex(bytes))
 }
 
-/// Canonical text of all members but these; leaving some out of an ordered list keeps the order.
+/// Canonical text of all members except these; removing members keeps the order.
 fn without(members: &Object<'_>, left_out: &[&str]) -> String {
     let mut text = String::from("{");
     let kept = |key: &str| left_out.iter().all(|name| *name != key);
@@ -156,7 +156,7 @@ fn without(members: &Object<'_>, left_out: &[&str]) -> String {
         if text.len() > 1 {
             text.push(',');
         }
-        // Strings are escaped alike by serde and by RFC 8785.
+        // serde and RFC 8785 escape strings alike.
         text.push_str(&serde_json::to_string(key).expect("strings always serialise"));
         text.push(':');
         text.push_str(value.text());
@@ -167,7 +167,7 @@ fn without(members: &Object<'_>, left_out: &[&str]) -> String {
 
 fn names_its_operation(members: &Object<'_>) -> bool {
     let named = members.get("type").and_then(|named| named.as_str());
-    named.is_some_and(|named| Operation::of_document_type(&named).is_some())
+    named.is_some_and(|named| RequestOperation::of_document_type(&named).is_some())
 }
 
 fn unreadable(cause: &dyn std::error::Error) -> Problem {
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Document, Problem> {
-        Document::read(text.as_bytes(), REQUEST_BYTES_MAX)
+    fn read(text: &str) -> Result<AtpDocument, Problem> {
+        AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX)
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             r#"{"a":{"signature":"y"},"signaturé":2,"z":1}"#.as_bytes()
         );
         assert_eq!(read(r#"{"signature":null}"#).unwrap().signed_bytes(), b"{}");
-        // However it is written, it is the signature.
+        // Any spelling of the member name is the signature.
         assert_eq!(
             read(r#"{"signatur\u0065":"x","b":1}"#)
                 .unwrap()
@@ -232,7 +232,7 @@ mod tests {
                 "{text}"
             );
         }
-        assert!(Document::read(b"{\"a\":\"\xff\"}", 100).is_err());
+        assert!(AtpDocument::read(b"{\"a\":\"\xff\"}", 100).is_err());
         assert!(read(r#"{"a":9007199254740991,"b":-9007199254740991,"c":1e20}"#).is_ok());
         let deep =
             |levels: usize| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn a_body_may_be_as_long_as_its_limit() {
         let text = br#"{"a":"b"}"#;
-        assert!(Document::read(text, text.len()).is_ok());
-        let problem = Document::read(text, text.len() - 1).unwrap_err();
+        assert!(AtpDocument::read(text, text.len()).is_ok());
+        let problem = AtpDocument::read(text, text.len() - 1).unwrap_err();
         assert_eq!(
             (problem.status(), problem.name()),
             (413, "payload_too_large")

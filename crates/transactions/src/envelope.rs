@@ -1,8 +1,9 @@
-//! What a request says about itself: the operation, the site, the time and the idempotency key that its signer meant.
+//! The envelope of a request: the operation, the site, the time and the idempotency key that its signer meant.
 //!
-//! Invariant: a signature counts for the one request that these members describe. Without them, anything that an agent ever
-//! signed about an intent would serve for every operation, at every site that knows the intent, under every key.
-//! The bare `{intent_id, nonce}` of the protocol's vectors stays valid for authorize alone: its nonce is burned once.
+//! Invariant: a signature is valid only for the request that these members describe. Without them, any signature of an agent
+//! about an intent would be valid for every operation, at every site that knows the intent, under every key.
+//! The bare `{intent_id, nonce}` of the protocol's vectors stays valid for authorize alone, because its nonce can be used
+//! once.
 
 #[cfg(test)]
 mod tests;
@@ -10,21 +11,21 @@ mod tests;
 use consign_kernel::ids::{Micros, SECOND_US};
 use serde_json::Value;
 
-use crate::document::{AgentSigner, Document};
-use crate::fields::Fields;
+use crate::document::{AgentSigner, AtpDocument};
+use crate::fields::DocumentFields;
 use crate::instant;
 use crate::problem::Problem;
 
-/// An operation that a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum RequestOperation {
     Authorize,
     Execute,
     Compensate,
     Cancel,
 }
 
-impl Operation {
+impl RequestOperation {
     pub const ALL: [Self; 4] = [
         Self::Authorize,
         Self::Execute,
@@ -32,7 +33,7 @@ impl Operation {
         Self::Cancel,
     ];
 
-    /// The `type` of its requests.
+    /// The `type` member of its requests.
     pub const fn document_type(self) -> &'static str {
         match self {
             Self::Authorize => "atp.authorize.v1",
@@ -48,17 +49,21 @@ impl Operation {
     }
 }
 
-/// What a request said about itself, as far as it fits the operation and the site.
+/// The envelope of a request that matches the operation and the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Envelope {
+pub struct RequestEnvelope {
     issued_at: Option<Micros>,
 }
 
-impl Envelope {
-    /// Whatever is said must fit, signed or not; a signed request must say all of it. That the idempotency key is the header's
-    /// is checked where the key is read ([`crate::key::IdempotencyKey`]).
-    pub fn read(body: &Document, operation: Operation, site: &str) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+impl RequestEnvelope {
+    /// Every member that is present must match, signed or not; a signed request must have all of them.
+    /// [`crate::key::IdempotencyKey`] checks that the idempotency key equals the header's.
+    pub fn read(
+        body: &AtpDocument,
+        operation: RequestOperation,
+        site: &str,
+    ) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         let wanted = operation.document_type();
         let named = fields.read("type", &format!("{wanted:?} here"), |value| {
             value.as_str().filter(|named| named == wanted)
@@ -71,7 +76,7 @@ impl Envelope {
             Some(_) => Some(fields.instant("issued_at")?),
             None => None,
         };
-        let is_bare = operation == Operation::Authorize && named.is_none();
+        let is_bare = operation == RequestOperation::Authorize && named.is_none();
         if body.is_signed() && !is_bare {
             let missing = |name: &str| {
                 let reason = format!(
@@ -89,7 +94,7 @@ impl Envelope {
         Ok(Self { issued_at })
     }
 
-    /// Asked of a request that is not answered by what was answered before, by the wall clock.
+    /// Checks the time by the wall clock. A request that repeats a stored answer is not checked.
     pub fn check_fresh(self, wall: Micros, window_s: u32) -> Result<(), Problem> {
         let window_us = u64::from(window_s) * SECOND_US.unsigned_abs();
         match self.issued_at {
@@ -101,18 +106,18 @@ impl Envelope {
     }
 }
 
-/// Who signs a request, and for what.
+/// The values that a signed request is bound to.
 #[derive(Clone, Copy, Debug)]
-pub struct Seal<'a> {
-    pub operation: Operation,
+pub struct RequestContext<'a> {
+    pub operation: RequestOperation,
     pub site: &'a str,
-    /// That of the header.
+    /// The key of the header.
     pub idempotency_key: &'a str,
     pub issued_at: Micros,
 }
 
-impl Seal<'_> {
-    /// The request as it is sent: `members`, what they are for, and the signature over both.
+impl RequestContext<'_> {
+    /// The request as it is sent: `members`, the envelope, and the signature over both.
     pub fn sign(&self, signer: &AgentSigner, members: &Value) -> Result<String, Problem> {
         let mut body = members.clone();
         body["type"] = self.operation.document_type().into();

@@ -1,25 +1,25 @@
-//! Reads the members of an object one by one; whatever does not fit is a refusal that names the member.
+//! Reads the members of an object one by one; an invalid value is an error that names the member.
 //!
-//! `null` counts as left out. Lengths of text are counted in Unicode scalar values.
+//! `null` counts as absent. Text lengths are counted in Unicode scalar values.
 
 use std::ops::RangeInclusive;
 
 use consign_kernel::ids::Micros;
 use consign_kernel::json::{Object, Raw};
 
-use crate::document::{Document, PublicKey};
+use crate::document::{AtpDocument, AtpPublicKey};
 use crate::instant;
 use crate::money::{Cents, Currency};
 use crate::problem::Problem;
 
-/// The members of one object, with the path that leads to it.
-pub(crate) struct Fields<'a> {
+/// The members of one object, with the path to it.
+pub(crate) struct DocumentFields<'a> {
     path: String,
     object: Object<'a>,
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn of(document: &'a Document) -> Self {
+impl<'a> DocumentFields<'a> {
+    pub(crate) fn of(document: &'a AtpDocument) -> Self {
         Self {
             path: String::new(),
             object: document.members(),
@@ -30,7 +30,8 @@ impl<'a> Fields<'a> {
         self.object.get(name).filter(|value| !value.is_null())
     }
 
-    /// The value that `read` finds in the member; what it cannot read is not `wanted`.
+    /// The value that `read` returns for the member; if it returns none, the error says what is
+    /// `wanted`.
     pub(crate) fn read<T>(
         &self,
         name: &str,
@@ -45,7 +46,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// For a member that may not be left out.
+    /// For a required member.
     pub(crate) fn need<T>(&self, name: &str, value: Option<T>) -> Result<T, Problem> {
         value.ok_or_else(|| self.refuse(name, "is required"))
     }
@@ -59,7 +60,7 @@ impl<'a> Fields<'a> {
         self.read(name, &wanted, |value| text_within(value, chars))
     }
 
-    /// Letters, digits and a few marks, as ids and their like are made of.
+    /// Letters, digits and a few punctuation marks: the alphabet of ids.
     pub(crate) fn intent_id(&self, name: &str) -> Result<String, Problem> {
         let wanted = "1 to 128 of A-Z a-z 0-9 . _ : -";
         let id = self.read(name, wanted, |value| {
@@ -87,9 +88,9 @@ impl<'a> Fields<'a> {
         self.need(name, at)
     }
 
-    pub(crate) fn public_key(&self, name: &str) -> Result<Option<PublicKey>, Problem> {
+    pub(crate) fn public_key(&self, name: &str) -> Result<Option<AtpPublicKey>, Problem> {
         self.read(name, "ed25519: and the base64 of a key", |value| {
-            PublicKey::parse(&value.as_str()?)
+            AtpPublicKey::parse(&value.as_str()?)
         })
     }
 
@@ -102,7 +103,7 @@ impl<'a> Fields<'a> {
         Ok(object.map(|object| self.below(name, object)))
     }
 
-    /// The object at one place of a list.
+    /// The object at one index of a list.
     pub(crate) fn element(
         &self,
         name: &str,

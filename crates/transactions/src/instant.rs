@@ -1,23 +1,23 @@
-//! Instants on the wire: RFC 3339 in, UTC with exactly three digits and `Z` out.
+//! Times on the wire: RFC 3339 is parsed; UTC with exactly three fractional digits and `Z` is printed.
 //!
-//! The fixed width keeps signed bytes stable. What is finer than a millisecond is cut off, never rounded up: a printed time
-//! must not lie ahead of the one it tells of.
+//! The fixed width keeps signed bytes stable. Anything finer than a millisecond is truncated, never rounded up: a printed
+//! time must not be later than the actual one.
 
 use consign_kernel::ids::Micros;
 use jiff::Timestamp;
 use serde::Serializer;
 
-/// The text of an instant.
+/// Prints a time.
 pub fn print(at: Micros) -> String {
     let floor = at.0.div_euclid(1_000);
-    // Beyond the years that have four digits there is no text; nothing that is checked on the way in gets there.
+    // Times beyond the year 9999 have no text; validated input never gets there.
     let at = Timestamp::from_millisecond(floor).unwrap_or(Timestamp::MAX);
     format!("{at:.3}")
 }
 
-/// The instant of a text, if it is one of RFC 3339.
+/// Parses a time in RFC 3339 format.
 pub fn parse(text: &str) -> Option<Micros> {
-    // The parser below knows more forms than RFC 3339 has: other separators, shorter offsets, names of zones.
+    // The parser below accepts more than RFC 3339: other separators, shorter offsets, zone names.
     let bytes = text.as_bytes();
     let zoned = bytes.ends_with(b"Z")
         || (bytes.len() > 6
@@ -37,21 +37,21 @@ pub fn parse(text: &str) -> Option<Micros> {
     Some(Micros(at.as_microsecond()))
 }
 
-/// For members that are instants.
+/// For members that are times.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
+    reason = "serde passes a reference"
 )]
 pub(crate) fn serialize<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&print(*at))
 }
 
-/// For members that are instants or null.
+/// For members that are times or null.
 pub(crate) mod maybe {
     use consign_kernel::ids::Micros;
     use serde::Serializer;
 
-    #[expect(clippy::ref_option, reason = "serde hands over a reference")]
+    #[expect(clippy::ref_option, reason = "serde passes a reference")]
     pub(crate) fn serialize<S: Serializer>(
         at: &Option<Micros>,
         serializer: S,

@@ -1,8 +1,8 @@
-//! `atp.intent.v1`: a signed, time-limited permission, read strictly and kept as it came.
+//! `atp.intent.v1`: a signed permission with a time limit, parsed strictly and stored as sent.
 //!
-//! Invariant: an [`Intent`] satisfies every rule that can be checked without a clock, a key registry or a ledger. Those are
-//! asked for by the checks below, in the order that the operation demands.
-//! Unknown members are signed, kept and ignored.
+//! Invariant: a [`SignedIntent`] satisfies every rule that needs no clock, key registry or ledger. The checks below cover the
+//! rest, in the order that each operation requires.
+//! Unknown members are signed, stored and ignored.
 
 mod read;
 #[cfg(test)]
@@ -11,37 +11,37 @@ mod tests;
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
 use serde::Serialize;
 
-use crate::document::{Document, PublicKey, Signature};
+use crate::document::{AtpDocument, AtpPublicKey, Signature};
 use crate::money::{Cents, Currency, SpendCap};
 use crate::problem::{ExpiredReason, Problem};
 
 pub const TYPE: &str = "atp.intent.v1";
 
-/// How far an intent may reach into the future.
+/// The longest life of an intent.
 pub const LIFE_MAX_US: i64 = 7 * DAY_US;
-/// How far the clocks of agent and site may be apart where the operator says nothing else.
+/// The default for the allowed difference between the clocks of agent and site.
 pub const FRESHNESS_S: u32 = 300;
 pub const EXECUTIONS_MAX: u16 = 1_000;
 pub const PRECONDITIONS_MAX: usize = 16;
 
-pub(crate) const NOT_THE_AGENTS: &str = "it is not the agent_key's over this body";
+pub(crate) const NOT_THE_AGENTS: &str = "the agent_key did not sign this body";
 
 /// A permission to act, as the agent signed it.
 #[derive(Clone, Debug)]
-pub struct Intent {
+pub struct SignedIntent {
     /// Chosen by the agent.
     pub intent_id: String,
     pub site: String,
-    /// What the site calls itself in its own books.
+    /// The site's own name for itself.
     pub site_id: Option<String>,
     pub agent_id: Option<String>,
-    pub agent_key: PublicKey,
-    /// Who must sign the authorization instead of the agent.
-    pub principal_key: Option<PublicKey>,
+    pub agent_key: AtpPublicKey,
+    /// The key that must sign the authorization instead of the agent's.
+    pub principal_key: Option<AtpPublicKey>,
     pub user_id: Option<String>,
     pub purpose: String,
-    pub scope: Scope,
-    /// What an execution that names no amount is for, and without a total the most that one may be for.
+    pub scope: IntentScope,
+    /// The default amount of an execution; without a total it is also the maximum for one.
     pub amount: Option<Cents>,
     pub currency: Currency,
     pub spend_cap: SpendCap,
@@ -50,28 +50,28 @@ pub struct Intent {
     pub issued_at: Micros,
     pub expires_at: Micros,
     pub action_dedup_key: Option<String>,
-    /// The intents that must be settled before this one is authorized.
+    /// Intents that must be settled before this one is authorized.
     pub preconditions: Vec<String>,
     pub rail: Option<RailChoice>,
-    document: Document,
+    document: AtpDocument,
 }
 
-/// What an intent allows to be done, and where.
+/// The allowed actions and domains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Scope {
-    pub actions: Vec<Action>,
+pub struct IntentScope {
+    pub actions: Vec<ScopeAction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<Vec<String>>,
 }
 
 macro_rules! actions {
     ($($name:ident => $word:literal,)+) => {
-        /// Something an agent may be allowed to do.
+        /// An action that an intent may allow.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Action { $($name,)+ }
+        pub enum ScopeAction { $($name,)+ }
 
-        impl Action {
+        impl ScopeAction {
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
             pub const fn word(self) -> &'static str {
@@ -91,11 +91,11 @@ actions! {
     SubmitForm => "submit_form",
     Book => "book",
     Cancel => "cancel",
-    Message => "message",
+    CallbackMessage => "message",
     Pay => "pay",
 }
 
-impl Action {
+impl ScopeAction {
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -104,7 +104,7 @@ impl Action {
     }
 }
 
-/// How the money shall move.
+/// How the money is moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RailChoice {
     pub name: String,
@@ -112,7 +112,7 @@ pub struct RailChoice {
     pub capture: Capture,
 }
 
-/// Whether a hold becomes a payment by itself.
+/// Whether a hold is captured automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Capture {
     #[default]
@@ -120,9 +120,9 @@ pub enum Capture {
     Manual,
 }
 
-impl Intent {
-    /// The document it was read from; its bytes are what is stored.
-    pub fn document(&self) -> &Document {
+impl SignedIntent {
+    /// The document it was parsed from; its bytes are stored.
+    pub fn document(&self) -> &AtpDocument {
         &self.document
     }
 
@@ -131,35 +131,34 @@ impl Intent {
         self.document.hash()
     }
 
-    /// Whose repetition of an action counts: the agent's, for the user that it names. A user's name alone is what any agent
-    /// may write, and would let a stranger take the actions of somebody else's user.
+    /// The subject of action deduplication: the agent together with the user that it names. Any agent can write any user's
+    /// name, so the name alone would let an agent claim the actions of another agent's user.
     pub fn dedup_subject(&self) -> String {
         match &self.user_id {
-            // A printed key has no space, so no two pairs run together.
+            // A printed key has no space, so different pairs cannot collide.
             Some(user_id) => format!("{} {user_id}", self.agent_key),
             None => self.agent_key.to_string(),
         }
     }
 
-    /// What one execution may cost at most: the amount that was signed, unless more was signed for all of them together than
-    /// that amount for each.
+    /// The maximum for one execution: the signed amount, unless the signed total is more than that amount for each execution.
     pub fn amount_max(&self) -> Option<Cents> {
         let more = self.spend_cap.limit() > self.each_time();
         self.amount.filter(|_| !more)
     }
 
-    /// What all executions together may cost: the total that was signed, or else the signed amount for each of them.
-    /// None if neither was signed.
+    /// The maximum for all executions together: the signed total, or else the signed amount times the executions. None if
+    /// neither was signed.
     pub fn spend_max(&self) -> Option<Cents> {
         self.spend_cap.limit().or(self.each_time())
     }
 
-    /// The signed amount for each execution there may be.
+    /// The signed amount times the executions.
     fn each_time(&self) -> Option<Cents> {
         self.amount.map(|each| each.times(self.max_executions))
     }
 
-    /// Whether an execution may cost this much, besides what is spent or promised to executions under way.
+    /// Whether an execution of this amount is allowed in addition to the spent and reserved amount.
     pub fn allows(&self, committed: Cents, amount: Cents) -> bool {
         let within =
             |limit: Option<Cents>, amount: Cents| limit.is_none_or(|limit| amount <= limit);
@@ -168,7 +167,7 @@ impl Intent {
             && total.is_some_and(|total| within(self.spend_max(), total))
     }
 
-    /// Where nobody signs what an execution costs, the intent must say it.
+    /// If requests are not signed, the intent must state an amount.
     pub fn check_bounded(&self) -> Result<(), Problem> {
         let reason = "is missing, and so is max_spend_cents; this site takes unsigned requests, so the intent must say what may be spent";
         ensure(
@@ -196,7 +195,7 @@ impl Intent {
         ensure(self.site == site, Problem::SiteMismatch)
     }
 
-    /// For an intent that is presented for the first time: those of before may name anything.
+    /// For an intent that is presented for the first time; stored ones may have any currency code.
     pub fn check_currency(&self) -> Result<(), Problem> {
         let code = self.currency;
         let reason = format!("{code} is not a currency of ISO 4217 that payments are made in");
@@ -215,7 +214,7 @@ impl Intent {
         )
     }
 
-    /// It is over when its time is reached, not only when it has passed.
+    /// An intent is expired at the very instant of its expiry.
     pub fn is_expired(&self, now: Micros) -> bool {
         now >= self.expires_at
     }
@@ -228,11 +227,11 @@ impl Intent {
         ensure(!self.is_expired(now), problem)
     }
 
-    /// Whether the body of an authorize request may authorize this intent.
+    /// Whether the body of an authorize request authorizes this intent.
     ///
-    /// It is signed by the principal where the intent names one, else by the agent. In place of a signature over the body an
-    /// agent may send the one over its intent, in a body that claims nothing else; a principal signs each time.
-    pub fn check_authorization(&self, body: &Document) -> Result<(), Problem> {
+    /// The principal signs if the intent names one, otherwise the agent. Instead of a signature over the body, an agent may
+    /// send the signature of its intent, in a body with no other claims; a principal signs each time.
+    pub fn check_authorization(&self, body: &AtpDocument) -> Result<(), Problem> {
         let signer = self.principal_key.as_ref().unwrap_or(&self.agent_key);
         let repeats = || match (body.signature(), self.document.signature()) {
             (Signature::Claimed(given), Signature::Claimed(own)) => {

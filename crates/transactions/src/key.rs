@@ -1,6 +1,6 @@
-//! The idempotency key: opaque, chosen by the agent, and all that is derived from it.
+//! The idempotency key, chosen by the agent, and values derived from it.
 //!
-//! Invariant: a key is compared byte for byte and never shown; what is published is its hash.
+//! Invariant: a key is compared byte for byte and never printed; only its hash is published.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,50 +9,50 @@ use std::ops::RangeInclusive;
 use consign_kernel::json::Kind;
 use consign_kernel::receipt::sha256_hex;
 
-use crate::document::{Document, hash};
+use crate::document::{AtpDocument, hash};
 use crate::problem::Problem;
 
 pub const KEY_CHARS_MIN: usize = 16;
 pub const KEY_CHARS_MAX: usize = 128;
-/// The most that the compatibility profile takes; its clients use keys as short as they like.
+/// Limit of the compatibility profile, whose clients use short keys.
 const COMPAT_CHARS_MAX: usize = 200;
 
-/// How many hex digits of the hash make a rail's reference.
+/// Hex digits of the hash in a rail reference.
 const REFERENCE_DIGITS: usize = 40;
 
-/// What makes a retry recognisable.
+/// Identifies retries of one request.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// From the header `Idempotency-Key`, or from the body's member if there is no header; if there are both, they agree.
-    pub fn of_request(header: Option<&[u8]>, body: &Document) -> Result<Self, Problem> {
+    /// From the header `Idempotency-Key`, or from the body's member without a header; if both are present, they must agree.
+    pub fn of_request(header: Option<&[u8]>, body: &AtpDocument) -> Result<Self, Problem> {
         Self::new(&found(header, body)?)
     }
 
-    /// For a request that needs no key: one that it names all the same is not another one than the header's.
-    pub(crate) fn check_named(header: Option<&[u8]>, body: &Document) -> Result<(), Problem> {
+    /// For a request that needs no key: a key in the body must equal the header's.
+    pub(crate) fn check_named(header: Option<&[u8]>, body: &AtpDocument) -> Result<(), Problem> {
         match found(header, body) {
             Ok(_) | Err(Problem::IdempotencyKeyRequired) => Ok(()),
             Err(problem) => Err(problem),
         }
     }
 
-    /// The same for a client of the compatibility profile, whose key may have 1 to 200 characters.
+    /// The same for the compatibility profile, whose keys have 1 to 200 characters.
     pub(crate) fn of_compat_request(
         header: Option<&[u8]>,
-        body: &Document,
+        body: &AtpDocument,
     ) -> Result<Self, Problem> {
         let reason = "must have 1 to 200 characters";
         Self::within(&found(header, body)?, 1..=COMPAT_CHARS_MAX, reason)
     }
 
-    /// One that was checked before and kept.
+    /// A key that was validated and stored before.
     pub(crate) fn stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Any 16 to 128 characters but controls.
+    /// 16 to 128 characters, no control characters.
     pub fn new(key: &str) -> Result<Self, Problem> {
         let reason = "must have 16 to 128 characters";
         Self::within(key, KEY_CHARS_MIN..=KEY_CHARS_MAX, reason)
@@ -73,26 +73,27 @@ impl IdempotencyKey {
         Err(Problem::IdempotencyKeyInvalid { reason })
     }
 
-    /// For the ledger's once-rows. Not `Display`, so that a key cannot slip into a log by accident.
+    /// For storage. The type has no `Display`, so that a key cannot reach a log by accident.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What receipts show.
+    /// The hash that receipts show.
     pub fn hash(&self) -> String {
         hash(self.0.as_bytes())
     }
 
-    /// What makes the rail's part happen once: the same after a crash, different for every transaction.
+    /// The reference under which the rail executes the transaction once: stable across crashes, different for every
+    /// transaction.
     pub fn rail_reference(&self, intent_id: &str) -> RailReference {
-        // Ids have no zero byte, so no two pairs run together.
+        // Ids have no zero byte, so different pairs cannot collide.
         let digest = sha256_hex(&[intent_id.as_bytes(), &[0], self.0.as_bytes()].concat());
         RailReference(format!("atp_{}", &digest[..REFERENCE_DIGITS]))
     }
 }
 
-/// From the header, or from the body's member if there is no header; if there are both, they agree.
-fn found<'a>(header: Option<&'a [u8]>, body: &'a Document) -> Result<Cow<'a, str>, Problem> {
+/// From the header, or from the body's member without a header; if both are present, they must agree.
+fn found<'a>(header: Option<&'a [u8]>, body: &'a AtpDocument) -> Result<Cow<'a, str>, Problem> {
     let invalid = |reason| Problem::IdempotencyKeyInvalid { reason };
     let header = header.map(str::from_utf8).transpose();
     let header = header.map_err(|_| invalid("is not UTF-8"))?;
@@ -103,7 +104,7 @@ fn found<'a>(header: Option<&'a [u8]>, body: &'a Document) -> Result<Cow<'a, str
     };
     match (header, member) {
         (Some(header), Some(member)) if header != member => {
-            Err(invalid("of the header is not that of the body"))
+            Err(invalid("of the header differs from that of the body"))
         }
         (Some(key), _) => Ok(Cow::Borrowed(key)),
         (None, Some(key)) => Ok(key),
@@ -117,12 +118,12 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
-/// The name under which a rail knows a transaction.
+/// The reference by which a rail knows a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RailReference(String);
 
 impl RailReference {
-    /// One that was derived before and kept.
+    /// A reference that was derived and stored before.
     pub fn stored(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -131,8 +132,8 @@ impl RailReference {
         &self.0
     }
 
-    /// The name of its one refund. A rail that refused it for good is asked under another one, since it would say the same to
-    /// the same name for ever.
+    /// The reference of its refund. After a final refusal, the next attempt uses another reference, because the rail would
+    /// repeat its answer to the same one.
     pub fn refund(&self, refused_before: u32) -> String {
         match refused_before {
             0 => format!("{}_refund", self.0),
@@ -150,7 +151,7 @@ mod tests {
     const SIXTEEN: &str = "0123456789abcdef";
 
     fn of_request(header: Option<&str>, body: &str) -> Result<IdempotencyKey, Problem> {
-        let body = Document::read(body.as_bytes(), 1_000).unwrap();
+        let body = AtpDocument::read(body.as_bytes(), 1_000).unwrap();
         IdempotencyKey::of_request(header.map(str::as_bytes), &body)
     }
 
@@ -225,7 +226,7 @@ mod tests {
             name(of_request(None, r#"{"idempotency_key":null}"#)),
             "idempotency_key_required"
         );
-        let body = Document::read(b"{}", 10).unwrap();
+        let body = AtpDocument::read(b"{}", 10).unwrap();
         assert_eq!(
             name(IdempotencyKey::of_request(
                 Some(b"0123456789abcde\xff"),

@@ -1,7 +1,7 @@
-//! The site's keys over time: the one that signs, the one announced, those before, and those revoked.
+//! The site's keys over time: current, announced, previous and revoked.
 //!
-//! Invariant: exactly one key is current, at most one is announced, and no key stands here twice.
-//! The ring holds public halves only, so it can be published and handed around.
+//! Invariant: exactly one key is current, at most one is announced, and no key occurs twice.
+//! The ring holds public keys only, so it can be published.
 
 mod pinned;
 mod publish;
@@ -11,11 +11,11 @@ mod verify;
 
 use consign_kernel::ids::Micros;
 
-use crate::document::PublicKey;
+use crate::document::AtpPublicKey;
 
 pub use pinned::PinError;
 pub use publish::BASE_PATH;
-pub use verify::{Reason, Verification};
+pub use verify::{InvalidReason, Verification};
 
 /// All keys that a site has or had.
 #[derive(Clone, Debug)]
@@ -24,33 +24,33 @@ pub struct Keyring {
     keys: Vec<SiteKey>,
 }
 
-/// A key of the site and what it may still do.
+/// A key of the site and its standing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteKey {
-    pub key: PublicKey,
-    pub standing: Standing,
-    /// From when on it signs; none if that was never written down.
+    pub key: AtpPublicKey,
+    pub standing: KeyStanding,
+    /// When it began to sign; none if that is not recorded.
     pub valid_from: Option<Micros>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum KeyStanding {
     Current,
-    /// Announced; it signs nothing yet.
+    /// Announced; it does not sign yet.
     Next,
-    /// Replaced as planned. What it signed until then stays good for ever.
+    /// Replaced by a rotation. Signatures from before stay valid for ever.
     Previous {
         valid_until: Micros,
         reason: String,
     },
-    /// Nothing it ever signed is vouched for from then on: a stolen key can put any date on a document.
+    /// All its signatures are invalid from then on: a stolen key can sign any date.
     Revoked {
         revoked_at: Micros,
         reason: String,
     },
 }
 
-impl Standing {
+impl KeyStanding {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -61,7 +61,7 @@ impl Standing {
     }
 }
 
-/// Why some keys make no ring.
+/// Why keys do not form a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyringError {
     #[error("a site needs exactly one current key")]
@@ -75,11 +75,11 @@ pub enum KeyringError {
 impl Keyring {
     pub fn new(site: impl Into<String>, keys: Vec<SiteKey>) -> Result<Self, KeyringError> {
         let count =
-            |standing: &Standing| keys.iter().filter(|key| key.standing == *standing).count();
-        if count(&Standing::Current) != 1 {
+            |standing: &KeyStanding| keys.iter().filter(|key| key.standing == *standing).count();
+        if count(&KeyStanding::Current) != 1 {
             return Err(KeyringError::NotOneCurrent);
         }
-        if count(&Standing::Next) > 1 {
+        if count(&KeyStanding::Next) > 1 {
             return Err(KeyringError::SeveralNext);
         }
         let repeats = |at: usize| {
@@ -106,7 +106,7 @@ impl Keyring {
 
     /// The key that signs now.
     pub fn current(&self) -> &SiteKey {
-        let current = |key: &&SiteKey| key.standing == Standing::Current;
+        let current = |key: &&SiteKey| key.standing == KeyStanding::Current;
         self.keys
             .iter()
             .find(current)

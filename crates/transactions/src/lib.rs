@@ -1,8 +1,8 @@
-//! The Agent Transaction Protocol: signed documents, keys and receipts as plain values; rails; and a site, which carries
-//! transactions out over the ledger.
+//! The Agent Transaction Protocol (ATP): signed documents, keys and receipts as plain values; payment rails; and the site,
+//! which executes transactions on the ledger.
 //!
-//! Invariant: but for [`rail`] and [`site`] nothing here reads a clock, draws randomness or does IO; times, entropy and bytes
-//! come in as values. HTTP is the face's; all that is known of it here is the status that belongs to each name of an error.
+//! Invariant: outside [`rail`] and [`site`], nothing in this crate reads a clock, draws random numbers or does IO; times,
+//! entropy and bytes are arguments. HTTP belongs to the face; this crate knows only the status code of each error name.
 
 pub mod instant;
 pub mod money;

@@ -1,8 +1,8 @@
-//! Amounts of money: whole minor units of one currency, as ISO 4217 counts them. 1500 are 15 euros, 1500 yen, or 1.5 dinars of
-//! Kuwait, whatever a member that holds them is called.
+//! Amounts of money: whole minor units of one currency, as ISO 4217 counts them. 1500 is 15 euros, 1500 yen or 1.5 Kuwaiti
+//! dinars, whatever the name of the member.
 //!
-//! Invariant: an amount is an integer that every reader of JSON holds exactly, so a signed document never rounds money.
-//! Nothing is converted and nothing is truncated; what does not fit is refused.
+//! Invariant: an amount is an integer that every JSON parser represents exactly, so a signed document never rounds money.
+//! Nothing is converted or truncated; an amount out of range is refused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,25 +30,25 @@ impl Cents {
         self.0
     }
 
-    /// So many times this, or as much as any document can tell.
+    /// The product, or the largest amount that a document can contain.
     #[must_use]
     pub fn times(self, count: u16) -> Self {
         Self(self.0.saturating_mul(u64::from(count)).min(Self::MAX.0))
     }
 
-    /// The sum, unless it is more than any document can tell.
+    /// The sum, unless it exceeds the largest amount that a document can contain.
     pub fn plus(self, other: Self) -> Option<Self> {
         // Two amounts of 53 bits cannot overflow 64.
         Self::new(self.0 + other.0)
     }
 }
 
-/// The most that an intent allows to be spent, over all its executions.
+/// The maximum to be spent over all executions of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendCap(Cents);
 
 impl SpendCap {
-    /// Zero stands for no limit.
+    /// Zero means no limit.
     pub const fn new(cents: Cents) -> Self {
         Self(cents)
     }
@@ -62,8 +62,8 @@ impl SpendCap {
     }
 }
 
-/// The currencies of ISO 4217 in use, by the digits of their minor unit. Metals, units of account, funds and the codes for tests
-/// and for no currency are left out: nobody pays in them.
+/// The currencies of ISO 4217 in use, by the digits of their minor unit. Metals, units of account, funds and codes for tests
+/// are left out, because no payments are made in them.
 const MINOR_DIGITS: [(&str, u8); 3] = [
     (
         "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
@@ -80,16 +80,16 @@ const MINOR_DIGITS: [(&str, u8); 3] = [
     ("BHD IQD JOD KWD LYD OMR TND", 3),
 ];
 
-/// A currency by its three letters of ISO 4217. Documents of before may name one that is none; see [`Currency::minor_digits`].
+/// A currency by its three letters of ISO 4217. Stored documents may have an unknown code; see [`Currency::minor_digits`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Currency([u8; 3]);
 
 impl Currency {
     pub const EUR: Self = Self(*b"EUR");
 
-    /// How many digits the minor unit has behind the point; none for what is no currency that payments are made in.
+    /// The number of digits of the minor unit; none for a code that is not a payment currency.
     pub fn minor_digits(self) -> Option<u8> {
-        // Each list has one currency after the other, so whatever lies across two of them is none.
+        // The lists are concatenated codes, so a match across two codes does not count.
         let listed = |all: &str| {
             all.as_bytes()
                 .chunks(4)

@@ -1,34 +1,35 @@
-//! What a rail's answer means for a transaction. Handler, callback and sweep ask here, so they cannot disagree.
+//! Decides what a rail's answer means for a transaction. Request handlers, callbacks and the sweep share this table, so they
+//! cannot disagree.
 //!
-//! Invariant: nothing is guessed. An answer that does not settle the question leads to no transition, and a payment is fenced
-//! off by cancelling it before the transaction ends as not charged.
+//! Invariant: nothing is guessed. An inconclusive answer causes no transition, and a payment is fenced off by cancelling it
+//! before the transaction ends as not charged.
 
 use crate::intent::Capture;
-use crate::state::State;
+use crate::state::AtpState;
 
-/// What the rail says about a payment.
+/// What the rail reports about a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RailOutcome {
     /// The money has moved.
     Succeeded,
-    /// A hold is placed; it becomes a payment when it is captured.
+    /// A hold is placed; capturing it completes the payment.
     Held,
-    /// Under way, and its end is the rail's to tell.
+    /// In progress; the rail will report the end.
     Processing,
-    /// The payment exists and waits for being confirmed.
+    /// The payment exists and waits for confirmation.
     Unconfirmed,
     /// Failed, declined or cancelled.
     Failed,
     NotFound,
-    /// The payment is for another amount or currency than the transaction.
+    /// The payment has another amount or currency than the transaction.
     Different,
-    /// No answer, or one that only says to come back.
+    /// No answer, or one that asks to come back later.
     Unknown,
-    /// Whoever could have said so is gone, and no look will tell more.
+    /// The worker is lost, and no later check can reveal the outcome.
     Lost,
 }
 
-/// Whether the transaction's effect is known to have begun.
+/// Whether the effect is known to have begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Executing,
@@ -36,70 +37,70 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const fn state(self) -> State {
+    pub const fn state(self) -> AtpState {
         match self {
-            Self::Executing => State::Executing,
-            Self::Executed => State::Executed,
+            Self::Executing => AtpState::Executing,
+            Self::Executed => AtpState::Executed,
         }
     }
 }
 
-/// Where the transaction stands when the rail answers.
+/// The state of the transaction when the rail answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     pub phase: Phase,
-    /// The intent's time is over, so no money may be set in motion any more.
+    /// The intent has expired, so no new payment may be started.
     pub expired: bool,
     pub capture: Capture,
-    /// The rail was asked before, and had time to make a late payment visible.
+    /// The rail was asked before, and has had time to make a late payment visible.
     pub asked_again: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Executed, unless it is already, and settled, in one commit with the receipt.
+pub enum NextStep {
+    /// Commit executed (unless it is already) and settled, with the receipt.
     Settle,
-    /// Executed; settlement comes later.
+    /// Commit executed; settlement follows later.
     Acknowledge,
-    /// Executed, unless it is already, then take the held money.
+    /// Commit executed (unless it is already), then capture the hold.
     Capture,
-    /// Confirm the payment that exists.
+    /// Confirm the existing payment.
     Confirm,
     /// Prepare and confirm again under the same reference.
     Resubmit,
-    /// Cancel at the rail, so that it can never succeed, then compensated without a charge.
+    /// Cancel at the rail, so that it can never succeed, then compensate as not charged.
     FenceAsNotCharged,
-    /// Cancel at the rail, then compensated as released.
+    /// Cancel at the rail, then compensate as voided.
     FenceAsVoided,
     /// No transition now; ask again after the rail's delay or at the next sweep.
     AskAgain,
-    /// No transition at all, and a person must look.
+    /// No transition, and an operator must look.
     Alert,
 }
 
-/// The table of what follows from what.
-pub const fn next(outcome: RailOutcome, situation: Situation) -> Action {
+/// The decision table.
+pub const fn next(outcome: RailOutcome, situation: Situation) -> NextStep {
     use Phase::{Executed, Executing};
     match (outcome, situation.phase) {
-        (RailOutcome::Succeeded, _) => Action::Settle,
+        (RailOutcome::Succeeded, _) => NextStep::Settle,
         (RailOutcome::Held, _) if matches!(situation.capture, Capture::Automatic) => {
-            Action::Capture
+            NextStep::Capture
         }
-        (RailOutcome::Held | RailOutcome::Processing, Executing) => Action::Acknowledge,
-        (RailOutcome::Held | RailOutcome::Processing, Executed) => Action::AskAgain,
-        (RailOutcome::Unconfirmed, Executing) if situation.expired => Action::FenceAsNotCharged,
-        (RailOutcome::Unconfirmed, Executing) => Action::Confirm,
-        (RailOutcome::Failed, Executing) => Action::FenceAsNotCharged,
-        (RailOutcome::Failed, Executed) => Action::FenceAsVoided,
-        (RailOutcome::NotFound, Executing) if !situation.expired => Action::Resubmit,
-        // What is under way to the rail may still arrive there.
-        (RailOutcome::NotFound, Executing) if situation.asked_again => Action::FenceAsNotCharged,
-        (RailOutcome::NotFound, Executing) => Action::AskAgain,
-        // An effect that was acknowledged cannot be unbegun or unheard of.
-        (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => Action::Alert,
-        (RailOutcome::Different | RailOutcome::Lost, _) => Action::Alert,
-        (RailOutcome::Unknown, _) => Action::AskAgain,
+        (RailOutcome::Held | RailOutcome::Processing, Executing) => NextStep::Acknowledge,
+        (RailOutcome::Held | RailOutcome::Processing, Executed) => NextStep::AskAgain,
+        (RailOutcome::Unconfirmed, Executing) if situation.expired => NextStep::FenceAsNotCharged,
+        (RailOutcome::Unconfirmed, Executing) => NextStep::Confirm,
+        (RailOutcome::Failed, Executing) => NextStep::FenceAsNotCharged,
+        (RailOutcome::Failed, Executed) => NextStep::FenceAsVoided,
+        (RailOutcome::NotFound, Executing) if !situation.expired => NextStep::Resubmit,
+        // A request in transit may still arrive at the rail.
+        (RailOutcome::NotFound, Executing) if situation.asked_again => NextStep::FenceAsNotCharged,
+        (RailOutcome::NotFound, Executing) => NextStep::AskAgain,
+        // An acknowledged effect must exist at the rail.
+        (RailOutcome::Unconfirmed | RailOutcome::NotFound, Executed) => NextStep::Alert,
+        (RailOutcome::Different | RailOutcome::Lost, _) => NextStep::Alert,
+        (RailOutcome::Unknown, _) => NextStep::AskAgain,
     }
 }
 
@@ -137,19 +138,19 @@ mod tests {
         })
     }
 
-    /// The states that the transaction enters by an action, one after the other.
-    fn entered(action: Action, phase: Phase) -> Vec<State> {
+    /// The states that a step enters, in order.
+    fn entered(action: NextStep, phase: Phase) -> Vec<AtpState> {
         let begun = match phase {
-            Phase::Executing => vec![State::Executed],
+            Phase::Executing => vec![AtpState::Executed],
             Phase::Executed => vec![],
         };
         match action {
-            Action::Settle => [begun, vec![State::Settled]].concat(),
-            Action::Acknowledge | Action::Capture => begun,
-            Action::FenceAsNotCharged | Action::FenceAsVoided => {
-                vec![State::Compensated]
+            NextStep::Settle => [begun, vec![AtpState::Settled]].concat(),
+            NextStep::Acknowledge | NextStep::Capture => begun,
+            NextStep::FenceAsNotCharged | NextStep::FenceAsVoided => {
+                vec![AtpState::Compensated]
             }
-            Action::Confirm | Action::Resubmit | Action::AskAgain | Action::Alert => vec![],
+            NextStep::Confirm | NextStep::Resubmit | NextStep::AskAgain | NextStep::Alert => vec![],
         }
     }
 
@@ -170,7 +171,7 @@ mod tests {
     fn only_money_that_moved_settles() {
         for situation in situations() {
             for outcome in ALL {
-                let settles = next(outcome, situation) == Action::Settle;
+                let settles = next(outcome, situation) == NextStep::Settle;
                 assert_eq!(settles, outcome == RailOutcome::Succeeded, "{situation:?}");
             }
         }
@@ -181,7 +182,7 @@ mod tests {
         for situation in situations() {
             for outcome in ALL {
                 match next(outcome, situation) {
-                    Action::FenceAsNotCharged => {
+                    NextStep::FenceAsNotCharged => {
                         assert_eq!(situation.phase, Phase::Executing);
                         let expired = situation.expired;
                         assert!(
@@ -192,19 +193,19 @@ mod tests {
                                     && situation.asked_again)
                         );
                     }
-                    Action::FenceAsVoided => {
+                    NextStep::FenceAsVoided => {
                         assert_eq!(
                             (outcome, situation.phase),
                             (RailOutcome::Failed, Phase::Executed)
                         );
                     }
-                    Action::Settle
-                    | Action::Acknowledge
-                    | Action::Capture
-                    | Action::Confirm
-                    | Action::Resubmit
-                    | Action::AskAgain
-                    | Action::Alert => {}
+                    NextStep::Settle
+                    | NextStep::Acknowledge
+                    | NextStep::Capture
+                    | NextStep::Confirm
+                    | NextStep::Resubmit
+                    | NextStep::AskAgain
+                    | NextStep::Alert => {}
                 }
             }
         }
@@ -216,7 +217,7 @@ mod tests {
             for outcome in ALL {
                 let action = next(outcome, situation);
                 assert!(
-                    !matches!(action, Action::Confirm | Action::Resubmit),
+                    !matches!(action, NextStep::Confirm | NextStep::Resubmit),
                     "{outcome:?} {situation:?}"
                 );
             }
@@ -226,9 +227,9 @@ mod tests {
     #[test]
     fn what_is_uncertain_changes_nothing() {
         for situation in situations() {
-            assert_eq!(next(RailOutcome::Unknown, situation), Action::AskAgain);
-            assert_eq!(next(RailOutcome::Different, situation), Action::Alert);
-            assert_eq!(next(RailOutcome::Lost, situation), Action::Alert);
+            assert_eq!(next(RailOutcome::Unknown, situation), NextStep::AskAgain);
+            assert_eq!(next(RailOutcome::Different, situation), NextStep::Alert);
+            assert_eq!(next(RailOutcome::Lost, situation), NextStep::Alert);
         }
     }
 
@@ -236,9 +237,9 @@ mod tests {
     fn a_hold_is_captured_unless_the_intent_says_otherwise() {
         for situation in situations() {
             let expected = match (situation.capture, situation.phase) {
-                (Capture::Automatic, _) => Action::Capture,
-                (Capture::Manual, Phase::Executing) => Action::Acknowledge,
-                (Capture::Manual, Phase::Executed) => Action::AskAgain,
+                (Capture::Automatic, _) => NextStep::Capture,
+                (Capture::Manual, Phase::Executing) => NextStep::Acknowledge,
+                (Capture::Manual, Phase::Executed) => NextStep::AskAgain,
             };
             assert_eq!(next(RailOutcome::Held, situation), expected);
         }

@@ -1,7 +1,7 @@
-//! Every refusal of ATP: its name, its status, and what the body tells besides.
+//! Every error of ATP: its name, its status, and the extra members of its body.
 //!
-//! Invariant: a name means one thing, and the two halves of the protocol's promise hold: what may succeed later is never a 409
-//! or 410, which clients take as final, and everything that asks for patience says for how long.
+//! Invariant: a name has one meaning. An error that may go away is never a 409 or 410, which clients treat as final, and every
+//! error that asks to wait says for how long.
 
 #[cfg(test)]
 mod tests;
@@ -12,21 +12,21 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::instant;
-use crate::state::State;
+use crate::state::AtpState;
 
-/// How long a client should wait where nothing better is known.
+/// The default delay for clients.
 const RETRY_AFTER_S: u32 = 1;
-/// Maintenance is seldom over in a second.
+/// Maintenance usually takes longer than a second.
 const MAINTENANCE_RETRY_AFTER_S: u32 = 30;
-/// Nor do intents expire within a second.
+/// Intents do not expire within a second either.
 const OPEN_RETRY_AFTER_S: u32 = 60;
 
-/// Why a request was not carried out.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     #[error("{}{reason}", named(.field.as_deref()))]
     InvalidRequest {
-        /// The member at fault, as a path; none if the body as a whole is.
+        /// The path of the invalid member; none if the body as a whole is invalid.
         field: Option<String>,
         reason: String,
     },
@@ -43,13 +43,13 @@ pub enum Problem {
     TimestampOutOfWindow { window_s: u32 },
     #[error("this request needs a valid token")]
     Unauthorized,
-    #[error("the token is not good: {reason}")]
+    #[error("the token is not valid: {reason}")]
     TokenRefused { reason: &'static str },
-    /// A rail's message that does not bear its signature. The rail, unlike an agent, expects a 400.
+    /// A callback without a valid signature. The rail, unlike an agent, expects a 400.
     #[error("the callback's signature {reason}")]
     CallbackRefused { reason: &'static str },
 
-    #[error("this belongs to somebody else")]
+    #[error("this belongs to another user")]
     Forbidden,
     /// See `web::cross_site` of the faces.
     #[error(
@@ -60,7 +60,7 @@ pub enum Problem {
         "the Host header does not name this site; use its own name or address, or list the name in ATP_HOSTS"
     )]
     ForeignHost,
-    #[error("plain HTTP is refused here; send it by HTTPS")]
+    #[error("plain HTTP is refused; use HTTPS")]
     HttpsRequired,
     #[error("the intent is for another site")]
     SiteMismatch,
@@ -72,23 +72,23 @@ pub enum Problem {
     #[error("there is no such {what}")]
     NotFound { what: &'static str },
 
-    #[error("the nonce was consumed before")]
+    #[error("the nonce has already been used")]
     NonceConsumed { first_consumed_at: Micros },
     #[error("the intent is not authorized yet")]
     NotAuthorized,
     #[error("this is not possible while {}", .state.word())]
-    InvalidState { state: State },
-    /// The operator's word is asked for only where no rail can say.
-    #[error("no operator has to say that: the transaction is {}, and has no alert, or one that is about something else", .state.word())]
-    NotInDoubt { state: State },
+    InvalidState { state: AtpState },
+    /// A verdict is accepted only for an outcome that the rail cannot report.
+    #[error("this outcome cannot be resolved: the transaction is {}, and has no alert or an alert about something else", .state.word())]
+    NotInDoubt { state: AtpState },
     /// In the words of the compatibility profile, which has more of them than there are states.
-    #[error("what is {from} cannot become {to}")]
+    #[error("a transition from {from} to {to} is not allowed")]
     IllegalMove {
         from: &'static str,
         to: &'static str,
     },
-    /// The compatibility profile's name for an intent whose time is over before it was authorized.
-    #[error("the intent is over: it can be authorized no more; make a new one")]
+    /// The compatibility profile's name for an intent that expired before it was authorized.
+    #[error("the intent has expired and can no longer be authorized; create a new one")]
     Expired,
     #[error("the intent allows no further execution")]
     ExecutionLimitReached,
@@ -103,12 +103,12 @@ pub enum Problem {
     AlreadyCompensated,
     #[error("an intent with this id and other content exists already")]
     IntentConflict,
-    #[error("the intent is over: {}", .reason.word())]
+    #[error("the intent has ended: {}", .reason.word())]
     IntentExpired {
         expires_at: Micros,
         reason: ExpiredReason,
     },
-    #[error("a precondition does not hold")]
+    #[error("a precondition is not met")]
     PreconditionFailed { unmet: Vec<Unmet> },
 
     #[error("the body did not arrive in time; send it again")]
@@ -117,11 +117,13 @@ pub enum Problem {
     PayloadTooLarge { max_bytes: usize },
     #[error("the idempotency key was used before with another request")]
     IdempotencyMismatch,
-    #[error("the nonce is not the intent's")]
+    #[error("the nonce differs from the intent's")]
     NonceMismatch,
-    #[error("the currency is not the intent's")]
+    #[error("the currency differs from the intent's")]
     CurrencyMismatch,
-    #[error("the rail {named} is named, and this site uses {rail}; sign an intent for that one")]
+    #[error(
+        "the rail {named} was requested, but this site uses {rail}; sign an intent for that rail"
+    )]
     RailMismatch { named: String, rail: String },
     #[error("only the full amount can be compensated")]
     PartialCompensationUnsupported,
@@ -129,31 +131,31 @@ pub enum Problem {
     #[error("too many requests")]
     RateLimited { retry_after_s: u32 },
     #[error(
-        "{} {limit} intents that were not authorized are kept here at once; authorize or use what is there, let it expire, or \
+        "the limit of {limit} intents without authorization{} is reached; authorize pending intents, let them expire, or \
          send the whole intent to authorize",
-        if *.of_one { "of one agent key or user no more than" } else { "no more than" }
+        if *.of_one { " per agent key or user" } else { "" }
     )]
     TooManyOpen { of_one: bool, limit: u64 },
     #[error("the quota is used up")]
     QuotaExceeded { retry_after_s: u32 },
 
-    #[error("something went wrong here; the same request may be sent again with the same key")]
+    #[error("internal error; the same request may be sent again with the same key")]
     InternalError,
-    #[error("the store does not answer; nothing happened, and the request may be sent again")]
+    #[error("the store does not answer; nothing was changed, and the request may be sent again")]
     StoreUnavailable,
     #[error(
-        "the store went away while this was kept, so it may have happened; send the same request again, with the same key"
+        "the connection to the store was lost during the commit, so the operation may have happened; send the same request again, with the same key"
     )]
     StoreUnsure,
-    #[error("this server may not write; the request may be sent again")]
+    #[error("this server is read-only; the request may be sent again")]
     NotPrimary,
     #[error(
-        "the server is in maintenance; nothing happened, and the request may be sent again later"
+        "the server is in maintenance; nothing was changed, and the request may be sent again later"
     )]
     Maintenance,
 }
 
-/// Why an intent is over though nothing was executed.
+/// Why an intent has ended although nothing was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiredReason {
     Time,
@@ -169,17 +171,17 @@ impl ExpiredReason {
     }
 }
 
-/// A precondition that does not hold.
+/// A precondition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     pub intent_id: String,
-    /// Where that intent is; none if this site does not know it.
-    pub actual: Option<State>,
+    /// The state of that intent; none if this site does not know it.
+    pub actual: Option<AtpState>,
 }
 
 impl Unmet {
     fn may_still_hold(&self) -> bool {
-        self.actual.is_some_and(State::may_settle)
+        self.actual.is_some_and(AtpState::may_settle)
     }
 }
 
@@ -195,12 +197,12 @@ impl Problem {
         self.kind().0
     }
 
-    /// What clients branch on.
+    /// The name that clients branch on.
     pub fn name(&self) -> &'static str {
         self.kind().1
     }
 
-    /// For the header `Retry-After`.
+    /// The value of the header `Retry-After`.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the others follow from the status"
@@ -267,7 +269,7 @@ impl Problem {
         }
     }
 
-    /// What the body has beyond name and message.
+    /// The members of the body besides name and message.
     #[expect(clippy::wildcard_enum_match_arm, reason = "most have nothing to add")]
     fn extras(&self) -> Vec<(&'static str, Value)> {
         match self {
@@ -297,8 +299,8 @@ impl Problem {
             ],
             Self::PreconditionFailed { unmet } => {
                 let entry = |unmet: &Unmet| {
-                    let actual = unmet.actual.map_or("unknown", State::word);
-                    json!({"intent_id": unmet.intent_id, "required": State::Settled.word(), "actual": actual})
+                    let actual = unmet.actual.map_or("unknown", AtpState::word);
+                    json!({"intent_id": unmet.intent_id, "required": AtpState::Settled.word(), "actual": actual})
                 };
                 vec![
                     ("unmet", unmet.iter().map(entry).collect()),
@@ -325,7 +327,7 @@ impl Serialize for Problem {
     }
 }
 
-/// One that cannot hold any more spoils all.
+/// One precondition that can no longer be met makes the error final.
 fn retryable(unmet: &[Unmet]) -> bool {
     unmet.iter().all(Unmet::may_still_hold)
 }

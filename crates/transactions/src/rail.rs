@@ -1,19 +1,20 @@
-//! What really moves the money: one trait, two phases.
+//! Payment rails, which move the money: one trait with two phases.
 //!
-//! A payment is prepared, and its id stored, before anything can move; then it is confirmed. A payment can succeed once and a
-//! cancelled one never can, so nothing rests on a rail that honours idempotency keys.
-//! Invariant: a rail reports what it was told and guesses nothing. Whatever it does not understand, or hears too late, is
-//! [`RailOutcome::Unknown`], and asked for again later.
+//! A payment is prepared and its id stored before money can move; then it is confirmed. A payment can succeed once and a
+//! cancelled one never can, so correctness does not depend on a rail that honours idempotency keys.
+//! Invariant: a rail reports facts and guesses nothing. An answer that is late or not understood is [`RailOutcome::Unknown`],
+//! and the rail is asked again later.
 
+#[cfg(feature = "stripe-charges")]
 mod charges;
+mod client;
 pub mod http;
 mod manual;
 mod null;
-pub mod standard;
+pub mod standard_webhooks;
 pub mod stripe;
 #[cfg(test)]
 mod tests;
-mod wire;
 mod worker;
 
 use std::fmt;
@@ -26,23 +27,24 @@ use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-pub use charges::Charges;
-pub use http::Http;
-pub use manual::{Manual, Reported};
-pub use null::Null;
-pub use stripe::Stripe;
-pub use wire::{Setup, TIMEOUT};
-pub use worker::{Options as WorkerOptions, Worker};
+#[cfg(feature = "stripe-charges")]
+pub use charges::ChargesRail;
+pub use client::{RailSetupError, TIMEOUT};
+pub use http::HttpRail;
+pub use manual::{ManualRail, ReportedStatus};
+pub use null::NullRail;
+pub use stripe::StripeRail;
+pub use worker::{Options as WorkerOptions, WorkerRail};
 
-/// A boxed answer of a rail; it never fails, because not knowing is an answer too.
-pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future of a rail's answer. It never fails, because an unknown outcome is an answer.
+pub type RailFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What is to be paid: the same whenever it is asked about, before and after a crash.
+/// A payment to make. It is the same for every call, before and after a crash.
 #[derive(Clone, Debug)]
 pub struct Charge {
     pub intent_id: String,
     pub transaction_id: String,
-    /// The name under which the rail knows it; to be sent as metadata and, with a suffix, as idempotency key.
+    /// The reference by which the rail knows it; sent as metadata and, with a suffix, as idempotency key.
     pub reference: RailReference,
     pub amount: Cents,
     pub currency: Currency,
@@ -51,34 +53,34 @@ pub struct Charge {
     /// As the intent names it.
     pub payment_method: Option<String>,
     pub capture: Capture,
-    /// How many refunds of it the rail has refused for good.
+    /// How many refunds the rail has finally refused.
     pub refunds_refused: u32,
 }
 
 impl Charge {
-    /// The name under which the rail knows the refund.
+    /// The reference by which the rail knows the refund.
     pub fn refund_reference(&self) -> String {
         self.reference.refund(self.refunds_refused)
     }
 }
 
-/// What a rail says about a payment.
+/// A rail's report on a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct RailReport {
     pub outcome: RailOutcome,
-    /// The rail's own name of the payment, as soon as there is one.
+    /// The rail's id of the payment, once it exists.
     pub payment_id: Option<String>,
-    /// Why it failed, in the rail's words.
-    pub failure: Option<Failure>,
+    /// Why it failed, as reported by the rail.
+    pub failure: Option<RailFailure>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Failure {
+pub struct RailFailure {
     pub code: String,
     pub message: String,
 }
 
-impl Report {
+impl RailReport {
     pub fn of(outcome: RailOutcome) -> Self {
         Self {
             outcome,
@@ -87,9 +89,9 @@ impl Report {
         }
     }
 
-    /// What bears no proper name is not understood.
+    /// A report with an unusable id is treated as unknown.
     #[must_use]
-    pub fn named(self, payment_id: impl Into<String>) -> Self {
+    pub fn with_payment_id(self, payment_id: impl Into<String>) -> Self {
         let payment_id = payment_id.into();
         if !is_name(&payment_id) {
             return Self::of(RailOutcome::Unknown);
@@ -101,26 +103,26 @@ impl Report {
     }
 
     #[must_use]
-    pub fn because(self, code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn with_failure(self, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
-            failure: Some(wire::failure(&code.into(), &message.into())),
+            failure: Some(client::failure(&code.into(), &message.into())),
             ..self
         }
     }
 }
 
-/// What came of the attempt to fence a payment off.
+/// The result of fencing a payment off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
-    /// It can never succeed any more, or there is none.
+    /// It can never succeed, or does not exist.
     Cancelled,
-    /// Too late: it has succeeded, or is past the point where it can be stopped. Look again.
+    /// Too late: it has succeeded or can no longer be stopped. Look it up again.
     TooLate,
     Unknown,
 }
 
 impl Fenced {
-    /// Of two payments that both must never succeed.
+    /// The combined result for two payments of which neither may succeed.
     const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::TooLate, _) | (_, Self::TooLate) => Self::TooLate,
@@ -130,23 +132,23 @@ impl Fenced {
     }
 }
 
-/// What came of a refund.
+/// The result of a refund.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refunded {
-    /// All of it is paid back, now or before.
+pub enum RefundOutcome {
+    /// All of it is refunded, now or before.
     Done {
         refund_id: Option<String>,
     },
-    /// Under way; ask again.
+    /// In progress; ask again.
     Pending,
-    /// The rail will never pay it back.
-    Refused(Failure),
+    /// The rail will never refund it.
+    Refused(RailFailure),
     Unknown,
-    /// Whoever could have said so is gone, and no look will tell more.
+    /// The worker is lost, and no later check can reveal the outcome.
     Lost,
 }
 
-impl Refunded {
+impl RefundOutcome {
     fn done(refund_id: Option<String>) -> Self {
         if refund_id.as_deref().is_none_or(is_name) {
             Self::Done { refund_id }
@@ -156,17 +158,17 @@ impl Refunded {
     }
 }
 
-/// What a genuine message of a rail is about. It is a hint: whoever gets it asks the rail.
+/// The subject of an authentic callback. It is a hint: the receiver asks the rail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
+pub struct CallbackHint {
     /// The same for every delivery of one event.
     pub event_id: String,
-    /// The payment or the reference to look for; none if the event is of no concern.
+    /// The payment id or reference to look up; none if the event is not relevant.
     pub about: Option<String>,
 }
 
-impl Hint {
-    /// A name that is too long is nobody's.
+impl CallbackHint {
+    /// An id that is too long is refused.
     fn new(event_id: String, about: Option<String>) -> Result<Self, Problem> {
         if !is_name(&event_id) {
             let reason = format!("must have at most {NAME_CHARS_MAX} characters");
@@ -179,24 +181,24 @@ impl Hint {
     }
 }
 
-/// Of payments, refunds and events, as a rail calls them: they are kept as keys and shown to everybody.
+/// Limit on a rail's ids of payments, refunds and events: they are stored as keys and shown publicly.
 const NAME_CHARS_MAX: usize = 255;
 
 fn is_name(text: &str) -> bool {
     text.chars().take(NAME_CHARS_MAX + 1).count() <= NAME_CHARS_MAX
 }
 
-/// A message as it came.
+/// A callback as received.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    /// Header by its name in lower case.
+pub struct CallbackMessage<'a> {
+    /// Headers with lower-case names.
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
     pub now: consign_kernel::ids::Micros,
 }
 
-impl<'a> Message<'a> {
-    /// None as well if there are several, because it would be anybody's guess which one was meant.
+impl<'a> CallbackMessage<'a> {
+    /// None also if the header occurs several times, because that is ambiguous.
     fn header(&self, name: &str) -> Option<&'a str> {
         let mut values = self.headers.iter().filter(|(given, _)| given == name);
         let (_, value) = values.next()?;
@@ -204,34 +206,53 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Implementors guarantee: every call ends within the rail's time limit; a payment of one charge succeeds at most once
-/// however often and in whatever order these are called.
+/// Implementors guarantee: every call ends within the rail's time limit; the payment of one charge succeeds at most once,
+/// however often and in whatever order the methods are called.
 pub trait Rail: Send + Sync + fmt::Debug + 'static {
     fn name(&self) -> &'static str;
 
-    /// Makes the payment without moving anything. Reports [`RailOutcome::Unconfirmed`] with its id; or what else it found.
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report>;
+    /// Creates the payment without moving money. Reports [`RailOutcome::Unconfirmed`] with its id, or what else it found.
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport>;
 
-    /// Lets the prepared payment happen.
-    fn confirm<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    /// Confirms the prepared payment.
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
-    /// Takes money that is held.
-    fn capture<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    /// Captures a hold.
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
-    /// What is known of the payment, by its id or else by the charge's reference. Changes nothing.
-    fn look_up<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Report>;
+    /// Reports on the payment with this id, or else on the charge's reference. Changes nothing.
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport>;
 
-    /// Sees to it that the payment never succeeds: the one with this id, and any other under the charge's reference.
-    fn cancel<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>) -> Asked<'a, Fenced>;
+    /// Ensures that the payment never succeeds: the one with this id, and any other under the charge's reference.
+    fn cancel<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, Fenced>;
 
-    /// Pays all of it back, once: what was refunded before under this reference is found, not repeated.
-    fn refund<'a>(&'a self, charge: &'a Charge, payment_id: Option<&'a str>)
-    -> Asked<'a, Refunded>;
+    /// Refunds all of it, once: an earlier refund under this reference is found and not repeated.
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment_id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome>;
 
-    /// Whether a message is the rail's, and what it is about. A rail without messages refuses all.
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem>;
+    /// Verifies and parses a callback. A rail without callbacks refuses all.
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem>;
 
-    /// Refuses what this rail could only pay by rounding, or would take for another amount.
+    /// Refuses an amount that this rail would round or misread.
     fn check_amount(&self, _amount: Cents, _currency: Currency) -> Result<(), Problem> {
         Ok(())
     }

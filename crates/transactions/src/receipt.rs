@@ -1,47 +1,47 @@
-//! The two documents that prove what became of a transaction: `atp.receipt.v1` and `atp.compensation.v1`.
+//! The two receipts that prove the end of a transaction: `atp.receipt.v1` and `atp.compensation.v1`.
 //!
-//! Invariant: a document is made once, in the commit that settles or compensates, and stored as text; a compensation adds a
-//! document and changes none. The idempotency key appears as its hash alone.
-//! When a receipt is due is not decided here.
+//! Invariant: a receipt is created once, in the commit that settles or compensates, and stored as text; a compensation adds
+//! a receipt and changes none. The idempotency key occurs as its hash alone.
+//! This module does not decide when a receipt is due.
 
 use consign_kernel::ids::Micros;
 use serde::Serialize;
 
-use crate::document::{Document, Signed, SiteSigner};
+use crate::document::{AtpDocument, SignedText, SiteSigner};
 use crate::instant;
-use crate::intent::{Intent, Scope};
+use crate::intent::{IntentScope, SignedIntent};
 use crate::key::{IdempotencyKey, RailReference};
 use crate::money::{Cents, Currency};
-use crate::state::State;
+use crate::state::AtpState;
 
 pub const SETTLEMENT_TYPE: &str = "atp.receipt.v1";
 pub const COMPENSATION_TYPE: &str = "atp.compensation.v1";
 
-/// All that a receipt tells of a settled transaction.
+/// The content of the receipt of a settled transaction.
 #[derive(Clone, Debug)]
-pub struct Settlement<'a> {
+pub struct SettlementReceipt<'a> {
     pub receipt_id: &'a str,
     pub transaction_id: &'a str,
     pub site_id: Option<&'a str>,
-    pub intent: &'a Intent,
+    pub intent: &'a SignedIntent,
     pub authorized_at: Micros,
     pub key: &'a IdempotencyKey,
     pub amount: Cents,
     pub currency: Currency,
     pub summary: Option<&'a str>,
     pub started_at: Micros,
-    /// When the rail acknowledged.
+    /// When the rail acknowledged the payment.
     pub completed_at: Micros,
-    /// When the receipt is issued as well: both happen in one commit.
+    /// Also the time of issue: both are in one commit.
     pub settled_at: Micros,
-    pub steps: &'a [Step<'a>],
+    pub steps: &'a [ReceiptStep<'a>],
     pub rail: &'a str,
     pub payment_id: Option<&'a str>,
 }
 
-/// One thing that was done.
+/// One executed step.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step<'a> {
+pub struct ReceiptStep<'a> {
     pub seq: u32,
     pub action: &'a str,
     pub state: &'a str,
@@ -52,8 +52,8 @@ pub struct Step<'a> {
     pub ended_at: Option<Micros>,
 }
 
-impl Settlement<'_> {
-    pub fn sign(&self, signer: &SiteSigner) -> Signed {
+impl SettlementReceipt<'_> {
+    pub fn sign(&self, signer: &SiteSigner) -> SignedText {
         let reference = self.key.rail_reference(&self.intent.intent_id);
         let body = SettlementBody {
             type_: SETTLEMENT_TYPE,
@@ -75,7 +75,7 @@ impl Settlement<'_> {
             },
             transaction: TransactionBody {
                 id: self.transaction_id,
-                status: State::Settled,
+                status: AtpState::Settled,
                 idempotency_key_hash: self.key.hash(),
                 amount_cents: self.amount,
                 currency: self.currency,
@@ -110,7 +110,7 @@ struct SettlementBody<'a> {
     intent_id: &'a str,
     intent: PermissionBody<'a>,
     transaction: TransactionBody<'a>,
-    steps: &'a [Step<'a>],
+    steps: &'a [ReceiptStep<'a>],
     rail: RailBody<'a>,
 }
 
@@ -119,11 +119,11 @@ struct PermissionBody<'a> {
     id: &'a str,
     hash: String,
     purpose: &'a str,
-    scope: &'a Scope,
-    /// What was signed for one execution; what was taken stands in the transaction.
+    scope: &'a IntentScope,
+    /// The amount signed for one execution; the charged amount is in the transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount_cents: Option<Cents>,
-    /// What was signed for all of them together; zero if nothing was.
+    /// The amount signed for all executions together; zero if none was.
     spend_cap_cents: Cents,
     currency: Currency,
     #[serde(with = "instant")]
@@ -133,7 +133,7 @@ struct PermissionBody<'a> {
 #[derive(Serialize)]
 struct TransactionBody<'a> {
     id: &'a str,
-    status: State,
+    status: AtpState,
     idempotency_key_hash: String,
     amount_cents: Cents,
     currency: Currency,
@@ -144,7 +144,7 @@ struct TransactionBody<'a> {
     completed_at: Micros,
     #[serde(with = "instant")]
     settled_at: Micros,
-    /// Null in a receipt for ever: what happens later is told by another document.
+    /// Always null: a later compensation has its own document.
     compensated_at: (),
     error: (),
 }
@@ -156,50 +156,50 @@ struct RailBody<'a> {
     payment_id: Option<&'a str>,
 }
 
-/// All that a compensation receipt tells.
+/// The content of a compensation receipt.
 #[derive(Clone, Debug)]
-pub struct Compensation<'a> {
+pub struct CompensationReceipt<'a> {
     pub receipt_id: &'a str,
     pub transaction_id: &'a str,
     pub site: &'a str,
     pub intent_id: &'a str,
     pub currency: Currency,
-    /// The receipt of the settlement that is undone, as stored.
-    pub original: Option<Original<'a>>,
-    pub from: State,
+    /// The stored settlement receipt that is compensated.
+    pub original: Option<OriginalReceipt<'a>>,
+    pub from: AtpState,
     pub reason: &'a str,
-    pub outcome: Undone<'a>,
-    /// When the receipt is issued as well.
+    pub outcome: CompensationOutcome<'a>,
+    /// Also the time of issue.
     pub compensated_at: Micros,
     pub rail: &'a str,
     pub reference: &'a RailReference,
     pub payment_id: Option<&'a str>,
-    /// Who said so, if no rail could.
+    /// Who decided the outcome, if the rail could not report it.
     pub resolved_by: Option<&'a str>,
 }
 
 /// The settlement receipt that a compensation refers to.
 #[derive(Clone, Copy, Debug)]
-pub struct Original<'a> {
+pub struct OriginalReceipt<'a> {
     pub receipt_id: &'a str,
-    pub receipt: &'a Document,
+    pub receipt: &'a AtpDocument,
 }
 
-/// How it came that no money has moved in the end.
+/// Why no money has moved in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undone<'a> {
-    /// It was paid, and all of it paid back.
+pub enum CompensationOutcome<'a> {
+    /// Paid, and refunded in full.
     Refunded {
         amount: Cents,
         reference: &'a str,
         refund_id: Option<&'a str>,
     },
-    /// It was held and released.
+    /// Held and released.
     Voided,
     NotCharged,
 }
 
-impl Undone<'_> {
+impl CompensationOutcome<'_> {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Refunded { .. } => "refunded",
@@ -209,15 +209,17 @@ impl Undone<'_> {
     }
 }
 
-impl Compensation<'_> {
-    pub fn sign(&self, signer: &SiteSigner) -> Signed {
+impl CompensationReceipt<'_> {
+    pub fn sign(&self, signer: &SiteSigner) -> SignedText {
         let (compensated_cents, refund_id, refund_reference) = match self.outcome {
-            Undone::Refunded {
+            CompensationOutcome::Refunded {
                 amount,
                 reference,
                 refund_id,
             } => (amount, refund_id, Some(reference)),
-            Undone::Voided | Undone::NotCharged => (Cents::ZERO, None, None),
+            CompensationOutcome::Voided | CompensationOutcome::NotCharged => {
+                (Cents::ZERO, None, None)
+            }
         };
         let body = CompensationBody {
             type_: COMPENSATION_TYPE,
@@ -229,7 +231,7 @@ impl Compensation<'_> {
             original_receipt_id: self.original.map(|original| original.receipt_id),
             original_receipt_hash: self.original.map(|original| original.receipt.hash()),
             previous_state: self.from,
-            state: State::Compensated,
+            state: AtpState::Compensated,
             reason: self.reason,
             outcome: self.outcome.word(),
             compensated_cents,
@@ -262,8 +264,8 @@ struct CompensationBody<'a> {
     transaction_id: &'a str,
     original_receipt_id: Option<&'a str>,
     original_receipt_hash: Option<String>,
-    previous_state: State,
-    state: State,
+    previous_state: AtpState,
+    state: AtpState,
     reason: &'a str,
     outcome: &'a str,
     compensated_cents: Cents,

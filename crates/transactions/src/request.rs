@@ -1,37 +1,37 @@
-//! The bodies of the protocol's requests, read strictly; what depends on the intent is checked against it.
+//! The bodies of the protocol's requests, parsed strictly; members that depend on the intent are checked against it.
 //!
-//! The order of the checks is the operation's and not decided here.
+//! The operation decides the order of the checks.
 
 #[cfg(test)]
 mod tests;
 
-use crate::document::Document;
-use crate::fields::Fields;
-use crate::intent::{self, Intent};
+use crate::document::AtpDocument;
+use crate::fields::DocumentFields;
+use crate::intent::{self, SignedIntent};
 use crate::money::{Cents, Currency};
 use crate::problem::Problem;
 
 const COMPENSATE_REASON_CHARS_MAX: usize = 1_000;
 const CANCEL_REASON_CHARS_MAX: usize = 500;
-/// Receipts repeat it, and answers repeat receipts.
+/// Receipts repeat the text, and answers repeat receipts.
 const SUMMARY_CHARS_MAX: usize = 1_000;
 const NONCE_CHARS_MAX: usize = 128;
 const ID_CHARS_MAX: usize = 128;
 
-/// Asks for consent.
+/// Requests consent.
 #[derive(Clone, Debug)]
 pub enum Authorize {
     /// For an intent that was created before.
     Known { intent_id: String, nonce: String },
-    /// Created and authorized in one.
-    Whole(Box<Intent>),
+    /// Create and authorize in one request.
+    Whole(Box<SignedIntent>),
 }
 
 impl Authorize {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         if fields.get("type").is_some() && !body.names_its_operation() {
-            return Intent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
+            return SignedIntent::read(body.clone()).map(|intent| Self::Whole(Box::new(intent)));
         }
         let nonce = fields.text("nonce", 1..=NONCE_CHARS_MAX)?;
         Ok(Self::Known {
@@ -47,7 +47,7 @@ impl Authorize {
         }
     }
 
-    pub fn check_nonce(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_nonce(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match self {
             Self::Known { nonce, .. } if *nonce != intent.nonce => Err(Problem::NonceMismatch),
             Self::Known { .. } | Self::Whole(_) => Ok(()),
@@ -55,7 +55,7 @@ impl Authorize {
     }
 }
 
-/// Asks for the effect.
+/// Requests the effect.
 #[derive(Clone, Debug)]
 pub struct Execute {
     pub intent_id: String,
@@ -63,13 +63,13 @@ pub struct Execute {
     pub currency: Option<Currency>,
     pub action: Option<String>,
     pub summary: Option<String>,
-    /// The rail that it expects to be used.
+    /// The rail that the agent expects.
     pub rail: Option<String>,
 }
 
 impl Execute {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         fields.object("metadata")?;
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
@@ -81,21 +81,21 @@ impl Execute {
         })
     }
 
-    pub fn check_currency(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_currency(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match self.currency {
             Some(currency) if currency != intent.currency => Err(Problem::CurrencyMismatch),
             _ => Ok(()),
         }
     }
 
-    /// What it is for: its own amount, or the intent's.
-    pub fn amount(&self, intent: &Intent) -> Result<Cents, Problem> {
+    /// The amount: the request's own, or the intent's.
+    pub fn amount(&self, intent: &SignedIntent) -> Result<Cents, Problem> {
         let missing = || Problem::field("amount_cents", "is in neither the request nor the intent");
         self.amount.or(intent.amount).ok_or_else(missing)
     }
 
-    /// That the effect is taken by the rail that the intent names, and by the one that the request names.
-    pub fn check_rail(&self, intent: &Intent, rail: &str) -> Result<(), Problem> {
+    /// Checks that the site's rail is the one that the intent and the request name.
+    pub fn check_rail(&self, intent: &SignedIntent, rail: &str) -> Result<(), Problem> {
         let signed = intent.rail.as_ref().map(|choice| choice.name.as_str());
         let mut named = [signed, self.rail.as_deref()].into_iter().flatten();
         match named.find(|named| *named != rail) {
@@ -107,7 +107,7 @@ impl Execute {
         }
     }
 
-    pub fn check_action(&self, intent: &Intent) -> Result<(), Problem> {
+    pub fn check_action(&self, intent: &SignedIntent) -> Result<(), Problem> {
         let allowed = |action: &str| {
             intent
                 .scope
@@ -124,8 +124,8 @@ impl Execute {
     }
 }
 
-/// By its name alone, or as intents write it.
-fn read_rail(fields: &Fields<'_>) -> Result<Option<String>, Problem> {
+/// A name, or an object as in intents.
+fn read_rail(fields: &DocumentFields<'_>) -> Result<Option<String>, Problem> {
     match fields.get("rail") {
         Some(rail) if rail.as_str().is_none() => {
             let Some(choice) = fields.object("rail")? else {
@@ -138,7 +138,7 @@ fn read_rail(fields: &Fields<'_>) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Asks for the effect to be undone.
+/// Requests the compensation of an effect.
 #[derive(Clone, Debug)]
 pub struct Compensate {
     pub intent_id: String,
@@ -148,8 +148,8 @@ pub struct Compensate {
 }
 
 impl Compensate {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         let reason = fields.text("reason", 1..=COMPENSATE_REASON_CHARS_MAX)?;
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
@@ -159,7 +159,7 @@ impl Compensate {
         })
     }
 
-    /// There is one compensation receipt, so it is about everything.
+    /// There is one compensation receipt, so only the full amount can be compensated.
     pub fn check_amount(&self, paid: Cents) -> Result<(), Problem> {
         match self.amount {
             Some(amount) if amount != paid => Err(Problem::PartialCompensationUnsupported),
@@ -168,7 +168,7 @@ impl Compensate {
     }
 }
 
-/// Takes an intent back before anything is done.
+/// Withdraws an intent before an execution.
 #[derive(Clone, Debug)]
 pub struct Cancel {
     pub intent_id: String,
@@ -176,8 +176,8 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         Ok(Self {
             intent_id: fields.intent_id("intent_id")?,
             reason: fields.text("reason", 0..=CANCEL_REASON_CHARS_MAX)?,
@@ -185,19 +185,19 @@ impl Cancel {
     }
 }
 
-/// Asks what a receipt proves.
+/// Requests the verification of a receipt.
 #[derive(Clone, Debug)]
 pub enum Verify {
-    Document(Box<Document>),
-    /// One that the site itself keeps.
+    Document(Box<AtpDocument>),
+    /// A receipt that the site stores.
     Id(String),
 }
 
 impl Verify {
-    /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id counts
-    /// as the question only where nothing else makes the body a document.
-    pub fn read(body: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(body);
+    /// The document itself, the document as `receipt`, or the id of one. Documents have an id of their own, so an id is the
+    /// subject only if nothing else makes the body a document.
+    pub fn read(body: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(body);
         if let Some(inner) = body.inner("receipt") {
             return inner.map(|document| Self::Document(Box::new(document)));
         }
@@ -213,9 +213,9 @@ impl Verify {
     }
 }
 
-impl Intent {
-    /// Whether a request under this intent that need not be signed may pass: whoever signs must be the agent.
-    pub fn check_request(&self, body: &Document, must_be_signed: bool) -> Result<(), Problem> {
+impl SignedIntent {
+    /// Checks a request under this intent that need not be signed: if it is signed, the agent must be the signer.
+    pub fn check_request(&self, body: &AtpDocument, must_be_signed: bool) -> Result<(), Problem> {
         if body.is_signed_by(&self.agent_key) || !(body.is_signed() || must_be_signed) {
             return Ok(());
         }

@@ -1,28 +1,29 @@
-//! A site: takes agents' requests, keeps what they allowed and what was done of it in the ledger, and has the rail do it.
+//! The site: accepts requests of agents, stores permissions and transactions in the ledger, and executes them on the payment
+//! rail.
 //!
-//! `books` says how a permission and a transaction lie in records; each operation of the protocol has a file; `carry` brings
-//! one transaction to its end, whoever began it, and `sweep` finds those that nobody holds. Nothing that matters is kept in
-//! memory; what `recent` remembers saves a look, and is never believed.
-//! Invariant: the rail is called only after the commit that shows who may call it, and nobody is answered before the commit
-//! that makes the answer true.
+//! `records` defines how permissions and transactions are stored. Each operation of the protocol has a file. `drive` takes one
+//! transaction to its final state, and `sweep` finds transactions without a lease. All state is in the ledger; `recent` is a
+//! cache whose content is verified by version at commit.
+//! Invariant: the rail is called only after a commit that proves the lease, and a request is answered only after the commit
+//! that its answer reports.
 
 mod answer;
 mod authorize;
-mod books;
+mod by_path;
 mod cancel;
-mod carry;
 pub mod compat;
+mod compensate;
 mod create;
-mod ends;
+mod drive;
 mod execute;
+mod expiry;
 mod keys;
 mod lists;
-mod named;
 mod reads;
 mod recent;
+mod records;
 mod resolve;
 mod sweep;
-mod undo;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
@@ -35,75 +36,76 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::document::{Document, SiteSigner};
-use crate::envelope::{Envelope, Operation};
-use crate::intent::Intent;
+use crate::document::{AtpDocument, SiteSigner};
+use crate::envelope::{RequestEnvelope, RequestOperation};
+use crate::intent::SignedIntent;
 use crate::keyring::Keyring;
 use crate::problem::Problem;
-use crate::rail::{Manual, Rail};
+use crate::rail::{ManualRail, Rail};
 
-use recent::Recent;
+use recent::RecentPermissions;
 
-pub use answer::Answer;
-pub use keys::KeyError;
-pub use sweep::Swept;
+pub use answer::SiteAnswer;
+pub use keys::SiteKeyError;
+pub use sweep::SweepCounts;
 
-/// To whom all rows of this face belong: the site. Who signed is told by the permission.
+/// The owner of all rows of this face: the site itself. The permission names the agent that signed it.
 pub const OWNER: &str = "atp";
 
-/// Who asks for something.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug)]
-enum Caller<'a> {
-    /// An agent, by what it signed or knows.
+enum SiteCaller<'a> {
+    /// An agent, identified by its signature or by the ids that it knows.
     Agent,
-    /// A user of the compatibility profile, whose token the face has checked.
+    /// A user of the compatibility profile. The face has verified the token.
     User(&'a str),
-    /// Whoever runs the site, and only looks.
+    /// The operator of the site; read access only.
     Operator,
 }
 
-/// Whose signatures count.
+/// The agent keys that the site accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentKeys {
-    /// Any key that an intent names: for development and tests.
+    /// Any key that an intent names; for development and tests.
     Open,
-    /// Those with these ids.
+    /// Only keys with these ids.
     Registered(BTreeSet<String>),
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The origin that intents must be for.
+    /// The origin that an intent must name.
     pub site: String,
     pub agent_keys: AgentKeys,
     pub rail: Arc<dyn Rail>,
-    /// Names this process among those on one ledger, and this start of it.
+    /// Identifies this process, and this start of it, among all nodes of the ledger.
     pub node: String,
     pub start: String,
-    /// How long whoever carries a transaction holds it without showing that it is alive. A few calls of the rail fit in.
+    /// How long a driver holds a transaction without extending its lease. It must be longer than a few rail calls.
     pub lease: Duration,
-    /// How long a transaction that nobody could bring to its end waits before it is looked at again.
+    /// Delay before a transaction that could not be finished is checked again.
     pub sweep: Duration,
-    /// How long a request waits for the end of its transaction.
+    /// How long an execute request waits for the final state.
     pub execute_wait: Duration,
-    /// How long a rail may take to make a payment visible.
+    /// How long a rail may take before a payment becomes visible.
     pub settle_delay: Duration,
-    /// Within which an action with the same key counts as the same; zero for never.
+    /// Within this window, two actions with the same deduplication key are the same action; zero disables the check.
     pub dedup_window_s: u32,
     pub freshness_s: u32,
-    /// Whether execute, compensate and cancel must be signed.
+    /// Whether execute, compensate and cancel requests must be signed.
     pub signed_requests: bool,
-    /// How many intents that nobody consented to may be kept: for one agent key or user, and for all together.
+    /// Limits on stored intents without consent: per agent key or user, and in total.
     pub open_per_key: u64,
     pub open_max: u64,
-    /// How many requests at once wait for what another one began. Beyond them the answer is how far it is.
+    /// Limit on concurrent requests that wait for a transaction driven elsewhere. Further requests get the current state at
+    /// once.
     pub waiting_max: usize,
-    /// How many transactions are carried by requests at once. Beyond them an agent is asked to come back.
-    pub carried_max: usize,
+    /// Limit on transactions that requests drive concurrently. Further requests are refused with a retry delay.
+    pub drivers_max: usize,
 }
 
 impl Options {
-    /// With the protocol's own defaults.
+    /// Options with the protocol's defaults.
     pub fn new(site: impl Into<String>, rail: Arc<dyn Rail>) -> Self {
         Self {
             site: site.into(),
@@ -121,53 +123,53 @@ impl Options {
             open_per_key: OPEN_PER_KEY,
             open_max: OPEN_MAX,
             waiting_max: WAITING_MAX,
-            carried_max: CARRIED_MAX,
+            drivers_max: DRIVERS_MAX,
         }
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct Site {
-    inner: Arc<Inner>,
+    inner: Arc<SiteInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SiteInner {
     engine: Engine,
     options: Options,
-    keys: RwLock<Arc<Keys>>,
-    /// Of transactions that requests carry at once: a rail that hangs must not gather connections without end.
-    places: Arc<Semaphore>,
-    recent: Recent,
-    /// Of requests that wait for what another one carries.
+    keys: RwLock<Arc<LoadedKeys>>,
+    /// Slots for transactions that requests drive concurrently. They bound the open connections to a rail that hangs.
+    driver_slots: Arc<Semaphore>,
+    recent: RecentPermissions,
+    /// Slots for requests that wait for a transaction driven elsewhere.
     waiting: Semaphore,
 }
 
-/// The keys as they were when they were read last.
+/// The keys as of the last read.
 #[derive(Debug)]
-struct Keys {
+struct LoadedKeys {
     signer: SiteSigner,
     ring: Keyring,
 }
 
-const CARRIED_MAX: usize = 1_024;
+const DRIVERS_MAX: usize = 1_024;
 const WAITING_MAX: usize = 1_024;
-/// What an agent has under way at once, and no more than a disk holds of the longest intents.
+/// The first limit allows an agent many concurrent intents; the second bounds the disk space for intents of maximal size.
 pub const OPEN_PER_KEY: u64 = 1_000;
 pub const OPEN_MAX: u64 = 100_000;
 
 impl Site {
-    /// Opens the site's keys, making the first one if there is none.
-    pub async fn open(engine: Engine, options: Options) -> Result<Self, KeyError> {
+    /// Opens the site's keys; creates the first key if none exists.
+    pub async fn open(engine: Engine, options: Options) -> Result<Self, SiteKeyError> {
         let keys = keys::open(&engine, &options.site).await?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SiteInner {
                 engine,
                 waiting: Semaphore::new(options.waiting_max),
-                places: Arc::new(Semaphore::new(options.carried_max)),
+                driver_slots: Arc::new(Semaphore::new(options.drivers_max)),
                 options,
                 keys: RwLock::new(Arc::new(keys)),
-                recent: Recent::default(),
+                recent: RecentPermissions::default(),
             }),
         })
     }
@@ -184,22 +186,22 @@ impl Site {
         &self.inner.options
     }
 
-    /// The time of day. Whatever somebody signed a time for goes by it; leases and pauses go by engine time.
+    /// The time of day. Signed times are compared with it; leases and delays use engine time.
     pub fn now(&self) -> Micros {
         self.engine().time_of_day()
     }
 
-    /// The ledger's own time, which never goes back: for leases, pauses, and records that the ledger forgets.
+    /// The ledger's own time, which never goes back: for leases, delays and expiring records.
     fn engine_now(&self) -> Micros {
         self.engine().now()
     }
 
-    /// What the ledger is fit for at the moment; unless it is well, nothing can be kept.
+    /// The current health of the ledger; if it is not healthy, nothing can be stored.
     pub async fn ledger_health(&self) -> LedgerHealth {
         self.engine().ledger_health().await
     }
 
-    /// Whether callbacks of this rail are for this site.
+    /// Whether callbacks of this rail belong to this site.
     pub fn has_rail(&self, name: &str) -> bool {
         name == self.rail().name()
     }
@@ -208,31 +210,31 @@ impl Site {
         &*self.inner.options.rail
     }
 
-    fn recent(&self) -> &Recent {
+    fn recent(&self) -> &RecentPermissions {
         &self.inner.recent
     }
 
-    /// What takes the effect of this transaction.
-    fn rail_of(&self, transaction: &books::Transaction) -> Arc<dyn Rail> {
+    /// The rail that executes this transaction.
+    fn rail_of(&self, transaction: &records::TransactionRecord) -> Arc<dyn Rail> {
         match &transaction.manual {
             None => Arc::clone(&self.inner.options.rail),
-            Some(manual) => Arc::new(Manual::new(manual.reported, manual.error.clone())),
+            Some(manual) => Arc::new(ManualRail::new(manual.reported, manual.error.clone())),
         }
     }
 
-    fn keys(&self) -> Arc<Keys> {
+    fn keys(&self) -> Arc<LoadedKeys> {
         let keys = self.inner.keys.read();
         Arc::clone(&keys.unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// A place among those that are carried, to be had before anything is begun.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let place = Arc::clone(&self.inner.places).try_acquire_owned();
+    /// A driver slot; it is acquired before a transaction is begun.
+    fn driver_slot(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.inner.driver_slots).try_acquire_owned();
         place.map_err(|_| Problem::RateLimited { retry_after_s: 1 })
     }
 
-    /// A place among those that wait for others; whoever finds none does not wait.
-    fn waiting_place(&self) -> Option<SemaphorePermit<'_>> {
+    /// A waiting slot; without one, a request does not wait.
+    fn waiting_slot(&self) -> Option<SemaphorePermit<'_>> {
         self.inner.waiting.try_acquire().ok()
     }
 
@@ -246,33 +248,39 @@ impl Site {
         }
     }
 
-    /// What a request says it is for, which must be this operation at this site.
-    fn envelope(&self, body: &Document, operation: Operation) -> Result<Envelope, Problem> {
-        Envelope::read(body, operation, self.origin())
+    /// Reads the envelope of a request, which must name this operation and this site.
+    fn envelope(
+        &self,
+        body: &AtpDocument,
+        operation: RequestOperation,
+    ) -> Result<RequestEnvelope, Problem> {
+        RequestEnvelope::read(body, operation, self.origin())
     }
 
-    /// Agents go by their wall clocks, and so does this.
-    fn check_fresh(&self, envelope: Envelope) -> Result<(), Problem> {
+    /// Agents sign with their wall clock, so this check uses the wall clock too.
+    fn check_fresh(&self, envelope: RequestEnvelope) -> Result<(), Problem> {
         envelope.check_fresh(self.engine().wall(), self.options().freshness_s)
     }
 
-    /// A repetition is recognised without its signature where it may be signed anew, so that is looked at by itself.
-    fn check_repeated(&self, intent: &Intent, body: &Document) -> Result<(), Problem> {
+    /// The fingerprint of a repeated request excludes its signature if it may be signed again, so the signature is verified
+    /// separately.
+    fn check_repeated(&self, intent: &SignedIntent, body: &AtpDocument) -> Result<(), Problem> {
         if body.names_its_operation() {
             intent.check_request(body, self.options().signed_requests)?;
         }
         Ok(())
     }
 
-    /// A name for a new row.
+    /// An id for a new row.
     fn fresh_id(&self) -> IntentId {
         let mut entropy = self.engine().entropy();
-        // The ledger's own order is not known yet; chance takes its place.
+        // The sequence number of the row is not known yet; a random number replaces it.
         let chance = entropy.draw();
         IntentId::new(self.engine_now(), Seq((chance >> 64) as u64), chance)
     }
 
-    /// Commits steps of which those that may be refused come first. `None` if somebody else was quicker: look again.
+    /// Commits steps; steps that can be refused come first. Returns `None` if another commit changed a record or row in
+    /// between: load and try again.
     async fn commit(
         &self,
         steps: Vec<Command>,
@@ -295,12 +303,12 @@ impl Site {
     }
 }
 
-/// How often a request looks again because others change the same thing at the same time.
+/// How often a request is tried again after concurrent changes.
 const TRIES_MAX: u32 = 64;
 
-/// The same request may be sent again: nothing happened, unless a commit was cut off.
+/// The request may be repeated: nothing was stored, unless a commit was interrupted.
 fn unavailable(error: &Error) -> Problem {
-    tracing::warn!(%error, "a transaction's request could not be kept");
+    tracing::warn!(%error, "a transaction request could not be stored");
     match error {
         Error::Store(StoreError::Unsure(_) | StoreError::Lost) => Problem::StoreUnsure,
         Error::Store(_) => Problem::StoreUnavailable,

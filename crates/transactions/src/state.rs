@@ -1,32 +1,32 @@
-//! The seven states of ATP: their words, the edges between them, and what each shows to the outside.
+//! The seven states of ATP: their words, the legal transitions, and their public meaning.
 //!
-//! The ledger refuses illegal steps by the kernel's profiles, of which there are two, since one permission may have several
-//! transactions. This is the protocol's own view of both in one; a test holds them together.
+//! The ledger refuses illegal transitions by two kernel profiles, since one permission may have several transactions. This
+//! is the protocol's combined view; a test keeps both consistent.
 
 use consign_kernel::profile::Profile;
-use consign_kernel::state as kernel;
+use consign_kernel::state::{Cause, State};
 use serde::{Serialize, Serializer};
 
-/// Where an intent or a transaction is.
+/// The state of an intent or a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum AtpState {
     /// Received, signed, in scope.
     Created,
-    /// Consent is recorded and the nonce burned.
+    /// Consent is recorded and the nonce used.
     Authorized,
-    /// The effect may be happening.
+    /// The effect may be in progress.
     Executing,
-    /// The rail acknowledged the effect; its settlement is awaited.
+    /// The rail acknowledged the effect; settlement is pending.
     Executed,
     /// Done, with a receipt.
     Settled,
-    /// Undone or never done, with a compensation receipt.
+    /// Undone or never executed, with a compensation receipt.
     Compensated,
-    /// Over before anything was committed.
+    /// Ended before anything was executed.
     Expired,
 }
 
-impl State {
+impl AtpState {
     pub const ALL: [Self; 7] = [
         Self::Created,
         Self::Authorized,
@@ -54,11 +54,11 @@ impl State {
     }
 
     /// The state of a stored row; `None` for a profile of another protocol.
-    pub fn of_row(profile: &Profile, state: kernel::State, cause: kernel::Cause) -> Option<Self> {
+    pub fn of_row(profile: &Profile, state: State, cause: Cause) -> Option<Self> {
         profile.word(state, cause).and_then(Self::parse)
     }
 
-    /// Whether one commit may lead from here to there.
+    /// Whether one commit may lead from this state to `next`.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Created => matches!(next, Self::Authorized | Self::Expired),
@@ -70,12 +70,12 @@ impl State {
         }
     }
 
-    /// Nothing leaves it by itself. A settled one may still be compensated, if somebody asks.
+    /// A final state. A settled transaction can still be compensated on request.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Settled | Self::Compensated | Self::Expired)
     }
 
-    /// Whether it may still end as settled, so that waiting for it makes sense.
+    /// Whether it may still end as settled, so that waiting is useful.
     pub const fn may_settle(self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl State {
     }
 }
 
-impl Serialize for State {
+impl Serialize for AtpState {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.word())
     }
@@ -101,27 +101,27 @@ mod tests {
 
     #[test]
     fn words_read_back() {
-        for state in State::ALL {
-            assert_eq!(State::parse(state.word()), Some(state));
+        for state in AtpState::ALL {
+            assert_eq!(AtpState::parse(state.word()), Some(state));
         }
-        assert_eq!(State::parse("failed"), None);
-        assert_eq!(State::parse("Settled"), None);
+        assert_eq!(AtpState::parse("failed"), None);
+        assert_eq!(AtpState::parse("Settled"), None);
     }
 
-    /// A transaction begins as executing in the commit in which its permission, being authorized, allows it.
+    /// A transaction begins as executing, in the commit that checks its authorized permission.
     #[test]
     fn the_edges_are_those_the_ledger_enforces() {
-        let mut enforced = vec![(State::Authorized, State::Executing)];
+        let mut enforced = vec![(AtpState::Authorized, AtpState::Executing)];
         for id in BOTH {
             let profile = id.profile();
-            let state = |state| State::of_row(profile, state, Cause::None).unwrap();
+            let state = |state| AtpState::of_row(profile, state, Cause::None).unwrap();
             for row in profile.rows {
                 enforced.extend(row.to.iter().map(|to| (state(row.from), state(*to))));
             }
         }
-        for from in State::ALL {
-            for to in State::ALL {
-                // A lease taken again is a step of the ledger and none of the protocol.
+        for from in AtpState::ALL {
+            for to in AtpState::ALL {
+                // Taking a lease again is a step of the ledger, not of the protocol.
                 let legal = from != to && enforced.contains(&(from, to));
                 assert_eq!(from.may_become(to), legal, "{from:?} to {to:?}");
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn only_terminal_states_cannot_settle_any_more() {
-        for state in State::ALL {
+        for state in AtpState::ALL {
             assert_eq!(state.may_settle(), !state.is_terminal());
         }
     }

@@ -1,6 +1,6 @@
-//! From a value to a place in the picture, and the round values worth naming.
+//! Maps values to positions in the picture, and chooses the labelled values.
 //!
-//! Invariant: an axis never has an empty range, so a place is always a number.
+//! Invariant: an axis never has an empty range, so a position is always a number.
 
 #[derive(Debug, Clone, Copy)]
 enum Scale {
@@ -44,7 +44,7 @@ impl Axis {
         self.places.0 + share * (self.places.1 - self.places.0)
     }
 
-    /// About five round values on a linear axis, each power of ten on the other.
+    /// About five round values on a linear axis, each power of ten on a logarithmic one.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let (from, to) = self.values;
         let mut ticks = Vec::new();
@@ -53,7 +53,7 @@ impl Axis {
                 let step = round_step((to - from) / 5.0);
                 let mut count = 0.0;
                 while from + count * step <= to * (1.0 + 1e-9) {
-                    // Sums of decimal fractions carry digits nobody wants to read.
+                    // Sums of decimal fractions have rounding digits.
                     ticks.push(((from + count * step) * 1e6).round() / 1e6);
                     count += 1.0;
                 }
@@ -80,12 +80,12 @@ fn round_step(step: f64) -> f64 {
 
 /// Two axes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct PlotFrame {
     pub(super) across: Axis,
     pub(super) up: Axis,
 }
 
-impl Frame {
+impl PlotFrame {
     pub(super) fn at(&self, across: f64, up: f64) -> (f64, f64) {
         (self.across.place(across), self.up.place(up))
     }

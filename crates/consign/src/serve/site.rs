@@ -1,4 +1,4 @@
-//! Agent transactions beside the Intent Protocol: the site that the variables ask for, on the same ledger.
+//! Agent transactions beside the Intent Protocol: opens the configured site on the same ledger.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,17 +7,18 @@ use std::time::Duration;
 use axum::Router;
 use consign_engine::Engine;
 use consign_faces::intent::FurtherKeys;
-use consign_faces::intent::settings::Settings as IntentSettings;
-use consign_faces::transaction::settings::{self, Settings, Unusable};
-use consign_faces::transaction::{self, Names, Tokens};
+use consign_faces::intent::settings::Settings;
+use consign_faces::transaction::settings::{self, SiteSettings, UnusableSetting};
+use consign_faces::transaction::{self, SiteHosts, UserTokens};
 use consign_faces::web::credentials::Secret as Checked;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
-use consign_transactions::document::PublicKey;
+use consign_transactions::document::AtpPublicKey;
 use consign_transactions::rail::{
-    Http, Null, Rail, Setup, Stripe, Worker, WorkerOptions, http, standard, stripe,
+    HttpRail, NullRail, Rail, RailSetupError, StripeRail, WorkerOptions, WorkerRail, http,
+    standard_webhooks, stripe,
 };
-use consign_transactions::site::{AgentKeys, Options, Site, Swept};
+use consign_transactions::site::{AgentKeys, Options, Site, SweepCounts};
 use tokio::sync::mpsc;
 
 use super::ledger::random_bytes;
@@ -26,49 +27,54 @@ use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
 
-/// A worker's news that may wait; what is dropped beyond them is found by the sweep.
-const NEWS_MAX: usize = 1_024;
-/// Effects that outlast their requests and are watched all the same; the sweep finds the others.
+/// Queued notifications of the worker rail; the sweep finds transactions whose notification was dropped.
+const CHANGES_MAX: usize = 1_024;
+/// Effects that are watched after their request has ended; the sweep finds the others.
 const WATCHED_MAX: usize = 64;
 const WORKER_GOAL: &str = "atp.effect";
-/// A call of the rail comes back while the transaction is still held by whoever made it.
+/// A rail call must return while its driver still holds the lease.
 const WORKER_WAIT_MAX: Duration = Duration::from_secs(30);
-/// A rail's call comes back before the request that waits for it.
+/// A rail call must return before the request that waits for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// The environment counts for more than the file.
-pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<Settings>> {
+/// Environment variables take precedence over the file.
+pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<SiteSettings>> {
     let file = file.map(SiteFile::read).transpose()?.unwrap_or_default();
-    let settings = Settings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
-    let refused = |unusable: Unusable| Failure::usage(unusable.to_string()).hint(unusable.advice);
+    let settings = SiteSettings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
+    let refused =
+        |unusable: UnusableSetting| Failure::usage(unusable.to_string()).hint(unusable.advice);
     Ok(settings.map_err(refused)?)
 }
 
-/// A site whose transactions are looked after.
-pub(super) struct Open {
+/// An open site with its background tasks.
+pub(super) struct OpenSite {
     site: Site,
-    names: Names,
+    names: SiteHosts,
     public_per_minute: u32,
     writes_per_minute: u32,
     write_bytes_per_minute: u32,
     compat_secret: Option<SecretText>,
 }
 
-/// Nobody else that runs on the ledger is called `node`: what is held under this name was left behind.
-pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyhow::Result<Open> {
-    if let Some(why) = open_door(&asked) {
+/// `node` must be unique on the ledger: leases under this name are left over from an earlier start.
+pub(super) async fn open(
+    engine: Engine,
+    asked: SiteSettings,
+    node: String,
+) -> anyhow::Result<OpenSite> {
+    if let Some(why) = open_access_warning(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
              name the agents with ATP_AGENT_KEYS=registered and ATP_REGISTERED_KEYS, and leave ATP_SIGNED_REQUESTS=false out"
         );
     }
-    let (news, heard) = mpsc::channel(NEWS_MAX);
-    let rail = rail(&engine, &asked, news)?;
-    let names = Names::new(&asked.site, &asked.hosts);
+    let (changes, changed) = mpsc::channel(CHANGES_MAX);
+    let rail = rail(&engine, &asked, changes)?;
+    let names = SiteHosts::new(&asked.site, &asked.hosts);
     let mut options = Options::new(asked.site, rail);
     options.agent_keys = match asked.agent_keys {
-        settings::AgentKeys::Open => AgentKeys::Open,
-        settings::AgentKeys::Registered(keys) => registered(&keys)?,
+        settings::AgentKeySetting::Open => AgentKeys::Open,
+        settings::AgentKeySetting::Registered(keys) => registered(&keys)?,
     };
     options.node = node;
     options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
@@ -83,16 +89,13 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     let site = Site::open(engine, options).await?;
     let recovered = site.recover().await?;
     if recovered > 0 {
-        tracing::info!(
-            recovered,
-            "transactions of an earlier start are looked at again"
-        );
+        tracing::info!(recovered, "recovered transactions of an earlier start");
     }
-    tokio::spawn(looked_at(site.clone()));
-    tokio::spawn(site.clone().sweep_for_ever());
+    tokio::spawn(reconcile_open(site.clone()));
+    tokio::spawn(site.clone().sweep_forever());
     tokio::spawn(site.clone().follow_keys());
-    tokio::spawn(listen(site.clone(), heard));
-    Ok(Open {
+    tokio::spawn(recheck_changed(site.clone(), changed));
+    Ok(OpenSite {
         site,
         names,
         public_per_minute: asked.public_per_minute,
@@ -102,12 +105,12 @@ pub(super) async fn open(engine: Engine, asked: Settings, node: String) -> anyho
     })
 }
 
-/// Whatever was open when the last start ended is looked at first, though its time may not have come: what kept it open may
-/// be what was mended.
-async fn looked_at(site: Site) {
+/// Checks transactions that were open at the last shutdown first, even if they are not due: the cause may have been fixed
+/// in between.
+async fn reconcile_open(site: Site) {
     match site.reconcile().await {
         Ok(swept) if swept.looked_at > 0 => {
-            let Swept {
+            let SweepCounts {
                 looked_at,
                 settled,
                 compensated,
@@ -116,37 +119,37 @@ async fn looked_at(site: Site) {
             tracing::info!(looked_at, settled, compensated, open, "open transactions");
         }
         Ok(_) => {}
-        Err(problem) => tracing::warn!(%problem, "open transactions are looked at later"),
+        Err(problem) => tracing::warn!(%problem, "open transactions will be checked later"),
     }
 }
 
-/// Who may move real money without having shown that they may.
-fn open_door(asked: &Settings) -> Option<&'static str> {
-    let unknown_agents = asked.agent_keys == settings::AgentKeys::Open;
-    let anybody = match asked.rail {
-        settings::Rail::Null => return None,
-        settings::Rail::Stripe | settings::Rail::Http => unknown_agents,
-        // What a worker does may be worth nothing, but it is worth a signature.
-        settings::Rail::Worker => unknown_agents && !asked.signed_requests,
+/// Describes who can move real money without authentication.
+fn open_access_warning(asked: &SiteSettings) -> Option<&'static str> {
+    let unknown_agents = asked.agent_keys == settings::AgentKeySetting::Open;
+    let unauthenticated = match asked.rail {
+        settings::RailSetting::Null => return None,
+        settings::RailSetting::Stripe | settings::RailSetting::Http => unknown_agents,
+        // The effect of a worker may be harmless, but the request must at least be signed.
+        settings::RailSetting::Worker => unknown_agents && !asked.signed_requests,
     };
-    match (anybody, asked.signed_requests) {
+    match (unauthenticated, asked.signed_requests) {
         (true, false) => Some(
-            "agents with any key of their own may spend, and whoever knows an intent's id may execute, refund or cancel it,",
+            "any agent key may spend, and anyone who knows an intent's id may execute, refund or cancel it,",
         ),
-        (true, true) => Some("agents with any key of their own may spend"),
-        (false, false) => Some("whoever knows an intent's id may execute, refund or cancel it"),
+        (true, true) => Some("any agent key may spend"),
+        (false, false) => Some("anyone who knows an intent's id may execute, refund or cancel it"),
         (false, true) => None,
     }
 }
 
 fn rail(
     engine: &Engine,
-    asked: &Settings,
-    news: mpsc::Sender<String>,
+    asked: &SiteSettings,
+    changes: mpsc::Sender<String>,
 ) -> Result<Arc<dyn Rail>, Failure> {
     match asked.rail {
-        settings::Rail::Null => Ok(Arc::new(Null)),
-        settings::Rail::Worker => {
+        settings::RailSetting::Null => Ok(Arc::new(NullRail)),
+        settings::RailSetting::Worker => {
             let goal = asked.worker_goal.clone();
             let options = WorkerOptions {
                 goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
@@ -154,12 +157,12 @@ fn rail(
                     .execute_wait
                     .saturating_sub(MARGIN)
                     .min(WORKER_WAIT_MAX),
-                news,
+                changes,
                 watched_max: WATCHED_MAX,
             };
-            Ok(Arc::new(Worker::new(engine.clone(), options)))
+            Ok(Arc::new(WorkerRail::new(engine.clone(), options)))
         }
-        settings::Rail::Stripe => {
+        settings::RailSetting::Stripe => {
             let secret = asked.stripe_secret.as_ref().ok_or_else(|| {
                 Failure::usage("ATP_STRIPE_SECRET is not set")
                     .hint("the rail stripe needs the secret key of the account")
@@ -171,15 +174,16 @@ fn rail(
                     .clone()
                     .unwrap_or_else(|| stripe::BASE.to_owned()),
                 secret: secret.reveal().to_owned(),
-                webhook_secrets: callback::Secrets::new(
+                webhook_secrets: callback::StripeSecrets::new(
                     webhooks.map(|one| one.reveal().to_owned()),
                 ),
                 timeout: asked.rail_timeout,
             };
-            let rail = Stripe::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
+            let rail =
+                StripeRail::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
             Ok(Arc::new(rail))
         }
-        settings::Rail::Http => {
+        settings::RailSetting::Http => {
             let base = asked.http_base.clone().ok_or_else(|| {
                 Failure::usage("ATP_HTTP_BASE is not set")
                     .hint("the rail http needs the address of the site's own endpoint")
@@ -188,31 +192,31 @@ fn rail(
                 .http_secret
                 .iter()
                 .flat_map(|both| both.reveal().split(','));
-            let secrets = standard::Secrets::new(secrets.map(str::trim))
+            let secrets = standard_webhooks::WebhookSecrets::new(secrets.map(str::trim))
                 .map_err(|error| unusable("ATP_HTTP_SECRET", &error))?;
             let options = http::Options {
                 base,
                 secrets,
                 timeout: asked.rail_timeout,
             };
-            let rail = Http::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
+            let rail = HttpRail::new(options).map_err(|error| unusable("ATP_HTTP_BASE", &error))?;
             Ok(Arc::new(rail))
         }
     }
 }
 
-fn unusable(name: &str, error: &Setup) -> Failure {
+fn unusable(name: &str, error: &RailSetupError) -> Failure {
     Failure::usage(format!("{name}: {error}"))
-        .hint("docs/protocols/transactions-rails.md tells what the rails need")
+        .hint("see docs/protocols/transactions-rails.md for the settings of the rails")
 }
 
 fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
     let id = |text: &String| {
-        let key = PublicKey::parse(text).ok_or_else(|| {
+        let key = AtpPublicKey::parse(text).ok_or_else(|| {
             Failure::usage(format!(
-                "ATP_REGISTERED_KEYS has {text}, which is no public key"
+                "ATP_REGISTERED_KEYS has {text}, which is not a public key"
             ))
-            .hint("write each like ed25519: and the base64 of its 32 bytes")
+            .hint("write each key as ed25519: and the base64 of its 32 bytes")
         });
         key.map(|key| key.id().to_owned())
     };
@@ -222,30 +226,30 @@ fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
         .map(AgentKeys::Registered)
 }
 
-/// Looks at what has news, as soon as it has.
-async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
-    while let Some(reference) = heard.recv().await {
-        if let Err(problem) = site.look_again(&reference).await {
-            tracing::warn!(%problem, "a transaction with news waits for the next sweep");
+/// Checks transactions as soon as their notification arrives.
+async fn recheck_changed(site: Site, mut changed: mpsc::Receiver<String>) {
+    while let Some(reference) = changed.recv().await {
+        if let Err(problem) = site.recheck(&reference).await {
+            tracing::warn!(%problem, "a changed transaction will be checked by the next sweep");
         }
     }
 }
 
-impl Open {
+impl OpenSite {
     pub(super) fn keys(&self) -> FurtherKeys {
         let site = self.site.clone();
         FurtherKeys(Arc::new(move || site.jwks()))
     }
 
-    pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
+    pub(super) fn router(&self, settings: &Settings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
             door: settings.door(),
-            names: self.names.clone(),
+            hosts: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,
             write_bytes_per_minute: self.write_bytes_per_minute,
-            compat: self.compat_secret.clone().map(Tokens::new),
+            compat: self.compat_secret.clone().map(UserTokens::new),
         };
         transaction::router(self.site.clone(), options)
     }
@@ -264,7 +268,7 @@ mod tests {
                 let found = all.find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            open_door(&Settings::read(lookup).unwrap().unwrap()).is_some()
+            open_access_warning(&SiteSettings::read(lookup).unwrap().unwrap()).is_some()
         };
         for rail in ["stripe", "http"] {
             let rail = ("ATP_RAIL", rail);

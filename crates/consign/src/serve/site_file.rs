@@ -1,6 +1,6 @@
-//! A site's settings in a file: the names of the variables, one `NAME=value` a line.
+//! A site's settings in a file: one `NAME=value` per line, with the names of the variables.
 //!
-//! Invariant: a line that says nothing we know is refused by its number, and a file that others may read holds no secret.
+//! Invariant: an unknown line is refused with its number, and a file with secrets must not be readable by others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ impl SiteFile {
             .with_context(|| format!("cannot read the site's settings in {}", path.display()))?;
         let settings = Self::parse(&text).map_err(|(line, why)| {
             let hint = format!(
-                "a line is NAME=value or begins with #; the names: {}",
+                "a line is NAME=value or begins with #; known names: {}",
                 NAMES.join(", ")
             );
             Failure::usage(format!("{}, line {line}: {why}", path.display())).hint(hint)
@@ -36,7 +36,7 @@ impl SiteFile {
         self.0.get(name).cloned()
     }
 
-    /// What is wrong never repeats a value, which may be a secret.
+    /// An error never contains a value, which may be a secret.
     fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut settings = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -45,21 +45,18 @@ impl SiteFile {
                 continue;
             }
             let Some((name, value)) = line.split_once('=') else {
-                return Err((number, "there is no =".to_owned()));
+                return Err((number, "the line has no =".to_owned()));
             };
             let (name, value) = (name.trim(), unquoted(value.trim()));
             if !NAMES.contains(&name) {
-                return Err((
-                    number,
-                    "this is the name of no setting of a site".to_owned(),
-                ));
+                return Err((number, "unknown setting".to_owned()));
             }
             match settings.get_mut(name) {
                 None => {
                     settings.insert(name.to_owned(), value.to_owned());
                 }
                 Some(list) if name == LISTED => *list = format!("{list},{value}"),
-                Some(_) => return Err((number, format!("{name} stands there twice"))),
+                Some(_) => return Err((number, format!("{name} occurs twice"))),
             }
         }
         Ok(Self(settings))

@@ -177,7 +177,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         None => None,
     };
     let mut options = face_options(&settings, &secrets, draining.clone());
-    options.further_keys = site.as_ref().map(site::Open::keys);
+    options.further_keys = site.as_ref().map(site::OpenSite::keys);
     options.make_room = reserve.as_ref().map(Reserve::make_room);
     options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
     let cleaning = tokio::spawn(cleanup::run(engine.clone(), reserve));

@@ -197,7 +197,7 @@ fn an_import_that_fails_says_that_it_can_be_run_again() {
         "{said}"
     );
     assert!(
-        said.contains("hint: what was taken over so far stays; run the same command again"),
+        said.contains("hint: data imported so far stays; run the same command again"),
         "{said}"
     );
     assert!(!said.contains("nothing was"), "{said}");

@@ -256,7 +256,7 @@ fn a_node_on_a_file_drains_through_a_pause_and_a_restarted_one_is_new_and_serves
     let id = first["id"].to_string();
     let drained = place.consign(&["node", "drain", &id]);
     assert_eq!(code(&drained), 0, "{drained:?}");
-    let warned = "no other node of this ledger gives out work";
+    let warned = "no other node of this ledger hands out work";
     assert!(text(&drained.stderr).contains(warned), "{drained:?}");
     let mut http = main_client(&server);
     until(SOON, "claims are refused", || {

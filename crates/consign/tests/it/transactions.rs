@@ -290,7 +290,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
             .env("ATP_HTTP_BASE", "http://127.0.0.1:9")
             .env("ATP_HTTP_SECRET", secret)
     };
-    let warnings = |server: &Server| server.stderr().matches("any key").count();
+    let warnings = |server: &Server| server.stderr().matches("any agent key").count();
     let mut server = start(&real());
     let said = server.stderr();
     assert_eq!(warnings(&server), 1, "{said}");
@@ -321,7 +321,7 @@ fn operators_see_what_is_not_over_first_and_anybody_what_he_knows_the_id_of() {
     let id = authorized(&place, &[]);
     let open = tx(&place, &["tx", "execute", &id, "--wait", "0", "--json"]);
     assert_eq!(code(&open), 1);
-    assert!(text(&open.stderr).contains("not over yet"), "{open:?}");
+    assert!(text(&open.stderr).contains("still in progress"), "{open:?}");
     let row: Value = serde_json::from_slice(&open.stdout).unwrap();
     assert_eq!(row["state"], "executing");
 

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use consign_testkit::process::{Reply, Server};
-use consign_transactions::rail::standard::Secrets;
+use consign_transactions::rail::standard_webhooks::WebhookSecrets;
 use serde_json::json;
 
 use super::start;
@@ -28,7 +28,7 @@ fn tell(server: &Server, event: &str, secret: &str, ago_s: i64) -> Reply {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since = since.expect("it is after 1970").as_secs();
     let at_s = i64::try_from(since).expect("it is not that late") - ago_s;
-    let secrets = Secrets::new([secret]).expect("it is a secret");
+    let secrets = WebhookSecrets::new([secret]).expect("it is a secret");
     let signature = secrets.sign(event, at_s, body.to_string().as_bytes());
     let headers = [
         ("webhook-id", event),

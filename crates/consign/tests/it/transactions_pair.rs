@@ -116,7 +116,7 @@ fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it()
         wait_until_settled(&two, ID);
     });
     assert_eq!(till.payments(), [Payment::Paid]);
-    assert!(!one.stderr().contains("other hands"), "{}", one.stderr());
+    assert!(!one.stderr().contains("lost the lease"), "{}", one.stderr());
 }
 
 /// Only a binary for tests lets a lease be that short.
@@ -149,7 +149,7 @@ mod taken_over {
             till.let_go();
             one.signal("CONT").expect("it can go on");
             let began = Instant::now();
-            while !one.stderr().contains("other hands") {
+            while !one.stderr().contains("lost the lease") {
                 assert_eq!(till.charges(), 1, "both have paid");
                 assert!(began.elapsed() < 2 * PATIENCE, "it does not notice");
                 std::thread::sleep(Duration::from_millis(50));

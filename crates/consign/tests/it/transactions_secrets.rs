@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use consign_testkit::process::{Reply, Server};
-use consign_transactions::rail::standard::Secrets;
+use consign_transactions::rail::standard_webhooks::WebhookSecrets;
 use data_encoding::{BASE64, HEXLOWER};
 use serde_json::{Value, json};
 
@@ -175,7 +175,7 @@ fn tell(said: &mut Said<'_>, secret: &str) -> u16 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since = since.expect("it is after 1970").as_secs();
     let at_s = i64::try_from(since).expect("it is not that late");
-    let secrets = Secrets::new([secret]).expect("it is a secret");
+    let secrets = WebhookSecrets::new([secret]).expect("it is a secret");
     let signature = secrets.sign("event", at_s, body.to_string().as_bytes());
     let headers = [
         ("webhook-id", "event"),

@@ -1,6 +1,6 @@
-//! The routes of the compatibility profile, for clients that hold a token and sign nothing.
+//! The routes of the compatibility profile, for clients that have a token and sign nothing.
 //!
-//! They stand beside the routes of agents. Where both share a path, a token makes the difference.
+//! They exist beside the routes of agents. On shared paths, a token selects the profile.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -10,10 +10,10 @@ use consign_transactions::problem::Problem;
 use consign_transactions::site::compat::ForUser;
 use http::HeaderMap;
 
-use super::{Answered, Face, Segment, Told, key};
+use super::{HandlerResult, Segment, SiteResponse, TransactionFace, key};
 use crate::web::credentials::bearer;
 
-pub(super) fn with_routes(router: Router<Face>) -> Router<Face> {
+pub(super) fn with_routes(router: Router<TransactionFace>) -> Router<TransactionFace> {
     router
         .route("/api/atp/intents/{intent_id}/authorize", post(authorize))
         .route("/api/atp/transactions", post(begin))
@@ -28,8 +28,8 @@ pub(super) fn with_routes(router: Router<Face>) -> Router<Face> {
         )
 }
 
-impl Face {
-    /// The user whose token came along; none without a token, and none if the profile is off.
+impl TransactionFace {
+    /// The user of the request's token; none without a token or if the profile is off.
     pub(super) fn user(&self, headers: &HeaderMap) -> Result<Option<ForUser>, Problem> {
         let Some((tokens, token)) = self.options.compat.as_ref().zip(bearer(headers)) else {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Face {
         self.user(headers)?.ok_or(Problem::Unauthorized)
     }
 
-    /// Whoever has no token can only have meant to send a signed document.
+    /// Without a token, the body must be a signed document.
     pub(super) fn check_is_document(&self, body: &[u8]) -> Result<(), Problem> {
         if self.options.compat.is_none() {
             return Ok(());
@@ -55,31 +55,47 @@ impl Face {
     }
 }
 
-async fn authorize(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+async fn authorize(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    request: Request,
+) -> HandlerResult {
     let user = face.need_user(request.headers())?;
     face.take(&face.writes, &request, 0)?;
-    Ok(Told(user.authorize(&id).await?))
+    Ok(SiteResponse(user.authorize(&id).await?))
 }
 
-async fn begin(State(face): State<Face>, request: Request) -> Answered {
+async fn begin(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     let user = face.need_user(request.headers())?;
-    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
-    Ok(Told(user.begin(key(&headers)?, &body).await?))
+    let (headers, body) = face.receive_write(request, REQUEST_BYTES_MAX).await?;
+    Ok(SiteResponse(user.begin(key(&headers)?, &body).await?))
 }
 
-async fn step(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+async fn step(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    request: Request,
+) -> HandlerResult {
     let user = face.need_user(request.headers())?;
-    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
-    Ok(Told(user.step(&id, &body).await?))
+    let body = face.receive_write(request, REQUEST_BYTES_MAX).await?.1;
+    Ok(SiteResponse(user.step(&id, &body).await?))
 }
 
-async fn transition(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+async fn transition(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    request: Request,
+) -> HandlerResult {
     let user = face.need_user(request.headers())?;
-    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
-    Ok(Told(user.transition(&id, &body).await?))
+    let body = face.receive_write(request, REQUEST_BYTES_MAX).await?.1;
+    Ok(SiteResponse(user.transition(&id, &body).await?))
 }
 
-async fn receipt(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {
+async fn receipt(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    headers: HeaderMap,
+) -> HandlerResult {
     let user = face.need_user(&headers)?;
-    Ok(Told(user.receipt(&id).await?))
+    Ok(SiteResponse(user.receipt(&id).await?))
 }

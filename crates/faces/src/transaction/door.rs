@@ -1,38 +1,42 @@
-//! The switches of the whole server, as they hold for agents, users and rails.
+//! Applies the listener policy of the server to agents, users and rails.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use consign_transactions::problem::Problem;
 
-use super::{Face, Refused};
+use super::{ProblemResponse, TransactionFace};
 use crate::web::door::Shut;
 
-pub(super) async fn keep(State(face): State<Face>, request: Request, next: Next) -> Response {
-    match face.check_door(&request) {
+pub(super) async fn enforce(
+    State(face): State<TransactionFace>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match face.check_listener_policy(&request) {
         Ok(()) => next.run(request).await,
-        Err(problem) => Refused(problem).into_response(),
+        Err(problem) => ProblemResponse(problem).into_response(),
     }
 }
 
-impl Face {
-    /// How it is, and the documents of keys, are told to everybody; in maintenance operators are let in.
-    fn check_door(&self, request: &Request) -> Result<(), Problem> {
+impl TransactionFace {
+    /// Health and key documents are always served; in maintenance, operators have access.
+    fn check_listener_policy(&self, request: &Request) -> Result<(), Problem> {
         let path = request.uri().path();
         if path == "/api/atp/health" || path.starts_with("/.well-known/") {
             return Ok(());
         }
         let (door, headers) = (self.options.door, request.headers());
         door.check_transport(headers, request.extensions())
-            .map_err(told)?;
+            .map_err(to_problem)?;
         if path.starts_with("/api/atp/admin/") || self.operator(headers).is_ok() {
             return Ok(());
         }
-        door.check_open().map_err(told)
+        door.check_open().map_err(to_problem)
     }
 }
 
-fn told(shut: Shut) -> Problem {
+fn to_problem(shut: Shut) -> Problem {
     match shut {
         Shut::PlainHttp => Problem::HttpsRequired,
         Shut::Maintenance => Problem::Maintenance,

@@ -1,19 +1,20 @@
-//! The operator's routes: what is open, the log of transitions, a sweep by hand, keys. All of them need the admin token.
+//! The operator's routes: open transactions, the log of transitions, a manual sweep, keys. All of them need the admin
+//! token.
 
 use axum::extract::{Request, State};
 use consign_transactions::problem::Problem;
-use consign_transactions::site::KeyError;
+use consign_transactions::site::SiteKeyError;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::{Answered, Face, Segment, Told, whole};
+use super::{HandlerResult, Segment, SiteResponse, TransactionFace, whole};
 use crate::web::credentials::bearer;
-use consign_transactions::document::{Document, NOTE_BYTES_MAX};
-use consign_transactions::site::Answer;
+use consign_transactions::document::{AtpDocument, NOTE_BYTES_MAX};
+use consign_transactions::site::SiteAnswer;
 
 pub(super) const LIST_DEFAULT: u32 = 50;
 
-impl Face {
+impl TransactionFace {
     pub(super) fn operator(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let secret = self.options.admin_secret.as_ref();
         let shown = bearer(headers);
@@ -24,54 +25,66 @@ impl Face {
     }
 }
 
-pub(super) async fn transactions(State(face): State<Face>, request: Request) -> Answered {
+pub(super) async fn transactions(
+    State(face): State<TransactionFace>,
+    request: Request,
+) -> HandlerResult {
     face.operator(request.headers())?;
     let limit = number(&request, "limit")?.unwrap_or(u64::from(LIST_DEFAULT));
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     let from = number(&request, "from")?;
     let state = query(&request, "state");
     let shown = face.site.transactions_shown(state.as_deref(), limit, from);
-    Ok(Told(shown.await?))
+    Ok(SiteResponse(shown.await?))
 }
 
-/// What became of an effect, where no rail can say.
+/// Records the outcome of an effect that the rail cannot report.
 pub(super) async fn resolve(
-    State(face): State<Face>,
+    State(face): State<TransactionFace>,
     Segment(id): Segment,
     request: Request,
-) -> Answered {
+) -> HandlerResult {
     face.operator(request.headers())?;
     let body = whole(request, NOTE_BYTES_MAX).await?.1;
-    Ok(Told(face.site.resolve(&id, &body).await?))
+    Ok(SiteResponse(face.site.resolve(&id, &body).await?))
 }
 
-pub(super) async fn audit(State(face): State<Face>, request: Request) -> Answered {
+pub(super) async fn audit(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     face.operator(request.headers())?;
     let after = number(&request, "after")?.unwrap_or(0);
-    Ok(Told(face.site.audit(after).await?))
+    Ok(SiteResponse(face.site.audit(after).await?))
 }
 
-pub(super) async fn reconcile(State(face): State<Face>, request: Request) -> Answered {
+pub(super) async fn reconcile(
+    State(face): State<TransactionFace>,
+    request: Request,
+) -> HandlerResult {
     face.operator(request.headers())?;
     let site = face.site.clone();
-    // It goes on if whoever asked for it hangs up.
+    // The sweep continues if the client disconnects.
     let swept = tokio::spawn(async move { site.reconcile().await }).await;
     let swept = swept.map_err(|_| Problem::InternalError)??;
-    Ok(Told(Answer::of(200, &json!({"ok": true, "swept": swept}))))
+    Ok(SiteResponse(SiteAnswer::of(
+        200,
+        &json!({"ok": true, "swept": swept}),
+    )))
 }
 
-/// The key that will sign next, for verifiers to pin in time.
-pub(super) async fn announce(State(face): State<Face>, request: Request) -> Answered {
+/// Announces the key that will sign next, so that verifiers can pin it in time.
+pub(super) async fn announce(
+    State(face): State<TransactionFace>,
+    request: Request,
+) -> HandlerResult {
     face.operator(request.headers())?;
     let key = face.site.announce_key().await;
     let key = key.map_err(|error| refused(&error))?;
-    Ok(Told(Answer::of(
+    Ok(SiteResponse(SiteAnswer::of(
         200,
         &json!({"ok": true, "next_public_key": key}),
     )))
 }
 
-pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answered {
+pub(super) async fn rotate(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     face.operator(request.headers())?;
     let reason = reason(request).await?;
     let key = face
@@ -79,37 +92,40 @@ pub(super) async fn rotate(State(face): State<Face>, request: Request) -> Answer
         .rotate_key(&reason)
         .await
         .map_err(|error| refused(&error))?;
-    Ok(Told(Answer::of(
+    Ok(SiteResponse(SiteAnswer::of(
         200,
         &json!({"ok": true, "public_key": key}),
     )))
 }
 
 pub(super) async fn revoke(
-    State(face): State<Face>,
+    State(face): State<TransactionFace>,
     Segment(id): Segment,
     request: Request,
-) -> Answered {
+) -> HandlerResult {
     face.operator(request.headers())?;
     let reason = reason(request).await?;
     face.site
         .revoke_key(&id, &reason)
         .await
         .map_err(|error| refused(&error))?;
-    Ok(Told(Answer::of(200, &json!({"ok": true, "key_id": id}))))
+    Ok(SiteResponse(SiteAnswer::of(
+        200,
+        &json!({"ok": true, "key_id": id}),
+    )))
 }
 
-async fn reason(request: Request) -> Result<String, super::Refused> {
+async fn reason(request: Request) -> Result<String, super::ProblemResponse> {
     let body = whole(request, NOTE_BYTES_MAX).await?.1;
     if body.is_empty() {
         return Ok(String::new());
     }
-    let body = Document::read(&body, NOTE_BYTES_MAX)?;
+    let body = AtpDocument::read(&body, NOTE_BYTES_MAX)?;
     let Some(reason) = body.get("reason").filter(|reason| !reason.is_null()) else {
         return Ok(String::new());
     };
     let text = reason.as_str().map(std::borrow::Cow::into_owned);
-    text.ok_or_else(|| super::Refused(invalid("reason", "must be text")))
+    text.ok_or_else(|| super::ProblemResponse(invalid("reason", "must be text")))
 }
 
 fn invalid(field: &str, reason: &str) -> Problem {
@@ -119,15 +135,15 @@ fn invalid(field: &str, reason: &str) -> Problem {
     }
 }
 
-fn refused(error: &KeyError) -> Problem {
+fn refused(error: &SiteKeyError) -> Problem {
     match error {
-        KeyError::Unknown(_) => Problem::NotFound { what: "key" },
-        KeyError::Current => Problem::InvalidRequest {
+        SiteKeyError::Unknown(_) => Problem::NotFound { what: "key" },
+        SiteKeyError::Current => Problem::InvalidRequest {
             field: None,
             reason: error.to_string(),
         },
-        KeyError::Ledger(_) => Problem::StoreUnavailable,
-        KeyError::Damaged(_) => Problem::InternalError,
+        SiteKeyError::Ledger(_) => Problem::StoreUnavailable,
+        SiteKeyError::Damaged(_) => Problem::InternalError,
     }
 }
 

@@ -1,20 +1,20 @@
-//! The variables of a site, read from values alone.
+//! The variables of a site, read from a lookup function.
 //!
-//! Invariant: what somebody set is usable or refused by name; a secret is in no error.
+//! Invariant: a variable that is set is usable, or the error names it; no error contains a secret.
 
 use std::time::Duration;
 
 use crate::web::secret_text::SecretText;
 
-/// What the variables ask for. Without a site there is no face.
+/// The settings of a site. Without `ATP_SITE` there is no site.
 #[derive(Debug)]
-pub struct Settings {
+pub struct SiteSettings {
     pub site: String,
-    pub agent_keys: AgentKeys,
-    pub rail: Rail,
+    pub agent_keys: AgentKeySetting,
+    pub rail: RailSetting,
     pub stripe_base: Option<String>,
     pub stripe_secret: Option<SecretText>,
-    /// Two while it changes, with a comma between them.
+    /// Two secrets during a rotation, separated by a comma.
     pub stripe_webhook_secrets: Vec<SecretText>,
     pub http_base: Option<String>,
     pub http_secret: Option<SecretText>,
@@ -22,48 +22,48 @@ pub struct Settings {
     pub sweep: Duration,
     pub execute_wait: Duration,
     pub settle_delay: Duration,
-    /// How long a rail may take for one operation.
+    /// The time limit for one operation of a rail.
     pub rail_timeout: Duration,
     pub dedup_window_s: u32,
-    /// Unless somebody chose, whatever does more than nothing must be asked for with a signature.
+    /// By default, every rail except null requires signed requests.
     pub signed_requests: bool,
-    /// Further names by which requests may reach the site.
+    /// Further host names of the site.
     pub hosts: Vec<String>,
     pub public_per_minute: u32,
     pub writes_per_minute: u32,
     pub write_bytes_per_minute: u32,
-    /// How many intents that nobody consented to may be kept: of one key or user, and in all.
+    /// Limits on stored intents without consent: per key or user, and in total.
     pub open_per_key: u32,
     pub open_max: u32,
-    /// What signs the tokens of the compatibility profile; none if that is off.
+    /// The secret of the compatibility profile's tokens; none if the profile is off.
     pub compat_secret: Option<SecretText>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentKeys {
+pub enum AgentKeySetting {
     Open,
     /// Public keys as documents write them.
     Registered(Vec<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rail {
+pub enum RailSetting {
     Null,
     Stripe,
     Worker,
     Http,
 }
 
-/// Why a variable cannot be used, and what to do about it.
+/// Why a variable cannot be used, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
-pub struct Unusable {
+pub struct UnusableSetting {
     pub name: &'static str,
     pub why: &'static str,
     pub advice: &'static str,
 }
 
-/// Every variable there is.
+/// The names of all variables.
 pub const NAMES: [&str; 24] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
@@ -90,25 +90,25 @@ pub const NAMES: [&str; 24] = [
     "ATP_WRITES_PER_MINUTE",
     "ATP_WRITE_BYTES_PER_MINUTE",
 ];
-/// The one that is a list, which a file may spread over lines.
+/// The list variable, which a file may spread over several lines.
 pub const LISTED: &str = "ATP_REGISTERED_KEYS";
 
 const SWEEP_S_DEFAULT: f64 = 60.0;
 const RAIL_TIMEOUT_S_DEFAULT: f64 = 10.0;
 const RAIL_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 const PUBLIC_PER_MINUTE_DEFAULT: u32 = 120;
-/// Many agents may come from one address, and all messages of a rail.
+/// Many agents may share an address, as do all callbacks of a rail.
 const WRITES_PER_MINUTE_DEFAULT: u32 = 6_000;
-/// Seven hundred bytes for each of them: an intent has as many. An address can send 240 MiB an hour.
+/// Seven hundred bytes per request, the size of an intent. An address can send 240 MiB per hour.
 const WRITE_BYTES_PER_MINUTE_DEFAULT: u32 = 4 << 20;
 const OPEN_PER_KEY_DEFAULT: u32 = 1_000;
 const OPEN_MAX_DEFAULT: u32 = 100_000;
-/// As long as what the secret's hash puts out: a shorter one is the weaker half.
+/// The length of the hash's output; a shorter secret would weaken it.
 const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
-impl Settings {
+impl SiteSettings {
     /// `None` if no site is named.
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Unusable> {
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, UnusableSetting> {
         let filled = |name: &str| {
             let value = lookup(name).map(|value| value.trim().to_owned());
             value.filter(|value| !value.is_empty())
@@ -159,7 +159,7 @@ impl Settings {
             )?,
             signed_requests: match filled("ATP_SIGNED_REQUESTS") {
                 Some(word) => switch("ATP_SIGNED_REQUESTS", Some(&word))?,
-                None => rail(filled("ATP_RAIL").as_deref())? != Rail::Null,
+                None => rail(filled("ATP_RAIL").as_deref())? != RailSetting::Null,
             },
             hosts: hosts(filled("ATP_HOSTS").as_deref())?,
             public_per_minute: whole(
@@ -192,8 +192,8 @@ impl Settings {
     }
 }
 
-/// Scheme, host and perhaps a port: what intents name as their site, byte for byte.
-fn origin(site: String) -> Result<String, Unusable> {
+/// Scheme, host and an optional port: the value that intents name as their site, byte for byte.
+fn origin(site: String) -> Result<String, UnusableSetting> {
     let rest = site
         .strip_prefix("https://")
         .or_else(|| site.strip_prefix("http://"));
@@ -204,15 +204,15 @@ fn origin(site: String) -> Result<String, Unusable> {
     if is_origin {
         return Ok(site);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_SITE",
         why: "is not an origin",
-        advice: "write it like https://shop.example, without a path and without a slash at its end",
+        advice: "use a form like https://shop.example, without a path and without a final slash",
     })
 }
 
-/// Names alone: which port a client was given is no secret and no proof.
-fn hosts(names: Option<&str>) -> Result<Vec<String>, Unusable> {
+/// Host names only: a port is neither secret nor proof.
+fn hosts(names: Option<&str>) -> Result<Vec<String>, UnusableSetting> {
     let names = names.unwrap_or_default().split(',').map(str::trim);
     let names: Vec<String> = names
         .filter(|name| !name.is_empty())
@@ -222,43 +222,46 @@ fn hosts(names: Option<&str>) -> Result<Vec<String>, Unusable> {
     if names.iter().all(|name| name.bytes().all(plain)) {
         return Ok(names);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_HOSTS",
-        why: "has something that is no host name",
-        advice: "write names like consign.internal, without a scheme and without a port, with commas between them",
+        why: "contains an invalid host name",
+        advice: "use names like consign.internal, without scheme and port, separated by commas",
     })
 }
 
-fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, Unusable> {
+fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeySetting, UnusableSetting> {
     match (word, keys) {
-        (None | Some("open"), None) => Ok(AgentKeys::Open),
-        (Some("registered"), Some(keys)) => Ok(AgentKeys::Registered(
+        (None | Some("open"), None) => Ok(AgentKeySetting::Open),
+        (Some("registered"), Some(keys)) => Ok(AgentKeySetting::Registered(
             keys.split([',', '\n'])
                 .map(|key| key.trim().to_owned())
                 .filter(|key| !key.is_empty())
                 .collect(),
         )),
-        (Some("registered"), None) => Err(Unusable {
+        (Some("registered"), None) => Err(UnusableSetting {
             name: LISTED,
-            why: "is not set, so no agent could do anything",
-            advice: "list the agents' public keys there, like ed25519:BASE64, with commas between them",
+            why: "is not set, so no agent would be accepted",
+            advice: "list the agents' public keys, like ed25519:BASE64, separated by commas",
         }),
-        _ => Err(Unusable {
+        _ => Err(UnusableSetting {
             name: "ATP_AGENT_KEYS",
             why: "is neither open nor registered, or keys are listed and it is not registered",
-            advice: "say registered and list keys in ATP_REGISTERED_KEYS; or say open and list none, which lets every key in",
+            advice: "set it to registered and list keys in ATP_REGISTERED_KEYS; or set it to open and list none, which accepts every key",
         }),
     }
 }
 
-/// A secret may lie there while the profile is off.
-fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretText>, Unusable> {
+/// The secret may be set while the profile is off.
+fn compat_secret(
+    is_on: bool,
+    secret: Option<String>,
+) -> Result<Option<SecretText>, UnusableSetting> {
     match secret {
         _ if !is_on => Ok(None),
         Some(secret) if secret.len() >= COMPAT_SECRET_BYTES_MIN => {
             Ok(Some(SecretText::new(secret)))
         }
-        _ => Err(Unusable {
+        _ => Err(UnusableSetting {
             name: "ATP_COMPAT_SECRET",
             why: "is not set or shorter than 32 bytes, and ATP_COMPAT is on",
             advice: "set it to the secret with which the tokens of its users are signed (HS256), or leave ATP_COMPAT off",
@@ -266,75 +269,79 @@ fn compat_secret(is_on: bool, secret: Option<String>) -> Result<Option<SecretTex
     }
 }
 
-/// Effects and refunds are told apart by the ends of their goals.
-fn worker_goal(goal: String) -> Result<String, Unusable> {
+/// The suffix of the goal distinguishes refunds from effects.
+fn worker_goal(goal: String) -> Result<String, UnusableSetting> {
     if !goal.ends_with(".refund") {
         return Ok(goal);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: "ATP_WORKER_GOAL",
         why: "ends in .refund",
-        advice: "refunds are published under this goal with .refund behind it; choose another",
+        advice: "refunds use this goal with the suffix .refund; choose another goal",
     })
 }
 
-fn rail(word: Option<&str>) -> Result<Rail, Unusable> {
+fn rail(word: Option<&str>) -> Result<RailSetting, UnusableSetting> {
     match word {
-        None | Some("null") => Ok(Rail::Null),
-        Some("stripe") => Ok(Rail::Stripe),
-        Some("worker") => Ok(Rail::Worker),
-        Some("http") => Ok(Rail::Http),
-        Some(_) => Err(Unusable {
+        None | Some("null") => Ok(RailSetting::Null),
+        Some("stripe") => Ok(RailSetting::Stripe),
+        Some("worker") => Ok(RailSetting::Worker),
+        Some("http") => Ok(RailSetting::Http),
+        Some(_) => Err(UnusableSetting {
             name: "ATP_RAIL",
-            why: "names no rail",
-            advice: "it is stripe, worker, http or null",
+            why: "is not a rail",
+            advice: "use stripe, worker, http or null",
         }),
     }
 }
 
-fn seconds(name: &'static str, text: Option<String>, default: f64) -> Result<Duration, Unusable> {
+fn seconds(
+    name: &'static str,
+    text: Option<String>,
+    default: f64,
+) -> Result<Duration, UnusableSetting> {
     let parsed = text.map_or(Ok(default), |text| text.parse());
     let usable = parsed.ok().filter(|s: &f64| (0.05..=86_400.0).contains(s));
-    usable.map(Duration::from_secs_f64).ok_or(Unusable {
+    usable.map(Duration::from_secs_f64).ok_or(UnusableSetting {
         name,
         why: "is not a number of seconds from 0.05 to 86400",
-        advice: "write it like 60 or 0.5",
+        advice: "use a form like 60 or 0.5",
     })
 }
 
-/// A transaction is held for a minute, in which a rail may be asked several times.
-fn rail_timeout(text: Option<String>) -> Result<Duration, Unusable> {
+/// A lease lasts a minute, in which a rail may be called several times.
+fn rail_timeout(text: Option<String>) -> Result<Duration, UnusableSetting> {
     const NAME: &str = "ATP_RAIL_TIMEOUT_SECONDS";
     let timeout = seconds(NAME, text, RAIL_TIMEOUT_S_DEFAULT)?;
     if timeout <= RAIL_TIMEOUT_MAX {
         return Ok(timeout);
     }
-    Err(Unusable {
+    Err(UnusableSetting {
         name: NAME,
         why: "is more than 20",
-        advice: "a rail that takes longer answers by callback, or is looked at again",
+        advice: "a slower rail should answer by callback; the sweep checks again too",
     })
 }
 
-/// A word that is neither is refused: who writes `yes` must not be left with what is off.
-fn switch(name: &'static str, word: Option<&str>) -> Result<bool, Unusable> {
+/// Any other word is refused: `yes` must not silently mean off.
+fn switch(name: &'static str, word: Option<&str>) -> Result<bool, UnusableSetting> {
     match word {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(Unusable {
+        Some(_) => Err(UnusableSetting {
             name,
             why: "is neither true nor false",
-            advice: "write true or false, or leave it out for the default",
+            advice: "use true or false, or remove it for the default",
         }),
     }
 }
 
-fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, Unusable> {
+fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, UnusableSetting> {
     let parsed = text.map_or(Ok(default), |text| text.parse());
-    parsed.map_err(|_| Unusable {
+    parsed.map_err(|_| UnusableSetting {
         name,
         why: "is not a whole number",
-        advice: "write it like 60; 0 turns it off",
+        advice: "use a form like 60; 0 disables it",
     })
 }
 
@@ -345,8 +352,8 @@ mod tests {
 
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Option<Settings>, Unusable> {
-        Settings::read(|name| {
+    fn read(pairs: &[(&str, &str)]) -> Result<Option<SiteSettings>, UnusableSetting> {
+        SiteSettings::read(|name| {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -355,7 +362,7 @@ mod tests {
     #[test]
     fn every_variable_is_among_the_names() {
         let asked = RefCell::new(BTreeSet::new());
-        let settings = Settings::read(|name| {
+        let settings = SiteSettings::read(|name| {
             asked.borrow_mut().insert(name.to_owned());
             (name == "ATP_SITE").then(|| "https://shop.example".to_owned())
         });
@@ -373,8 +380,8 @@ mod tests {
         let site = ("ATP_SITE", "https://shop.example");
         let settings = read(&[site]).unwrap().unwrap();
         assert_eq!(settings.sweep, Duration::from_mins(1));
-        assert_eq!(settings.rail, Rail::Null);
-        assert_eq!(settings.agent_keys, AgentKeys::Open);
+        assert_eq!(settings.rail, RailSetting::Null);
+        assert_eq!(settings.agent_keys, AgentKeySetting::Open);
         let settings = read(&[site, ("ATP_SWEEP_SECONDS", "0.5")]);
         assert_eq!(settings.unwrap().unwrap().sweep, Duration::from_millis(500));
     }

@@ -1,7 +1,7 @@
 //! Tokens of the compatibility profile: JSON Web Tokens with HMAC-SHA-256, and no others.
 //!
-//! Invariant: the algorithm is ours to say and not the token's; what a token claims is read only when its signature fits,
-//! which is compared in constant time.
+//! Invariant: the server fixes the algorithm, not the token; claims are read only after the signature was verified in
+//! constant time.
 
 use std::fmt;
 
@@ -19,25 +19,25 @@ const ISSUER: &str = "wab";
 const AUDIENCE: &str = "wab:user";
 const USER_CHARS_MAX: usize = 128;
 
-/// Checks tokens against one secret.
-pub struct Tokens(SecretText);
+/// Verifies tokens with one secret.
+pub struct UserTokens(SecretText);
 
-impl fmt::Debug for Tokens {
+impl fmt::Debug for UserTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokens(..)")
+        f.write_str("UserTokens(..)")
     }
 }
 
-impl Tokens {
+impl UserTokens {
     pub fn new(secret: SecretText) -> Self {
         Self(secret)
     }
 
-    /// Whose token this is.
+    /// The user of a token.
     pub(super) fn user(&self, token: &str, now: Micros) -> Result<String, Problem> {
         let claims = self.claims(token)?;
         if claims["iss"] != ISSUER {
-            return refused("its issuer is another");
+            return refused("it has another issuer");
         }
         let audience = &claims["aud"];
         let several = audience
@@ -50,7 +50,7 @@ impl Tokens {
             return refused("it has expired; get a new one");
         }
         if moment(&claims, "nbf")?.is_some_and(|start| now < start) {
-            return refused("its time has not come yet");
+            return refused("it is not valid yet");
         }
         user(&claims["id"])
     }
@@ -60,23 +60,23 @@ impl Tokens {
         let (Some(header), Some(claims), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return refused("it has not three parts");
+            return refused("it does not have three parts");
         };
-        let told = decoded(header)?;
-        // Whoever lets the token choose can be told to check nothing.
-        if told["alg"] != ALGORITHM || told.get("crit").is_some() {
+        let fields = decoded(header)?;
+        // A token that chooses the algorithm could disable the check.
+        if fields["alg"] != ALGORITHM || fields.get("crit").is_some() {
             return refused("its algorithm is not HS256");
         }
         let Ok(signature) = BASE64URL_NOPAD.decode(signature.as_bytes()) else {
             return refused("it cannot be read");
         };
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.reveal().as_bytes())
-            .expect("a key of any length will do");
+            .expect("HMAC takes a key of any length");
         mac.update(header.as_bytes());
         mac.update(b".");
         mac.update(claims.as_bytes());
         if mac.verify_slice(&signature).is_err() {
-            return refused("its signature does not fit");
+            return refused("its signature is not valid");
         }
         decoded(claims)
     }
@@ -95,17 +95,17 @@ fn decoded(part: &str) -> Result<Value, Problem> {
     }
 }
 
-/// Seconds since 1970, perhaps with a fraction; beyond what fits, the end of time.
+/// Seconds since 1970, with an optional fraction; values out of range are clamped.
 fn moment(claims: &Value, name: &str) -> Result<Option<Micros>, Problem> {
     match claims.get(name) {
         None => Ok(None),
         Some(value) => match value.as_f64() {
             #[expect(
                 clippy::cast_possible_truncation,
-                reason = "a cast from a float stops at the ends"
+                reason = "a cast from a float saturates"
             )]
             Some(seconds) => Ok(Some(Micros((seconds * 1e6) as i64))),
-            None => refused("one of its times is none"),
+            None => refused("one of its times is not a number"),
         },
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn checked(token: &str) -> Result<String, Problem> {
-        Tokens::new(SecretText::new(SECRET.to_owned())).user(token, NOW)
+        UserTokens::new(SecretText::new(SECRET.to_owned())).user(token, NOW)
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn debug_output_shows_no_secret() {
-        let tokens = Tokens::new(SecretText::new(SECRET.to_owned()));
+        let tokens = UserTokens::new(SecretText::new(SECRET.to_owned()));
         assert!(!format!("{tokens:?}").contains(SECRET));
     }
 }

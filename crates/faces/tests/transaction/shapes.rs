@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use consign_kernel::json::canonical_value;
-use consign_transactions::document::PublicKey;
+use consign_transactions::document::AtpPublicKey;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use http::Request;
 use hyper::body::Frame;
@@ -433,7 +433,7 @@ async fn at_083_every_document_of_keys_shows_the_same_key_and_it_signed_the_mani
         }
         let manifest = world.get("/.well-known/wab.json").await;
         let public = manifest.json()["public_key"].as_str().unwrap().to_owned();
-        let key = PublicKey::parse(&public).unwrap();
+        let key = AtpPublicKey::parse(&public).unwrap();
         assert!(is_signed_by(&manifest.text, &key), "{}", manifest.text);
         let altered = manifest.text.replace("shop.example", "shop.examplf");
         assert_ne!(altered, manifest.text);
@@ -452,7 +452,7 @@ async fn at_083_every_document_of_keys_shows_the_same_key_and_it_signed_the_mani
         let jwks = world.get("/.well-known/jwks.json").await.json();
         let jwks = jwks["keys"].as_array().unwrap();
         for listed in keys {
-            let listed = PublicKey::parse(listed["public_key"].as_str().unwrap()).unwrap();
+            let listed = AtpPublicKey::parse(listed["public_key"].as_str().unwrap()).unwrap();
             let shown: Vec<_> = jwks
                 .iter()
                 .filter(|key| key["kid"] == listed.id())
@@ -479,7 +479,7 @@ async fn at_083_every_document_of_keys_shows_the_same_key_and_it_signed_the_mani
 }
 
 /// As anybody can check it: the canonical form without the signature.
-fn is_signed_by(manifest: &str, key: &PublicKey) -> bool {
+fn is_signed_by(manifest: &str, key: &AtpPublicKey) -> bool {
     let mut manifest: Value = serde_json::from_str(manifest).unwrap();
     let signature = manifest.as_object_mut().unwrap().remove("signature");
     let signature = signature.unwrap();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use consign_faces::web::door::Door;
 use consign_transactions::problem::Problem;
 use consign_transactions::rail::{
-    Asked, Charge, Fenced, Hint, Message, Null, Rail, Refunded, Report,
+    CallbackHint, CallbackMessage, Charge, Fenced, NullRail, Rail, RailFuture, RailReport,
+    RefundOutcome,
 };
 
 use crate::world::{Setup, World};
@@ -86,7 +87,7 @@ async fn enforced_https_turns_plain_requests_away_but_for_programs_on_this_machi
     assert_eq!(keys.status, 200);
 }
 
-static NULL: Null = Null;
+static NULL: NullRail = NullRail;
 
 /// Does nothing, and falls over when it is called back.
 #[derive(Debug)]
@@ -97,31 +98,51 @@ impl Rail for Broken {
         "broken"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         NULL.prepare(charge)
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, payment: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         NULL.confirm(charge, payment)
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, payment: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         NULL.capture(charge, payment)
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, payment: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         NULL.look_up(charge, payment)
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, payment: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment: Option<&'a str>,
+    ) -> RailFuture<'a, Fenced> {
         NULL.cancel(charge, payment)
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, payment: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        payment: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         NULL.refund(charge, payment)
     }
 
-    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, _: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         panic!("planned")
     }
 }

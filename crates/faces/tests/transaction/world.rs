@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
 use consign_faces::intent::{self, FurtherKeys};
-use consign_faces::transaction::{self, Names, Tokens};
+use consign_faces::transaction::{self, SiteHosts, UserTokens};
 use consign_faces::web::credentials::Secret;
 use consign_faces::web::door::Door;
 use consign_faces::web::secret_text::SecretText;
@@ -18,7 +18,7 @@ use consign_kernel::json::canonical_value;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::Ledger;
 use consign_transactions::instant;
-use consign_transactions::rail::{Null, Rail};
+use consign_transactions::rail::{NullRail, Rail};
 use consign_transactions::site::{Options, Site};
 use data_encoding::BASE64;
 use http::{HeaderMap, Request, StatusCode};
@@ -66,7 +66,7 @@ impl Default for Setup<'_> {
             writes_per_minute: 0,
             compat: None,
             door: Door::default(),
-            rail: Arc::new(Null),
+            rail: Arc::new(NullRail),
         }
     }
 }
@@ -128,13 +128,13 @@ impl World {
         let transactions = transaction::Options {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
             door: setup.door,
-            names: Names::new(SITE, &[]),
+            hosts: SiteHosts::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,
             writes_per_minute: setup.writes_per_minute,
             write_bytes_per_minute: 0,
             compat: setup
                 .compat
-                .map(|secret| Tokens::new(SecretText::new(secret.to_owned()))),
+                .map(|secret| UserTokens::new(SecretText::new(secret.to_owned()))),
         };
         let router = intent::router(engine, intent).merge(transaction::router(site, transactions));
         Self {

@@ -1,10 +1,10 @@
 //! Public keys as ATP writes them: `ed25519:` and base64, with an id of 16 characters.
 //!
-//! The key itself and its strictness are the kernel's; here are only ATP's names for it.
+//! The kernel implements the key and its strict verification; this module adds ATP's text form and id.
 
 use std::fmt;
 
-use consign_kernel::receipt::PublicKey as Ed25519;
+use consign_kernel::receipt::PublicKey;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 use sha2::{Digest as _, Sha256};
 
@@ -12,24 +12,24 @@ use super::ALGORITHM;
 
 const KEY_ID_CHARS: usize = 16;
 
-/// A key that can verify. That it exists says nothing about whether it is trusted.
+/// A verification key. Parsing it does not make it trusted.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PublicKey {
-    key: Ed25519,
+pub struct AtpPublicKey {
+    key: PublicKey,
     id: String,
 }
 
-impl PublicKey {
-    /// A key as documents write it, with the name of its algorithm.
+impl AtpPublicKey {
+    /// Parses a key as documents write it, with the name of its algorithm.
     pub fn parse(text: &str) -> Option<Self> {
         let (algorithm, key) = text.split_once(':')?;
         (algorithm == ALGORITHM).then(|| Self::parse_bare(key))?
     }
 
-    /// A key whose algorithm is told elsewhere.
+    /// Parses a key without the name of its algorithm.
     pub(super) fn parse_bare(base64: &str) -> Option<Self> {
         let bytes = decode_base64(base64)?.try_into().ok()?;
-        Ed25519::from_bytes(&bytes).ok().map(Self::from)
+        PublicKey::from_bytes(&bytes).ok().map(Self::from)
     }
 
     /// The first 16 characters of the base64 of the key's SHA-256.
@@ -48,8 +48,8 @@ impl PublicKey {
     }
 }
 
-impl From<Ed25519> for PublicKey {
-    fn from(key: Ed25519) -> Self {
+impl From<PublicKey> for AtpPublicKey {
+    fn from(key: PublicKey) -> Self {
         let mut id = BASE64.encode(&Sha256::digest(key.to_bytes()));
         id.truncate(KEY_ID_CHARS);
         Self { key, id }
@@ -57,19 +57,19 @@ impl From<Ed25519> for PublicKey {
 }
 
 /// As documents write it.
-impl fmt::Display for PublicKey {
+impl fmt::Display for AtpPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ALGORITHM}:{}", BASE64.encode(&self.key.to_bytes()))
     }
 }
 
-impl fmt::Debug for PublicKey {
+impl fmt::Debug for AtpPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PublicKey").field(&self.id).finish()
+        f.debug_tuple("AtpPublicKey").field(&self.id).finish()
     }
 }
 
-/// Both alphabets, with padding or without. Padding that is there must be right, and no stray bits may remain.
+/// Accepts both alphabets, with or without padding. Padding must be correct, and no stray bits may remain.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
     let padding = text.len() - bare.len();
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn a_key_is_written_with_its_algorithm() {
         let text = format!("ed25519:{AGENT}");
-        let key = PublicKey::parse(&text).unwrap();
+        let key = AtpPublicKey::parse(&text).unwrap();
         assert_eq!(key.to_string(), text);
         assert_eq!(key.id(), "EyW4UMKHGRbq4gPw");
         assert_eq!(key.jwk_x(), "oJql9HpnWYAv-VX43C0qFKXJnSO-l_hkEn_5ODRVpPA");
         assert_eq!(
-            PublicKey::parse(&format!("ed25519:{}", key.jwk_x())),
+            AtpPublicKey::parse(&format!("ed25519:{}", key.jwk_x())),
             Some(key)
         );
         for text in [
@@ -112,14 +112,14 @@ mod tests {
             "rsa:oJql",
             "ed25519:",
             "ed25519:oJql",
-            "Ed25519:x",
+            "PublicKey:x",
             "",
         ] {
-            assert_eq!(PublicKey::parse(text), None, "{text}");
+            assert_eq!(AtpPublicKey::parse(text), None, "{text}");
         }
-        // A point that anybody can sign for.
+        // A point for which anyone can forge signatures.
         let weak = format!("ed25519:{}", BASE64.encode(&[0; 32]));
-        assert_eq!(PublicKey::parse(&weak), None);
+        assert_eq!(AtpPublicKey::parse(&weak), None);
     }
 
     #[test]

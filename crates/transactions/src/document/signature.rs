@@ -1,36 +1,36 @@
-//! The `signature` of a document, as claimed: a string, or an object that tells more.
+//! The `signature` member of a document, as claimed: a string, or an object.
 //!
-//! Nothing in it is signed itself, so nothing in it is believed: the id and the key it names serve to find the key that is
-//! trusted and to notice a contradiction, and its `signed_at` proves nothing and is not read.
+//! The member itself is not signed, so it is not trusted: its key id and key serve to find the trusted key and to detect a
+//! contradiction; its `signed_at` proves nothing and is not read.
 
 use consign_kernel::json::Raw;
 
 use super::public::decode_base64;
-use super::{ALGORITHM, PublicKey};
+use super::{ALGORITHM, AtpPublicKey};
 
-/// What stands in the place of the signature.
+/// The value of the signature member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signature {
     Missing,
-    /// Made by an algorithm that is not ours.
+    /// Made by an unsupported algorithm.
     Unsupported,
-    Claimed(Claim),
+    Claimed(SignatureClaim),
 }
 
-/// A signature of our algorithm, right or wrong.
+/// A signature of the supported algorithm, valid or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct SignatureClaim {
     /// None if it is not 64 bytes.
     value: Option<[u8; 64]>,
     pub(crate) key_id: Option<String>,
-    /// The key that came with it. Never a reason to trust anything.
+    /// The embedded key. It never makes a document trusted.
     pub(crate) embedded: Option<Embedded>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Embedded {
-    Key(Box<PublicKey>),
-    /// Something that is no key.
+    Key(Box<AtpPublicKey>),
+    /// A value that is not a key.
     NoKey,
 }
 
@@ -49,7 +49,7 @@ impl Signature {
                     return Self::Missing;
                 };
                 let embedded = object.get("public_key").filter(|key| !key.is_null());
-                Self::Claimed(Claim {
+                Self::Claimed(SignatureClaim {
                     value: value.as_str().as_deref().and_then(decode),
                     key_id: text("key_id").map(Into::into),
                     embedded: embedded.map(Embedded::read),
@@ -59,14 +59,14 @@ impl Signature {
         }
     }
 
-    /// A string is base64, perhaps behind the name of its algorithm; anything that is no string is no signature either.
+    /// A string is base64, optionally prefixed with the name of its algorithm; any other type is not a signature.
     fn of_text(text: Option<&str>) -> Self {
         let value = match text.map(|text| text.split_once(':').ok_or(text)) {
             Some(Ok((ALGORITHM, base64)) | Err(base64)) => decode(base64),
             Some(Ok(_)) => return Self::Unsupported,
             None => None,
         };
-        Self::Claimed(Claim {
+        Self::Claimed(SignatureClaim {
             value,
             key_id: None,
             embedded: None,
@@ -74,20 +74,20 @@ impl Signature {
     }
 }
 
-impl Claim {
-    /// Whether the claim names this key or none.
-    pub(super) fn may_be_of(&self, key: &PublicKey) -> bool {
+impl SignatureClaim {
+    /// Whether the claim names this key or no key.
+    pub(super) fn may_be_of(&self, key: &AtpPublicKey) -> bool {
         let embedded = self.embedded.as_ref();
         self.key_id.as_deref().is_none_or(|id| id == key.id())
             && embedded
                 .is_none_or(|embedded| matches!(embedded, Embedded::Key(given) if **given == *key))
     }
 
-    pub(crate) fn verifies(&self, key: &PublicKey, message: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, key: &AtpPublicKey, message: &[u8]) -> bool {
         self.value.is_some_and(|value| key.verify(message, &value))
     }
 
-    /// Whether both are signatures and the same one.
+    /// Whether both are the same signature.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.value.is_some() && self.value == other.value
     }
@@ -98,7 +98,7 @@ impl Embedded {
         let text = member.as_str();
         let key = text
             .as_deref()
-            .and_then(|text| PublicKey::parse(text).or_else(|| PublicKey::parse_bare(text)));
+            .and_then(|text| AtpPublicKey::parse(text).or_else(|| AtpPublicKey::parse_bare(text)));
         key.map_or(Self::NoKey, |key| Self::Key(Box::new(key)))
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         Signature::read(Some(Raw::parse(text.as_bytes(), 9).unwrap()))
     }
 
-    fn claim(text: &str) -> Claim {
+    fn claim(text: &str) -> SignatureClaim {
         let Signature::Claimed(claim) = read(text) else {
             panic!("{text} claims nothing");
         };

@@ -1,4 +1,4 @@
-//! A request that is signed for one thing is good for nothing else.
+//! A request that is signed for one operation is valid for nothing else.
 
 use serde_json::json;
 
@@ -16,8 +16,8 @@ fn now() -> Micros {
     instant::parse("2026-05-25T12:00:00Z").unwrap()
 }
 
-fn sealed(operation: Operation) -> String {
-    let seal = Seal {
+fn sealed(operation: RequestOperation) -> String {
+    let seal = RequestContext {
         operation,
         site: SITE,
         idempotency_key: KEY,
@@ -27,12 +27,12 @@ fn sealed(operation: Operation) -> String {
     seal.sign(&agent(), &members).unwrap()
 }
 
-fn read(text: &str, operation: Operation) -> Result<Envelope, Problem> {
-    let document = Document::read(text.as_bytes(), REQUEST_BYTES_MAX).unwrap();
-    Envelope::read(&document, operation, SITE)
+fn read(text: &str, operation: RequestOperation) -> Result<RequestEnvelope, Problem> {
+    let document = AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX).unwrap();
+    RequestEnvelope::read(&document, operation, SITE)
 }
 
-fn field(refused: Result<Envelope, Problem>) -> String {
+fn field(refused: Result<RequestEnvelope, Problem>) -> String {
     match refused {
         Err(Problem::InvalidRequest { field, .. }) => field.unwrap_or_default(),
         other => panic!("{other:?}"),
@@ -41,9 +41,9 @@ fn field(refused: Result<Envelope, Problem>) -> String {
 
 #[test]
 fn a_signed_request_is_good_for_its_own_operation_alone() {
-    for signed_for in Operation::ALL {
+    for signed_for in RequestOperation::ALL {
         let text = sealed(signed_for);
-        for operation in Operation::ALL {
+        for operation in RequestOperation::ALL {
             let envelope = read(&text, operation);
             if operation == signed_for {
                 assert_eq!(envelope.unwrap().check_fresh(now(), 300), Ok(()));
@@ -69,7 +69,7 @@ fn a_document_of_another_kind_is_no_request_signed_or_not() {
     ] {
         let body = json!({"type": kind, "intent_id": "i"});
         for text in [body.to_string(), agent().sign(&body).unwrap()] {
-            for operation in Operation::ALL {
+            for operation in RequestOperation::ALL {
                 assert_eq!(field(read(&text, operation)), "type", "{text}");
             }
         }
@@ -78,7 +78,7 @@ fn a_document_of_another_kind_is_no_request_signed_or_not() {
 
 #[test]
 fn a_signed_request_says_all_that_it_is_for() {
-    let whole: Value = serde_json::from_str(&sealed(Operation::Execute)).unwrap();
+    let whole: Value = serde_json::from_str(&sealed(RequestOperation::Execute)).unwrap();
     for name in ["type", "site", "issued_at", "idempotency_key"] {
         for left_out in [true, false] {
             let mut body = whole.clone();
@@ -86,16 +86,23 @@ fn a_signed_request_says_all_that_it_is_for() {
             if left_out {
                 body.as_object_mut().unwrap().remove(name);
             }
-            assert_eq!(field(read(&body.to_string(), Operation::Execute)), name);
-            // Whoever signs nothing need say nothing.
+            assert_eq!(
+                field(read(&body.to_string(), RequestOperation::Execute)),
+                name
+            );
+            // An unsigned request may omit the envelope.
             body["signature"] = Value::Null;
-            assert!(read(&body.to_string(), Operation::Execute).is_ok());
+            assert!(read(&body.to_string(), RequestOperation::Execute).is_ok());
         }
     }
     let bare = json!({"intent_id": "int_abc", "nonce": "n1"});
     let bare = agent().sign(&bare).unwrap();
-    assert!(read(&bare, Operation::Authorize).is_ok());
-    for operation in [Operation::Execute, Operation::Compensate, Operation::Cancel] {
+    assert!(read(&bare, RequestOperation::Authorize).is_ok());
+    for operation in [
+        RequestOperation::Execute,
+        RequestOperation::Compensate,
+        RequestOperation::Cancel,
+    ] {
         assert_eq!(field(read(&bare, operation)), "type");
     }
 }
@@ -107,7 +114,7 @@ fn what_an_unsigned_request_says_must_fit_as_well() {
         for (name, value) in more.as_object().unwrap() {
             body[name] = value.clone();
         }
-        read(&body.to_string(), Operation::Cancel)
+        read(&body.to_string(), RequestOperation::Cancel)
     };
     assert_eq!(
         read(json!({"site": "https://other.example"})),
@@ -124,7 +131,7 @@ fn what_an_unsigned_request_says_must_fit_as_well() {
 
 #[test]
 fn a_request_is_good_for_a_while_before_and_after_its_time() {
-    let envelope = read(&sealed(Operation::Cancel), Operation::Cancel).unwrap();
+    let envelope = read(&sealed(RequestOperation::Cancel), RequestOperation::Cancel).unwrap();
     let at = |seconds: i64| envelope.check_fresh(now().plus(seconds * SECOND_US), 300);
     for seconds in [-300, 0, 300] {
         assert_eq!(at(seconds), Ok(()));
@@ -138,10 +145,10 @@ fn a_request_is_good_for_a_while_before_and_after_its_time() {
 #[test]
 fn a_request_that_is_signed_anew_is_the_same_request() {
     let fingerprint = |text: &str| {
-        let document = Document::read(text.as_bytes(), REQUEST_BYTES_MAX).unwrap();
+        let document = AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX).unwrap();
         document.fingerprint()
     };
-    let first = sealed(Operation::Execute);
+    let first = sealed(RequestOperation::Execute);
     let mut later: Value = serde_json::from_str(&first).unwrap();
     later["issued_at"] = "2026-05-25T12:07:00Z".into();
     later["signature"] = "another".into();
@@ -149,7 +156,7 @@ fn a_request_that_is_signed_anew_is_the_same_request() {
     let mut other = later.clone();
     other["amount_cents"] = 1.into();
     assert_ne!(fingerprint(&other.to_string()), fingerprint(&first));
-    // A body of the older form is told by all of it.
+    // The fingerprint of a body in the older form includes its signature.
     later["type"] = Value::Null;
     let mut even_later = later.clone();
     even_later["issued_at"] = "2026-05-25T12:08:00Z".into();

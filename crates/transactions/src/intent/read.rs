@@ -1,26 +1,26 @@
-//! From the members of a document to an [`Intent`]: every rule that needs no clock and no ledger.
+//! Parses a document into a [`SignedIntent`]: every rule that needs no clock and no ledger.
 
 use consign_kernel::json::Raw;
 
 use super::{
-    Action, Capture, EXECUTIONS_MAX, Intent, LIFE_MAX_US, PRECONDITIONS_MAX, RailChoice, Scope,
-    TYPE,
+    Capture, EXECUTIONS_MAX, IntentScope, LIFE_MAX_US, PRECONDITIONS_MAX, RailChoice, ScopeAction,
+    SignedIntent, TYPE,
 };
-use crate::document::Document;
-use crate::fields::{Fields, text_within};
+use crate::document::AtpDocument;
+use crate::fields::{DocumentFields, text_within};
 use crate::money::{Cents, Currency, SpendCap};
 use crate::problem::Problem;
-use crate::state::State;
+use crate::state::AtpState;
 
 const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 const PURPOSE_CHARS_MAX: usize = 500;
 const HOSTNAME_CHARS_MAX: usize = 253;
 const DOMAINS_MAX: usize = 64;
 
-impl Intent {
-    /// Reads a document; the refusal names the first member that breaks a rule.
-    pub fn read(document: Document) -> Result<Self, Problem> {
-        let fields = Fields::of(&document);
+impl SignedIntent {
+    /// Parses a document; the error names the first invalid member.
+    pub fn read(document: AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(&document);
         let type_ = fields.read("type", TYPE, |value| {
             value.as_str().filter(|type_| type_ == TYPE)
         })?;
@@ -75,17 +75,17 @@ fn executions(value: Raw<'_>) -> Option<u16> {
     (1..=EXECUTIONS_MAX).contains(&count).then_some(count)
 }
 
-fn read_scope(scope: &Fields<'_>) -> Result<Scope, Problem> {
+fn read_scope(scope: &DocumentFields<'_>) -> Result<IntentScope, Problem> {
     let items = scope.items("actions")?;
     let mut actions = Vec::new();
     for item in scope.need("actions", items)? {
-        let action = item.as_str().and_then(|word| Action::parse(&word));
+        let action = item.as_str().and_then(|word| ScopeAction::parse(&word));
         match action {
             Some(action) if actions.contains(&action) => {
                 return Err(scope.refuse("actions", format!("repeats {}", action.word())));
             }
             Some(action) => actions.push(action),
-            None => return Err(scope.refuse("actions", "has an action that does not exist")),
+            None => return Err(scope.refuse("actions", "has an unknown action")),
         }
     }
     if actions.is_empty() {
@@ -103,12 +103,12 @@ fn read_scope(scope: &Fields<'_>) -> Result<Scope, Problem> {
             format!("must have at most {DOMAINS_MAX} entries"),
         ));
     }
-    Ok(Scope { actions, domains })
+    Ok(IntentScope { actions, domains })
 }
 
 fn hostname(value: Raw<'_>) -> Option<String> {
     let name = text_within(value, 1..=HOSTNAME_CHARS_MAX)?;
-    // A leading star stands for all names below; names of other scripts come in their ASCII form.
+    // A leading star matches all names below; internationalized names must be in ASCII form.
     let labels = name.strip_prefix("*.").unwrap_or(&name);
     let is_host = labels
         .bytes()
@@ -116,8 +116,8 @@ fn hostname(value: Raw<'_>) -> Option<String> {
     is_host.then_some(name)
 }
 
-/// Both names of the cap occur; with both given, they must agree.
-fn read_spend_cap(fields: &Fields<'_>) -> Result<SpendCap, Problem> {
+/// The cap has two names; if both are present, they must agree.
+fn read_spend_cap(fields: &DocumentFields<'_>) -> Result<SpendCap, Problem> {
     let cap = match (
         fields.cents("max_spend_cents")?,
         fields.cents("spend_cap_cents")?,
@@ -130,7 +130,7 @@ fn read_spend_cap(fields: &Fields<'_>) -> Result<SpendCap, Problem> {
     Ok(SpendCap::new(cap.unwrap_or(Cents::ZERO)))
 }
 
-fn read_preconditions(fields: &Fields<'_>, own_id: &str) -> Result<Vec<String>, Problem> {
+fn read_preconditions(fields: &DocumentFields<'_>, own_id: &str) -> Result<Vec<String>, Problem> {
     let name = "preconditions";
     let items = fields.items(name)?.unwrap_or_default();
     if items.len() > PRECONDITIONS_MAX {
@@ -144,15 +144,15 @@ fn read_preconditions(fields: &Fields<'_>, own_id: &str) -> Result<Vec<String>, 
         let entry = fields.element(name, index, item)?;
         let intent_id = entry.intent_id("intent_id")?;
         if intent_id == own_id {
-            return Err(entry.refuse("intent_id", "must be another intent's"));
+            return Err(entry.refuse("intent_id", "must name another intent"));
         }
         if intents.contains(&intent_id) {
-            return Err(entry.refuse("intent_id", "is named twice"));
+            return Err(entry.refuse("intent_id", "occurs twice"));
         }
         let state = entry.read("state", "\"settled\"", |value| {
             value
                 .as_str()
-                .filter(|state| state == State::Settled.word())
+                .filter(|state| state == AtpState::Settled.word())
         })?;
         entry.need("state", state)?;
         intents.push(intent_id);
@@ -160,7 +160,7 @@ fn read_preconditions(fields: &Fields<'_>, own_id: &str) -> Result<Vec<String>, 
     Ok(intents)
 }
 
-fn read_rail(fields: &Fields<'_>) -> Result<Option<RailChoice>, Problem> {
+fn read_rail(fields: &DocumentFields<'_>) -> Result<Option<RailChoice>, Problem> {
     let Some(rail) = fields.object("rail")? else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! The rules of the fields one by one, starting from an intent that keeps them all.
+//! The rules of the fields one by one, starting from a valid intent.
 
 use consign_kernel::receipt::Signer;
 use data_encoding::BASE64;
@@ -11,8 +11,8 @@ use crate::document::REQUEST_BYTES_MAX;
 const AGENT_SEED: [u8; 32] = [0x22; 32];
 const PRINCIPAL_SEED: [u8; 32] = [0x44; 32];
 
-fn public(seed: &[u8; 32]) -> PublicKey {
-    PublicKey::from(Signer::from_seed(seed).public().clone())
+fn public(seed: &[u8; 32]) -> AtpPublicKey {
+    AtpPublicKey::from(Signer::from_seed(seed).public().clone())
 }
 
 fn minimal() -> Value {
@@ -35,21 +35,21 @@ fn with(path: &str, value: Value) -> Value {
     intent
 }
 
-fn document(value: &Value) -> Document {
-    Document::read(value.to_string().as_bytes(), REQUEST_BYTES_MAX).unwrap()
+fn document(value: &Value) -> AtpDocument {
+    AtpDocument::read(value.to_string().as_bytes(), REQUEST_BYTES_MAX).unwrap()
 }
 
-fn signed(seed: &[u8; 32], mut value: Value) -> Document {
+fn signed(seed: &[u8; 32], mut value: Value) -> AtpDocument {
     let signature = Signer::from_seed(seed).sign_bytes(document(&value).signed_bytes());
     value["signature"] = BASE64.encode(&signature).into();
     document(&value)
 }
 
-fn read(value: &Value) -> Result<Intent, Problem> {
-    Intent::read(document(value))
+fn read(value: &Value) -> Result<SignedIntent, Problem> {
+    SignedIntent::read(document(value))
 }
 
-/// The member that the refusal names.
+/// The member that the error names.
 #[track_caller]
 fn refused(value: &Value) -> String {
     let problem = read(value).unwrap_err();
@@ -97,7 +97,7 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(
         read(&with("user_id", json!("u"))).unwrap().dedup_subject(),
         format!("{} u", public(&AGENT_SEED)),
-        "whoever writes another's name is still somebody else"
+        "another agent with the same user name is another subject"
     );
 }
 
@@ -168,8 +168,11 @@ fn keys_are_written_with_their_algorithm() {
 
 #[test]
 fn at_008_the_scope_names_known_actions_and_at_least_one() {
-    let all: Vec<_> = Action::ALL.iter().map(|action| action.word()).collect();
-    assert_eq!(serde_json::to_value(Action::ALL).unwrap(), json!(all));
+    let all: Vec<_> = ScopeAction::ALL
+        .iter()
+        .map(|action| action.word())
+        .collect();
+    assert_eq!(serde_json::to_value(ScopeAction::ALL).unwrap(), json!(all));
     let scope = |actions: Value| json!({"actions": actions});
     check(
         "scope",
@@ -234,7 +237,8 @@ fn the_signed_amount_is_the_most_that_may_be_spent_unless_a_total_is_signed() {
         (json!(1_500), json!(3_000), 1, 0, 3_000, true),
         (json!(1_500), json!(3_000), 1, 0, 3_001, false),
         (json!(1_500), json!(3_000), 5, 1_501, 1_500, false),
-        // A total that is no more than the amount for each execution allows none of them more.
+        // A total that is not more than the amount for each execution does not raise the maximum of
+        // one.
         (json!(1_500), json!(4_500), 3, 0, 1_501, false),
         (json!(1_500), json!(4_000), 3, 0, 1_501, false),
         (json!(1_500), json!(4_501), 3, 0, 4_501, true),
@@ -252,7 +256,7 @@ fn the_signed_amount_is_the_most_that_may_be_spent_unless_a_total_is_signed() {
             "{what}"
         );
     }
-    let told = |intent: Intent| intent.spend_max().map(Cents::get);
+    let told = |intent: SignedIntent| intent.spend_max().map(Cents::get);
     assert_eq!(told(intent(json!(1_500), json!(null), 3)), Some(4_500));
     assert_eq!(told(intent(json!(1_500), json!(2_000), 3)), Some(2_000));
     assert_eq!(told(intent(json!(max), json!(null), 2)), Some(max));
@@ -400,9 +404,12 @@ fn at_004_order_and_white_space_do_not_affect_the_signature() {
         .map(|(name, value)| format!("\n\t{} : {value:#}", json!(name)))
         .collect();
     let shuffled = format!("{{ \"signature\" : {signature},{} }}", members.join(" ,"));
-    let shuffled = Document::read(shuffled.as_bytes(), REQUEST_BYTES_MAX).unwrap();
+    let shuffled = AtpDocument::read(shuffled.as_bytes(), REQUEST_BYTES_MAX).unwrap();
     assert_ne!(shuffled.sent(), document.sent());
-    assert_eq!(Intent::read(shuffled).unwrap().check_signature(), Ok(()));
+    assert_eq!(
+        SignedIntent::read(shuffled).unwrap().check_signature(),
+        Ok(())
+    );
 }
 
 #[test]
@@ -488,7 +495,7 @@ fn an_intent_is_over_at_the_very_moment_it_expires() {
 
 #[test]
 fn the_agent_authorizes_by_signing_the_body_or_by_its_signature_of_the_intent() {
-    let intent = Intent::read(signed(&AGENT_SEED, minimal())).unwrap();
+    let intent = SignedIntent::read(signed(&AGENT_SEED, minimal())).unwrap();
     let body = json!({"intent_id": "int_abc", "nonce": "n1"});
     assert_eq!(
         intent.check_authorization(&signed(&AGENT_SEED, body.clone())),
@@ -512,7 +519,7 @@ fn the_agent_authorizes_by_signing_the_body_or_by_its_signature_of_the_intent() 
 fn where_there_is_a_principal_nobody_else_authorizes() {
     let principal = public(&PRINCIPAL_SEED).to_string();
     let intent =
-        Intent::read(signed(&AGENT_SEED, with("principal_key", json!(principal)))).unwrap();
+        SignedIntent::read(signed(&AGENT_SEED, with("principal_key", json!(principal)))).unwrap();
     assert_eq!(intent.check_signature(), Ok(()));
     let body = json!({"intent_id": "int_abc", "nonce": "n1"});
     assert_eq!(
@@ -537,8 +544,8 @@ proptest! {
         for value in [json!(text), json!(number), json!([text]), json!({"actions": [text], "name": number})] {
             let mut intent = minimal();
             intent[&name] = value;
-            if let Ok(document) = Document::read(intent.to_string().as_bytes(), REQUEST_BYTES_MAX) {
-                let _ = Intent::read(document).map(|intent| intent.check_signature());
+            if let Ok(document) = AtpDocument::read(intent.to_string().as_bytes(), REQUEST_BYTES_MAX) {
+                let _ = SignedIntent::read(document).map(|intent| intent.check_signature());
             }
         }
     }

@@ -1,24 +1,24 @@
-//! A ring read from what a site published and somebody kept: the trust of whoever verifies without asking the site.
+//! A key ring read from a saved document of a site, for offline verification.
 //!
-//! Invariant: nothing here makes a document trusted; that the ring is the site's is for whoever kept it to know.
+//! Invariant: this module does not establish trust; the verifier must know that the saved document is the site's.
 
 use consign_kernel::ids::Micros;
 use serde::Deserialize;
 
-use super::{Keyring, KeyringError, SiteKey, Standing};
-use crate::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use super::{KeyStanding, Keyring, KeyringError, SiteKey};
+use crate::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use crate::instant;
 
-/// Why a file holds no keys to trust.
+/// Why a file has no usable keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    #[error("it is neither the list of a site's keys nor a site's manifest: {0}")]
+    #[error("it is neither a site's key list nor a site's manifest: {0}")]
     Unreadable(String),
-    #[error("{0} is no public key")]
+    #[error("{0} is not a public key")]
     NoKey(String),
-    #[error("{0} is no instant")]
+    #[error("{0} is not a time")]
     NoInstant(String),
-    #[error("{0} is no status of a key")]
+    #[error("{0} is not a key status")]
     NoStatus(String),
     #[error("the manifest is not signed by the key that it names: it was altered or cut")]
     Altered,
@@ -28,23 +28,23 @@ pub enum PinError {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Published {
+enum PublishedKeys {
     List {
         site: String,
-        keys: Vec<Listed>,
+        keys: Vec<ListedKey>,
     },
     Manifest {
         site: String,
         public_key: String,
         #[serde(default)]
-        previous_keys: Vec<Former>,
+        previous_keys: Vec<FormerKey>,
         #[serde(default)]
         next_public_key: Option<String>,
     },
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedKey {
     public_key: String,
     status: String,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct Listed {
 }
 
 #[derive(Deserialize)]
-struct Former {
+struct FormerKey {
     key: String,
     valid_until: String,
     #[serde(default)]
@@ -62,25 +62,25 @@ struct Former {
 }
 
 impl Keyring {
-    /// From `/api/atp/keys` or `/.well-known/wab.json`, as they were saved. The manifest knows of no revocations.
+    /// From a saved `/api/atp/keys` or `/.well-known/wab.json`. The manifest contains no revocations.
     pub fn read(text: &str) -> Result<Self, PinError> {
         let unreadable = |error: &dyn std::error::Error| PinError::Unreadable(error.to_string());
-        // Refuses repeated members, which the reader below would take the last of.
-        let document = Document::read(text.as_bytes(), VERIFY_BYTES_MAX)
+        // Refuses repeated members; the parser below would take the last one.
+        let document = AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX)
             .map_err(|problem| unreadable(&problem))?;
         let published = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         match published {
-            Published::List { site, keys } => {
-                let keys = keys.into_iter().map(Listed::read);
+            PublishedKeys::List { site, keys } => {
+                let keys = keys.into_iter().map(ListedKey::read);
                 Ok(Self::new(site, keys.collect::<Result<_, _>>()?)?)
             }
-            Published::Manifest {
+            PublishedKeys::Manifest {
                 site,
                 public_key,
                 previous_keys,
                 next_public_key,
             } => {
-                let current = site_key(&public_key, Standing::Current)?;
+                let current = site_key(&public_key, KeyStanding::Current)?;
                 if !document.is_signed_by(&current.key) {
                     return Err(PinError::Altered);
                 }
@@ -89,40 +89,40 @@ impl Keyring {
                     keys.push(former.read()?);
                 }
                 if let Some(next) = next_public_key {
-                    keys.push(site_key(&next, Standing::Next)?);
+                    keys.push(site_key(&next, KeyStanding::Next)?);
                 }
                 Ok(Self::new(site, keys)?)
             }
         }
     }
 
-    /// One key of a site and no dates: all that it signed is good.
-    pub fn of_one(site: impl Into<String>, key: PublicKey) -> Self {
+    /// One key of a site without dates: all its signatures are valid.
+    pub fn of_one(site: impl Into<String>, key: AtpPublicKey) -> Self {
         Self {
             site: site.into(),
             keys: vec![SiteKey {
                 key,
-                standing: Standing::Current,
+                standing: KeyStanding::Current,
                 valid_from: None,
             }],
         }
     }
 }
 
-impl Listed {
+impl ListedKey {
     fn read(self) -> Result<SiteKey, PinError> {
         let until = |text: Option<String>| match text {
             Some(text) => at(&text),
             None => Err(PinError::NoInstant("a missing valid_until".to_owned())),
         };
         let standing = match self.status.as_str() {
-            "current" => Standing::Current,
-            "next" => Standing::Next,
-            "previous" => Standing::Previous {
+            "current" => KeyStanding::Current,
+            "next" => KeyStanding::Next,
+            "previous" => KeyStanding::Previous {
                 valid_until: until(self.valid_until)?,
                 reason: String::new(),
             },
-            "revoked" => Standing::Revoked {
+            "revoked" => KeyStanding::Revoked {
                 revoked_at: until(self.valid_until)?,
                 reason: String::new(),
             },
@@ -136,9 +136,9 @@ impl Listed {
     }
 }
 
-impl Former {
+impl FormerKey {
     fn read(self) -> Result<SiteKey, PinError> {
-        let standing = Standing::Previous {
+        let standing = KeyStanding::Previous {
             valid_until: at(&self.valid_until)?,
             reason: self.reason,
         };
@@ -146,8 +146,8 @@ impl Former {
     }
 }
 
-fn site_key(text: &str, standing: Standing) -> Result<SiteKey, PinError> {
-    let key = PublicKey::parse(text).ok_or_else(|| PinError::NoKey(text.to_owned()))?;
+fn site_key(text: &str, standing: KeyStanding) -> Result<SiteKey, PinError> {
+    let key = AtpPublicKey::parse(text).ok_or_else(|| PinError::NoKey(text.to_owned()))?;
     Ok(SiteKey {
         key,
         standing,

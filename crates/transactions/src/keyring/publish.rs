@@ -1,17 +1,17 @@
-//! The documents in which a site makes its keys known.
+//! The documents that publish a site's keys.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Keyring, SiteKey, Standing};
+use super::{KeyStanding, Keyring, SiteKey};
 use crate::document::SiteSigner;
 use crate::instant;
 
-/// Where the protocol is mounted.
+/// The base path of the protocol.
 pub const BASE_PATH: &str = "/api/atp";
 
 #[derive(Serialize)]
-struct Manifest<'a> {
+struct SiteManifest<'a> {
     schema_version: &'a str,
     site: &'a str,
     public_key: String,
@@ -31,8 +31,11 @@ impl Keyring {
     /// `/.well-known/wab.json`, signed by the current key.
     pub fn manifest(&self, signer: &SiteSigner) -> String {
         self.assert_current(signer);
-        let next = self.keys.iter().find(|key| key.standing == Standing::Next);
-        let manifest = Manifest {
+        let next = self
+            .keys
+            .iter()
+            .find(|key| key.standing == KeyStanding::Next);
+        let manifest = SiteManifest {
             schema_version: "wab/1",
             site: &self.site,
             public_key: signer.public().to_string(),
@@ -54,17 +57,17 @@ impl Keyring {
         signer.sign_as("signature_by_new_key", &revocations)
     }
 
-    /// The keys of `/.well-known/jwks.json`: all that verify something, under the ids that documents name.
+    /// The keys of `/.well-known/jwks.json`: all keys that verify something, under the ids that documents use.
     pub fn jwks(&self) -> Vec<Value> {
         let jwk = |key: &SiteKey| {
             let (id, x) = (key.key.id(), key.key.jwk_x());
             json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": id, "alg": "EdDSA", "use": "sig"})
         };
-        let good = |key: &&SiteKey| !matches!(key.standing, Standing::Revoked { .. });
+        let good = |key: &&SiteKey| !matches!(key.standing, KeyStanding::Revoked { .. });
         self.keys.iter().filter(good).map(jwk).collect()
     }
 
-    /// `/api/atp/keys`, for whoever verifies without asking again.
+    /// `/api/atp/keys`, for offline verification.
     pub fn document(&self) -> Value {
         json!({"site": self.site, "keys": self.keys.iter().map(entry).collect::<Value>()})
     }
@@ -77,9 +80,9 @@ impl Keyring {
     }
 }
 
-/// A revoked key is none of them: whoever has it can date a receipt back, and readers of this document alone would trust it.
+/// Revoked keys are left out: their holder can backdate a receipt, and a reader of this document alone would trust it.
 fn previous(key: &SiteKey) -> Option<Value> {
-    let Standing::Previous {
+    let KeyStanding::Previous {
         valid_until,
         reason,
     } = &key.standing
@@ -91,7 +94,7 @@ fn previous(key: &SiteKey) -> Option<Value> {
 }
 
 fn revoked(key: &SiteKey) -> Option<Value> {
-    let Standing::Revoked { revoked_at, reason } = &key.standing else {
+    let KeyStanding::Revoked { revoked_at, reason } = &key.standing else {
         return None;
     };
     let at = instant::print(*revoked_at);
@@ -100,13 +103,13 @@ fn revoked(key: &SiteKey) -> Option<Value> {
 
 fn entry(key: &SiteKey) -> Value {
     let valid_until = match &key.standing {
-        Standing::Previous {
+        KeyStanding::Previous {
             valid_until: until, ..
         }
-        | Standing::Revoked {
+        | KeyStanding::Revoked {
             revoked_at: until, ..
         } => Some(instant::print(*until)),
-        Standing::Current | Standing::Next => None,
+        KeyStanding::Current | KeyStanding::Next => None,
     };
     json!({
         "key_id": key.key.id(),

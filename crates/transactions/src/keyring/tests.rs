@@ -1,9 +1,9 @@
-//! What each standing of a key means for what it signed, and what is published of it.
+//! The effect of each key standing on verification and on the published documents.
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::document::{Document, SiteSigner, VERIFY_BYTES_MAX};
+use crate::document::{AtpDocument, SiteSigner, VERIFY_BYTES_MAX};
 
 const SITE: &str = "https://shop.example";
 const NOW: Micros = Micros(1_779_710_405_250_000);
@@ -12,7 +12,7 @@ fn signer(seed: u8) -> SiteSigner {
     SiteSigner::from_seed(&[seed; 32])
 }
 
-fn key(seed: u8, standing: Standing) -> SiteKey {
+fn key(seed: u8, standing: KeyStanding) -> SiteKey {
     SiteKey {
         key: signer(seed).public().clone(),
         standing,
@@ -20,32 +20,32 @@ fn key(seed: u8, standing: Standing) -> SiteKey {
     }
 }
 
-fn previous(valid_until: Micros) -> Standing {
-    Standing::Previous {
+fn previous(valid_until: Micros) -> KeyStanding {
+    KeyStanding::Previous {
         valid_until,
         reason: "scheduled".into(),
     }
 }
 
-fn revoked(revoked_at: Micros) -> Standing {
-    Standing::Revoked {
+fn revoked(revoked_at: Micros) -> KeyStanding {
+    KeyStanding::Revoked {
         revoked_at,
         reason: "key_compromise".into(),
     }
 }
 
 /// A ring in which the key of seed 1 has the given standing.
-fn ring(standing: Standing) -> Keyring {
+fn ring(standing: KeyStanding) -> Keyring {
     let mut keys = vec![key(1, standing)];
-    if keys[0].standing != Standing::Current {
-        keys.push(key(2, Standing::Current));
+    if keys[0].standing != KeyStanding::Current {
+        keys.push(key(2, KeyStanding::Current));
     }
     Keyring::new(SITE, keys).unwrap()
 }
 
-fn signed(seed: u8, document: &Value) -> Document {
+fn signed(seed: u8, document: &Value) -> AtpDocument {
     let text = signer(seed).sign(document, NOW).text;
-    Document::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
+    AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
 }
 
 fn receipt(issued_at: Micros) -> Value {
@@ -53,7 +53,7 @@ fn receipt(issued_at: Micros) -> Value {
 }
 
 #[track_caller]
-fn check(standing: Standing, issued_at: Micros, now: Micros, reason: Option<Reason>) {
+fn check(standing: KeyStanding, issued_at: Micros, now: Micros, reason: Option<InvalidReason>) {
     let verification = ring(standing).verify(&signed(1, &receipt(issued_at)), now);
     assert_eq!(verification.reason, reason);
     assert_eq!(verification.ok, reason.is_none());
@@ -64,37 +64,46 @@ fn check(standing: Standing, issued_at: Micros, now: Micros, reason: Option<Reas
 #[test]
 fn a_ring_has_one_current_key_and_none_twice() {
     let new = |keys| Keyring::new(SITE, keys).map(|_| ());
-    let current = || key(1, Standing::Current);
+    let current = || key(1, KeyStanding::Current);
     assert_eq!(new(vec![]), Err(KeyringError::NotOneCurrent));
     assert_eq!(
-        new(vec![current(), key(2, Standing::Current)]),
+        new(vec![current(), key(2, KeyStanding::Current)]),
         Err(KeyringError::NotOneCurrent)
     );
     assert_eq!(
-        new(vec![current(), key(1, Standing::Next)]),
+        new(vec![current(), key(1, KeyStanding::Next)]),
         Err(KeyringError::Repeated)
     );
-    let next = || vec![current(), key(2, Standing::Next), key(3, Standing::Next)];
+    let next = || {
+        vec![
+            current(),
+            key(2, KeyStanding::Next),
+            key(3, KeyStanding::Next),
+        ]
+    };
     assert_eq!(new(next()), Err(KeyringError::SeveralNext));
     assert_eq!(new(next()[..2].to_vec()), Ok(()));
 }
 
 #[test]
 fn what_a_replaced_key_signed_in_its_time_stays_good() {
-    check(Standing::Current, NOW, NOW, None);
+    check(KeyStanding::Current, NOW, NOW, None);
     check(previous(NOW), NOW, NOW.plus(1 << 60), None);
     check(
         previous(NOW),
         NOW.plus(1_000),
         NOW.plus(1_000),
-        Some(Reason::KeyExpired),
+        Some(InvalidReason::KeyExpired),
     );
     let undated = signed(1, &json!({"type": "atp.receipt.v1", "site": SITE}));
     assert_eq!(
         ring(previous(NOW)).verify(&undated, NOW).reason,
-        Some(Reason::KeyExpired)
+        Some(InvalidReason::KeyExpired)
     );
-    assert_eq!(ring(Standing::Current).verify(&undated, NOW).reason, None);
+    assert_eq!(
+        ring(KeyStanding::Current).verify(&undated, NOW).reason,
+        None
+    );
 }
 
 #[test]
@@ -103,52 +112,52 @@ fn at_085_what_a_revoked_key_signed_is_reported_whatever_its_date() {
         revoked(NOW),
         NOW.plus(1_000),
         NOW.plus(2_000),
-        Some(Reason::KeyRevoked),
+        Some(InvalidReason::KeyRevoked),
     );
     check(
         revoked(NOW),
         NOW.minus(1 << 50),
         NOW,
-        Some(Reason::KeyRevoked),
+        Some(InvalidReason::KeyRevoked),
     );
     check(revoked(NOW), NOW.minus(2_000), NOW.minus(1_000), None);
 }
 
 #[test]
 fn a_key_that_is_only_announced_signs_nothing_yet() {
-    check(Standing::Next, NOW, NOW, Some(Reason::UnknownKey));
+    check(KeyStanding::Next, NOW, NOW, Some(InvalidReason::UnknownKey));
 }
 
 #[test]
 fn a_key_vouches_for_nothing_before_it_was_made() {
-    let mut young = key(1, Standing::Current);
+    let mut young = key(1, KeyStanding::Current);
     young.valid_from = Some(NOW);
     let ring = Keyring::new(SITE, vec![young]).unwrap();
     assert!(ring.verify(&signed(1, &receipt(NOW)), NOW).ok);
     let early = ring.verify(&signed(1, &receipt(NOW.minus(1_000))), NOW);
-    assert_eq!(early.reason, Some(Reason::KeyExpired));
+    assert_eq!(early.reason, Some(InvalidReason::KeyExpired));
 }
 
 #[test]
 fn a_receipt_of_another_site_is_not_ours_even_with_our_key() {
-    let ring = ring(Standing::Current);
+    let ring = ring(KeyStanding::Current);
     for site in [json!("https://other.example"), json!(null), json!(1)] {
         let mut foreign = receipt(NOW);
         foreign["site"] = site;
         let verification = ring.verify(&signed(1, &foreign), NOW);
-        assert_eq!(verification.reason, Some(Reason::SiteMismatch));
+        assert_eq!(verification.reason, Some(InvalidReason::SiteMismatch));
         assert!(!verification.ok && verification.trusted);
     }
 }
 
 #[test]
 fn only_receipts_are_good_as_receipts() {
-    let ring = ring(Standing::Current);
+    let ring = ring(KeyStanding::Current);
     for (kind, reason) in [
         (json!("atp.receipt.v1"), None),
         (json!("atp.compensation.v1"), None),
-        (json!("atp.intent.v1"), Some(Reason::NotAReceipt)),
-        (json!(null), Some(Reason::NotAReceipt)),
+        (json!("atp.intent.v1"), Some(InvalidReason::NotAReceipt)),
+        (json!(null), Some(InvalidReason::NotAReceipt)),
     ] {
         let mut document = receipt(NOW);
         document["type"] = kind;
@@ -164,7 +173,7 @@ fn the_short_form_is_tried_with_every_key() {
     let ring = ring(previous(NOW));
     let sign = |seed: u8| {
         let text = signer(seed).sign_as("signature", &receipt(NOW));
-        Document::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
+        AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
     };
     for (seed, status) in [(1, "previous"), (2, "current")] {
         let verification = ring.verify(&sign(seed), NOW);
@@ -175,46 +184,46 @@ fn the_short_form_is_tried_with_every_key() {
     }
     assert_eq!(
         ring.verify(&sign(3), NOW).reason,
-        Some(Reason::SignatureMismatch)
+        Some(InvalidReason::SignatureMismatch)
     );
 }
 
 #[test]
 fn a_stranger_is_unknown_with_or_without_bringing_his_key() {
-    let ring = ring(Standing::Current);
+    let ring = ring(KeyStanding::Current);
     let without = ring.verify(&signed(9, &receipt(NOW)), NOW);
     assert_eq!(
         (without.reason, without.signature_valid),
-        (Some(Reason::UnknownKey), false)
+        (Some(InvalidReason::UnknownKey), false)
     );
     assert_eq!(without.key_id.as_deref(), Some(signer(9).public().id()));
 
     let mut text: Value = serde_json::from_slice(signed(9, &receipt(NOW)).sent()).unwrap();
     text["signature"]["public_key"] = signer(9).public().to_string().into();
     let read =
-        |value: &Value| Document::read(value.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap();
+        |value: &Value| AtpDocument::read(value.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap();
     let with = ring.verify(&read(&text), NOW);
     assert_eq!(
         (with.reason, with.signature_valid),
-        (Some(Reason::UnknownKey), true)
+        (Some(InvalidReason::UnknownKey), true)
     );
-    // The id alone is missing: the key he brought still says who he is.
+    // Only the id is missing: the embedded key still identifies the signer.
     text["signature"]["key_id"] = json!(null);
     assert_eq!(
         ring.verify(&read(&text), NOW).reason,
-        Some(Reason::UnknownKey)
+        Some(InvalidReason::UnknownKey)
     );
     text["issued_at"] = json!("2026-05-25T12:00:06.000Z");
     assert_eq!(
         ring.verify(&read(&text), NOW).reason,
-        Some(Reason::SignatureMismatch)
+        Some(InvalidReason::SignatureMismatch)
     );
 }
 
 #[test]
 fn the_answer_has_the_members_of_the_protocol() {
     let document = signed(1, &receipt(NOW));
-    let verification = ring(Standing::Current).verify(&document, NOW.plus(61_900_000));
+    let verification = ring(KeyStanding::Current).verify(&document, NOW.plus(61_900_000));
     let key_id = signer(1).public().id().to_owned();
     assert_eq!(
         serde_json::to_value(&verification).unwrap(),
@@ -223,9 +232,9 @@ fn the_answer_has_the_members_of_the_protocol() {
             "issued_at": "2026-05-25T12:00:05.250Z", "age_seconds": 61, "kind": "atp.receipt.v1", "stored": false,
         })
     );
-    let unsigned = Document::read(b"{}", 10).unwrap();
+    let unsigned = AtpDocument::read(b"{}", 10).unwrap();
     assert_eq!(
-        serde_json::to_value(ring(Standing::Current).verify(&unsigned, NOW)).unwrap(),
+        serde_json::to_value(ring(KeyStanding::Current).verify(&unsigned, NOW)).unwrap(),
         json!({
             "ok": false, "signature_valid": false, "trusted": false, "key_id": null, "key_status": null,
             "issued_at": null, "age_seconds": null, "kind": null, "stored": false, "reason": "no_signature",
@@ -239,8 +248,8 @@ fn all_published_documents_show_the_same_keys() {
         SITE,
         vec![
             key(1, previous(NOW)),
-            key(2, Standing::Current),
-            key(3, Standing::Next),
+            key(2, KeyStanding::Current),
+            key(3, KeyStanding::Next),
             key(4, revoked(NOW)),
         ],
     )
@@ -254,7 +263,7 @@ fn all_published_documents_show_the_same_keys() {
     assert_eq!(
         manifest["previous_keys"],
         json!([{"key": text(1), "valid_until": at, "reason": "scheduled"}]),
-        "the revoked one stands in the revocations alone"
+        "the revoked key is only in the revocations"
     );
 
     let revocations = ring.revocations(&signer(2));
@@ -270,7 +279,7 @@ fn all_published_documents_show_the_same_keys() {
         .remove("signature_by_new_key")
         .unwrap();
     document["signature"] = signature;
-    let document = Document::read(document.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap();
+    let document = AtpDocument::read(document.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap();
     assert!(document.is_signed_by(signer(2).public()));
 
     let kids: Vec<Value> = ring.jwks().iter().map(|jwk| jwk["kid"].clone()).collect();
@@ -302,9 +311,9 @@ fn full_ring() -> Keyring {
         key(2, revoked(NOW)),
         SiteKey {
             valid_from: Some(NOW),
-            ..key(3, Standing::Current)
+            ..key(3, KeyStanding::Current)
         },
-        key(4, Standing::Next),
+        key(4, KeyStanding::Next),
     ];
     Keyring::new(SITE, keys).unwrap()
 }
@@ -321,10 +330,10 @@ fn a_saved_list_of_keys_is_the_ring_that_was_published() {
     assert_eq!(plain(&read), plain(&ring));
     for (seed, reason) in [
         (1, None),
-        (2, Some(Reason::KeyRevoked)),
+        (2, Some(InvalidReason::KeyRevoked)),
         (3, None),
-        (4, Some(Reason::UnknownKey)),
-        (5, Some(Reason::UnknownKey)),
+        (4, Some(InvalidReason::UnknownKey)),
+        (5, Some(InvalidReason::UnknownKey)),
     ] {
         let verification = read.verify(&signed(seed, &receipt(NOW)), NOW);
         assert_eq!(verification.reason, reason, "{seed}");
@@ -340,7 +349,7 @@ fn a_saved_manifest_counts_if_its_own_key_signed_it() {
     let late = receipt(Micros(NOW.0 + 1_000));
     assert_eq!(
         read.verify(&signed(1, &late), NOW).reason,
-        Some(Reason::KeyExpired)
+        Some(InvalidReason::KeyExpired)
     );
     let forged = manifest.replace("shop.example", "shop.invalid");
     assert_eq!(Keyring::read(&forged).unwrap_err(), PinError::Altered);
@@ -362,11 +371,11 @@ fn what_holds_no_keys_is_refused_with_its_reason() {
         ("[]".to_owned(), "neither"),
         (
             list(json!({"public_key": "ed25519:x", "status": "current"})),
-            "no public key",
+            "not a public key",
         ),
         (
             list(json!({"public_key": public, "status": "best"})),
-            "no status",
+            "not a key status",
         ),
         (
             list(json!({"public_key": public, "status": "next"})),
@@ -374,11 +383,11 @@ fn what_holds_no_keys_is_refused_with_its_reason() {
         ),
         (
             list(json!({"public_key": public, "status": "revoked"})),
-            "no instant",
+            "not a time",
         ),
         (
             list(json!({"public_key": public, "status": "current", "valid_from": "soon"})),
-            "no instant",
+            "not a time",
         ),
         (
             format!(

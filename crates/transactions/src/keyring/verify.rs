@@ -1,29 +1,29 @@
-//! What a document proves as a receipt, to somebody who trusts the keys of this site and nothing else.
+//! Verification of a document as a receipt, for a verifier that trusts the keys of this site alone.
 //!
-//! Invariant: a document is good only if a key of the ring signed it and that key was good when it was issued. A key that came
-//! with the document can make the signature valid and never the document trusted.
-//! There is no maximum age: receipts are evidence.
+//! Invariant: a document is valid only if a key of the ring signed it and that key was valid when it was issued. An embedded
+//! key can make the signature valid but never the document trusted.
+//! There is no maximum age, because receipts are evidence.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::plant::{self, Plant};
 use serde::Serialize;
 
-use super::{Keyring, SiteKey, Standing};
-use crate::document::{Claim, Document, Embedded, PublicKey, Signature};
+use super::{KeyStanding, Keyring, SiteKey};
+use crate::document::{AtpDocument, AtpPublicKey, Embedded, Signature, SignatureClaim};
 use crate::instant;
 use crate::receipt::{COMPENSATION_TYPE, SETTLEMENT_TYPE};
 
-/// The answer about one document.
+/// The result for one document.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "the protocol's members are what they are"
+    reason = "the protocol defines these members"
 )]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verification {
     pub ok: bool,
-    /// Some key, trusted or not, signed exactly this.
+    /// Some key, trusted or not, signed exactly this document.
     pub signature_valid: bool,
-    /// A key of this site that was good at the time signed exactly this.
+    /// A key of this site that was valid at the time signed exactly this document.
     pub trusted: bool,
     pub key_id: Option<String>,
     pub key_status: Option<&'static str>,
@@ -31,61 +31,61 @@ pub struct Verification {
     pub issued_at: Option<Micros>,
     pub age_seconds: Option<i64>,
     pub kind: Option<String>,
-    /// Whether the site's own ledger has it; filled in by whoever can look.
+    /// Whether the site's own ledger has it; the caller fills it in.
     pub stored: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<InvalidReason>,
 }
 
-/// Why a document is not good.
+/// Why a document is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum InvalidReason {
     NoSignature,
     UnsupportedAlgorithm,
-    /// The id it names is not that of the key it embeds.
+    /// The named id does not match the embedded key.
     KeyIdMismatch,
     SignatureMismatch,
     UnknownKey,
     KeyRevoked,
     KeyExpired,
     SiteMismatch,
-    /// Signed by the site, but a document of another type.
+    /// Signed by the site, but not a receipt.
     NotAReceipt,
 }
 
-/// What the signature alone shows.
-struct Finding<'a> {
+/// The result of the signature check alone.
+struct SignatureFinding<'a> {
     key_id: Option<String>,
     site_key: Option<&'a SiteKey>,
     valid: bool,
-    reason: Option<Reason>,
+    reason: Option<InvalidReason>,
 }
 
 impl Keyring {
-    /// What `document` proves at the time `now`.
-    pub fn verify(&self, document: &Document, now: Micros) -> Verification {
+    /// Verifies `document` at the time `now`.
+    pub fn verify(&self, document: &AtpDocument, now: Micros) -> Verification {
         let members = document.members();
         let text = |member: &str| members.get(member).and_then(|value| value.as_str());
         let issued_at = text("issued_at").and_then(|text| instant::parse(&text));
         let finding = match document.signature() {
-            Signature::Missing => Finding::none(Reason::NoSignature),
-            Signature::Unsupported => Finding::none(Reason::UnsupportedAlgorithm),
+            Signature::Missing => SignatureFinding::none(InvalidReason::NoSignature),
+            Signature::Unsupported => SignatureFinding::none(InvalidReason::UnsupportedAlgorithm),
             Signature::Claimed(claim) => self.examine(claim, document.signed_bytes()),
         };
         let distrust = finding.reason.or_else(|| {
             if plant::on(Plant::EmbeddedKey) && finding.valid {
                 return None;
             }
-            let key = finding.site_key.ok_or(Reason::UnknownKey);
+            let key = finding.site_key.ok_or(InvalidReason::UnknownKey);
             key.and_then(|key| key.check(issued_at, now)).err()
         });
         let foreign = text("site").as_deref() != Some(self.site());
         let kind = text("type");
         let is_receipt = matches!(kind.as_deref(), Some(SETTLEMENT_TYPE | COMPENSATION_TYPE));
         let reason = distrust
-            .or(foreign.then_some(Reason::SiteMismatch))
-            .or((!is_receipt).then_some(Reason::NotAReceipt));
+            .or(foreign.then_some(InvalidReason::SiteMismatch))
+            .or((!is_receipt).then_some(InvalidReason::NotAReceipt));
         Verification {
             ok: reason.is_none(),
             signature_valid: finding.valid,
@@ -100,63 +100,65 @@ impl Keyring {
         }
     }
 
-    fn examine(&self, claim: &Claim, message: &[u8]) -> Finding<'_> {
+    fn examine(&self, claim: &SignatureClaim, message: &[u8]) -> SignatureFinding<'_> {
         let embedded = match &claim.embedded {
             Some(Embedded::Key(key)) => Some(&**key),
-            Some(Embedded::NoKey) => return Finding::of(claim, Reason::KeyIdMismatch),
+            Some(Embedded::NoKey) => {
+                return SignatureFinding::of(claim, InvalidReason::KeyIdMismatch);
+            }
             None => None,
         };
         let named = claim.key_id.as_deref();
         if let (Some(id), Some(key)) = (named, embedded)
             && id != key.id()
         {
-            return Finding::of(claim, Reason::KeyIdMismatch);
+            return SignatureFinding::of(claim, InvalidReason::KeyIdMismatch);
         }
-        let Some(id) = named.or_else(|| embedded.map(PublicKey::id)) else {
-            // The short form names no key. A ring has a handful, so all are tried.
+        let Some(id) = named.or_else(|| embedded.map(AtpPublicKey::id)) else {
+            // The short form names no key. A ring has a handful of keys, so all are tried.
             let signer = self
                 .keys
                 .iter()
                 .find(|site| claim.verifies(&site.key, message));
             return match signer {
-                Some(site) => Finding::signed(site.key.id(), Some(site), true),
-                None => Finding::none(Reason::SignatureMismatch),
+                Some(site) => SignatureFinding::signed(site.key.id(), Some(site), true),
+                None => SignatureFinding::none(InvalidReason::SignatureMismatch),
             };
         };
         let site = self.find(id);
-        // Without any key to look with, there is nothing to say about the signature.
+        // Without a key, nothing is known about the signature.
         let Some(key) = site.map(|site| &site.key).or(embedded) else {
-            return Finding::of(claim, Reason::UnknownKey);
+            return SignatureFinding::of(claim, InvalidReason::UnknownKey);
         };
-        Finding::signed(id, site, claim.verifies(key, message))
+        SignatureFinding::signed(id, site, claim.verifies(key, message))
     }
 }
 
 impl SiteKey {
-    /// Whether what this key signed may be trusted.
-    fn check(&self, issued_at: Option<Micros>, now: Micros) -> Result<(), Reason> {
+    /// Whether signatures of this key are trusted.
+    fn check(&self, issued_at: Option<Micros>, now: Micros) -> Result<(), InvalidReason> {
         match &self.standing {
-            Standing::Next => return Err(Reason::UnknownKey),
-            Standing::Revoked { revoked_at, .. } if now >= *revoked_at => {
-                return Err(Reason::KeyRevoked);
+            KeyStanding::Next => return Err(InvalidReason::UnknownKey),
+            KeyStanding::Revoked { revoked_at, .. } if now >= *revoked_at => {
+                return Err(InvalidReason::KeyRevoked);
             }
-            Standing::Previous { valid_until, .. } => {
-                // Without a date it could have been signed afterwards.
+            KeyStanding::Previous { valid_until, .. } => {
+                // Without a date, it could have been signed after the revocation.
                 if issued_at.is_none_or(|at| at > *valid_until) {
-                    return Err(Reason::KeyExpired);
+                    return Err(InvalidReason::KeyExpired);
                 }
             }
-            Standing::Current | Standing::Revoked { .. } => {}
+            KeyStanding::Current | KeyStanding::Revoked { .. } => {}
         }
         match (issued_at, self.valid_from) {
-            (Some(at), Some(from)) if at < from => Err(Reason::KeyExpired),
+            (Some(at), Some(from)) if at < from => Err(InvalidReason::KeyExpired),
             _ => Ok(()),
         }
     }
 }
 
-impl<'a> Finding<'a> {
-    fn none(reason: Reason) -> Self {
+impl<'a> SignatureFinding<'a> {
+    fn none(reason: InvalidReason) -> Self {
         Self {
             key_id: None,
             site_key: None,
@@ -165,7 +167,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    fn of(claim: &Claim, reason: Reason) -> Self {
+    fn of(claim: &SignatureClaim, reason: InvalidReason) -> Self {
         Self {
             key_id: claim.key_id.clone(),
             ..Self::none(reason)
@@ -177,7 +179,7 @@ impl<'a> Finding<'a> {
             key_id: Some(id.to_owned()),
             site_key,
             valid,
-            reason: (!valid).then_some(Reason::SignatureMismatch),
+            reason: (!valid).then_some(InvalidReason::SignatureMismatch),
         }
     }
 }

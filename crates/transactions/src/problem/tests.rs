@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn unmet(actual: Option<State>) -> Unmet {
+fn unmet(actual: Option<AtpState>) -> Unmet {
     Unmet {
         intent_id: "int_x".into(),
         actual,
@@ -17,7 +17,7 @@ fn the_body_has_name_message_and_extras() {
         body(Problem::NonceConsumed {
             first_consumed_at: at
         }),
-        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce was consumed before","first_consumed_at":"2026-05-25T12:00:01.000Z"}"#
+        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce has already been used","first_consumed_at":"2026-05-25T12:00:01.000Z"}"#
     );
     assert_eq!(
         body(Problem::field("scope.actions", "is empty")),
@@ -28,11 +28,11 @@ fn the_body_has_name_message_and_extras() {
             expires_at: at,
             reason: ExpiredReason::Cancelled
         }),
-        r#"{"ok":false,"error":"intent_expired","message":"the intent is over: cancelled","expires_at":"2026-05-25T12:00:01.000Z","reason":"cancelled"}"#
+        r#"{"ok":false,"error":"intent_expired","message":"the intent has ended: cancelled","expires_at":"2026-05-25T12:00:01.000Z","reason":"cancelled"}"#
     );
     assert_eq!(
         body(Problem::InvalidState {
-            state: State::Executing
+            state: AtpState::Executing
         }),
         r#"{"ok":false,"error":"invalid_state","message":"this is not possible while executing","state":"executing"}"#
     );
@@ -41,9 +41,12 @@ fn the_body_has_name_message_and_extras() {
 #[test]
 fn a_precondition_is_worth_waiting_for_unless_one_can_never_hold() {
     for (states, status) in [
-        (vec![Some(State::Created), Some(State::Executed)], 425),
-        (vec![Some(State::Executing), Some(State::Expired)], 412),
-        (vec![Some(State::Compensated)], 412),
+        (vec![Some(AtpState::Created), Some(AtpState::Executed)], 425),
+        (
+            vec![Some(AtpState::Executing), Some(AtpState::Expired)],
+            412,
+        ),
+        (vec![Some(AtpState::Compensated)], 412),
         (vec![None], 412),
     ] {
         let problem = Problem::PreconditionFailed {
@@ -87,7 +90,7 @@ fn whatever_asks_for_patience_says_for_how_long() {
     }
 }
 
-/// One of each, with all that clients may rely on.
+/// One of each, with everything that clients may rely on.
 #[test]
 fn every_problem_has_the_status_and_name_of_the_protocol() {
     let at = Micros(0);
@@ -162,7 +165,7 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::NotAuthorized, 409, "not_authorized"),
         (
             Problem::InvalidState {
-                state: State::Created,
+                state: AtpState::Created,
             },
             409,
             "invalid_state",

@@ -1,18 +1,22 @@
-//! Stripe's older Charges, as `stripe-charges`: for accounts and stand-ins that know no payment intents.
+//! Stripe's older Charges API, as `stripe-charges`: for accounts and mock servers without payment intents.
 //!
-//! Here a payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
-//! those of [`super::stripe`]: only a named payment is confirmed, and nothing rests on idempotency keys. What both have in
-//! common is the account; here is what differs. No setting chooses this rail: it proves the adapter against a stand-in that
-//! honours idempotency keys, of which there is none with payment intents.
+//! A payment is prepared by placing a hold, confirmed by capturing it, and fenced off by releasing it. The invariants are
+//! those of [`super::stripe`]: only a payment with a stored id is confirmed, and correctness does not depend on idempotency
+//! keys. The account is shared with that rail; this file has the differences. No setting selects this rail, and only
+//! the feature `stripe-charges` compiles it: it proves the adapter against a mock server that honours idempotency keys, which
+//! exists only for charges.
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::client::{self, RailSetupError, failure};
 use super::stripe::{
-    Account, Listed, Options, Reply, Shown, check_amount, difference, key, path_of, unless,
+    ListItem, Options, StripeAccount, StripeObject, StripeReply, check_amount, difference, key,
+    path_of, unknown_if_still,
 };
-use super::wire::{self, Setup, failure};
-use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFuture, RailReport, RefundOutcome,
+};
 use crate::intent::Capture;
 use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
@@ -21,14 +25,14 @@ use crate::problem::Problem;
 const REFUNDS: &str = "/v1/refunds";
 
 #[derive(Debug)]
-pub struct Charges {
-    account: Account,
+pub struct ChargesRail {
+    account: StripeAccount,
 }
 
-/// A charge as Stripe shows it: until it is captured, a hold.
+/// A charge as Stripe shows it; a hold until it is captured.
 #[derive(Debug, Deserialize)]
-struct Hold {
-    #[serde(deserialize_with = "wire::id")]
+struct ChargeObject {
+    #[serde(deserialize_with = "client::id")]
     id: String,
     status: String,
     amount: u64,
@@ -44,17 +48,17 @@ struct Hold {
     failure_message: Option<String>,
 }
 
-impl Listed for Hold {
+impl ListItem for ChargeObject {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-/// What a release is answered with; nothing in it matters but that it is there.
+/// The answer to a release; its content is not used.
 #[derive(Deserialize)]
 struct Released {}
 
-impl Shown for Hold {
+impl StripeObject for ChargeObject {
     const PATH: &'static str = "/v1/charges";
     const NAME: &'static str = "charge";
 
@@ -62,27 +66,27 @@ impl Shown for Hold {
         self.metadata.get("atp_ref").and_then(Value::as_str)
     }
 
-    fn made_at(&self) -> i64 {
+    fn created_at(&self) -> i64 {
         self.created
     }
 
-    fn report(&self, charge: &Charge) -> Report {
-        let report = |outcome| Report::of(outcome).named(&self.id);
+    fn report(&self, charge: &Charge) -> RailReport {
+        let report = |outcome| RailReport::of(outcome).with_payment_id(&self.id);
         let reference = self.reference();
         if let Some(why) = difference(charge, self.amount, &self.currency, reference) {
-            return report(RailOutcome::Different).because("payment_mismatch", why);
+            return report(RailOutcome::Different).with_failure("payment_mismatch", why);
         }
         match (self.status.as_str(), self.captured, self.refunded) {
             ("succeeded", true, _) => report(RailOutcome::Succeeded),
             ("succeeded", false, true) => {
-                report(RailOutcome::Failed).because("released", "the hold was released")
+                report(RailOutcome::Failed).with_failure("released", "the hold was released")
             }
             ("succeeded", false, false) => report(match charge.capture {
                 Capture::Automatic => RailOutcome::Unconfirmed,
                 Capture::Manual => RailOutcome::Held,
             }),
             ("pending", ..) => report(RailOutcome::Processing),
-            ("failed", ..) => Report {
+            ("failed", ..) => RailReport {
                 failure: Some(failure(
                     self.failure_code.as_deref().unwrap_or("payment_failed"),
                     self.failure_message
@@ -96,7 +100,7 @@ impl Shown for Hold {
     }
 }
 
-impl Hold {
+impl ChargeObject {
     fn fenced(&self) -> Fenced {
         match (self.status.as_str(), self.captured, self.refunded) {
             ("failed", ..) | ("succeeded", false, true) => Fenced::Cancelled,
@@ -106,33 +110,41 @@ impl Hold {
     }
 }
 
-impl Charges {
-    pub fn new(options: Options) -> Result<Self, Setup> {
+impl ChargesRail {
+    pub fn new(options: Options) -> Result<Self, RailSetupError> {
         Ok(Self {
-            account: Account::new(options)?,
+            account: StripeAccount::new(options)?,
         })
     }
 
-    async fn make(&self, charge: &Charge) -> Report {
+    async fn make(&self, charge: &Charge) -> RailReport {
         let own = |source| vec![("source", source), ("capture", "false".to_owned())];
-        self.account.make::<Hold>(charge, "ch", own).await
+        self.account.make::<ChargeObject>(charge, "ch", own).await
     }
 
-    /// Takes what is held, and reports what really became of it.
-    async fn take(&self, charge: &Charge, id: &str) -> Report {
-        let path = format!("{}/capture", path_of::<Hold>(id));
+    /// Captures the hold and reports the outcome.
+    async fn take(&self, charge: &Charge, id: &str) -> RailReport {
+        let path = format!("{}/capture", path_of::<ChargeObject>(id));
         let key = key(charge, "capture");
-        let report = match self.account.api.post::<Hold>(&path, &[], Some(&key)).await {
-            Reply::Done(hold) => hold.report(charge),
-            Reply::Refused(_) | Reply::Missing(_) | Reply::Unclear => {
-                self.account.look::<Hold>(charge, Some(id)).await
+        let report = match self
+            .account
+            .api
+            .post::<ChargeObject>(&path, &[], Some(&key))
+            .await
+        {
+            StripeReply::Done(hold) => hold.report(charge),
+            StripeReply::Refused(_) | StripeReply::Missing(_) | StripeReply::Unclear => {
+                self.account.look::<ChargeObject>(charge, Some(id)).await
             }
         };
-        unless(unless(report, RailOutcome::Unconfirmed), RailOutcome::Held)
+        unknown_if_still(
+            unknown_if_still(report, RailOutcome::Unconfirmed),
+            RailOutcome::Held,
+        )
     }
 
     async fn fence(&self, charge: &Charge, id: Option<&str>) -> Fenced {
-        let Some(ids) = self.account.to_fence::<Hold>(charge, id).await else {
+        let Some(ids) = self.account.ids_to_fence::<ChargeObject>(charge, id).await else {
             return Fenced::Unknown;
         };
         let mut fenced = Fenced::Cancelled;
@@ -143,66 +155,80 @@ impl Charges {
     }
 
     async fn fence_one(&self, id: &str) -> Fenced {
-        let path = path_of::<Hold>(id);
-        let look = || self.account.api.get::<Hold>(&path);
+        let path = path_of::<ChargeObject>(id);
+        let look = || self.account.api.get::<ChargeObject>(&path);
         match look().await {
-            // Only a hold is released: a charge that was taken would be refunded instead.
-            Reply::Done(hold) if hold.fenced() == Fenced::Unknown && !hold.captured => {}
-            Reply::Done(hold) => return hold.fenced(),
-            Reply::Missing(_) => return Fenced::Cancelled,
-            Reply::Refused(_) | Reply::Unclear => return Fenced::Unknown,
+            // Only a hold is released: a captured charge would be refunded instead.
+            StripeReply::Done(hold) if hold.fenced() == Fenced::Unknown && !hold.captured => {}
+            StripeReply::Done(hold) => return hold.fenced(),
+            StripeReply::Missing(_) => return Fenced::Cancelled,
+            StripeReply::Refused(_) | StripeReply::Unclear => return Fenced::Unknown,
         }
         let form = vec![("charge", id.to_owned())];
-        // What it answers is not enough: the hold itself must show that it is gone.
-        let _: Reply<Released> = self.account.api.post(REFUNDS, &form, None).await;
+        // The answer is not sufficient: the hold itself must show that it is released.
+        let _: StripeReply<Released> = self.account.api.post(REFUNDS, &form, None).await;
         match look().await {
-            Reply::Done(hold) => hold.fenced(),
-            Reply::Refused(_) | Reply::Missing(_) | Reply::Unclear => Fenced::Unknown,
+            StripeReply::Done(hold) => hold.fenced(),
+            StripeReply::Refused(_) | StripeReply::Missing(_) | StripeReply::Unclear => {
+                Fenced::Unknown
+            }
         }
     }
 }
 
-impl Rail for Charges {
+impl Rail for ChargesRail {
     fn name(&self) -> &'static str {
         "stripe-charges"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         Box::pin(self.account.api.within(self.make(charge), late))
     }
 
-    /// A hold that the site wants to capture by itself is left as it is.
-    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    /// A hold that the site captures itself is left as it is.
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         match charge.capture {
             Capture::Automatic => self.capture(charge, id),
             Capture::Manual => self.look_up(charge, id),
         }
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         match id {
             Some(id) => Box::pin(
                 self.account
                     .api
-                    .within(self.take(charge, id), late.named(id)),
+                    .within(self.take(charge, id), late.with_payment_id(id)),
             ),
-            // It must be named first.
+            // Its id must be known first.
             None => self.look_up(charge, None),
         }
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         Box::pin(
             self.account
                 .api
-                .within(self.account.look::<Hold>(charge, id), late),
+                .within(self.account.look::<ChargeObject>(charge, id), late),
         )
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(
             self.account
                 .api
@@ -210,15 +236,19 @@ impl Rail for Charges {
         )
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
-        let refunding = self.account.give_back::<Hold>(charge, id);
-        Box::pin(self.account.api.within(refunding, Refunded::Unknown))
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
+        let refunding = self.account.refund_payment::<ChargeObject>(charge, id);
+        Box::pin(self.account.api.within(refunding, RefundOutcome::Unknown))
     }
 
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
-        let hint = self.account.heard(message)?;
-        let about = hint.about.or_else(|| charge_told_of(message.body));
-        Hint::new(hint.event_id, about)
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
+        let hint = self.account.parse_callback(message)?;
+        let about = hint.about.or_else(|| charge_of_event(message.body));
+        CallbackHint::new(hint.event_id, about)
     }
 
     fn check_amount(&self, amount: Cents, currency: Currency) -> Result<(), Problem> {
@@ -226,8 +256,8 @@ impl Rail for Charges {
     }
 }
 
-/// The charge that an event is about; there is no payment behind it to name.
-fn charge_told_of(body: &[u8]) -> Option<String> {
+/// The charge of an event without a payment intent.
+fn charge_of_event(body: &[u8]) -> Option<String> {
     let event: Value = serde_json::from_slice(body).ok()?;
     let object = &event["data"]["object"];
     let id = match event["type"].as_str()?.split_once('.')?.0 {
@@ -244,12 +274,12 @@ mod tests {
 
     #[test]
     fn an_event_names_the_charge() {
-        let told = |body: &str| charge_told_of(body.as_bytes());
+        let charge_of = |body: &str| charge_of_event(body.as_bytes());
         let captured = r#"{"type":"charge.captured","data":{"object":{"id":"ch_1"}}}"#;
         let refunded =
             r#"{"type":"refund.updated","data":{"object":{"id":"re_1","charge":"ch_1"}}}"#;
         for event in [captured, refunded] {
-            assert_eq!(told(event).as_deref(), Some("ch_1"));
+            assert_eq!(charge_of(event).as_deref(), Some("ch_1"));
         }
         for event in [
             "",
@@ -257,7 +287,7 @@ mod tests {
             r#"{"type":"charge.captured"}"#,
             r#"{"type":"payout.paid"}"#,
         ] {
-            assert_eq!(told(event), None, "{event}");
+            assert_eq!(charge_of(event), None, "{event}");
         }
     }
 }

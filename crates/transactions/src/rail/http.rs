@@ -1,16 +1,19 @@
-//! A site's own endpoint: signed JSON to five addresses and a look-up, one vocabulary of answers.
+//! A site's own endpoint: signed JSON to five URLs and a look-up, with one vocabulary of answers.
 //!
-//! The contract is in `docs/protocols/transactions-rails.md`. Invariant: only an answer with status 200 that says all that it must
-//! counts; whatever else the endpoint does is unknown, and asked for again.
+//! The contract is in `docs/protocols/transactions-rails.md`. Invariant: only a complete answer with status 200 is conclusive;
+//! anything else is unknown, and the endpoint is asked again.
 
 use std::time::Duration;
 
 use consign_client::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use super::standard::{self, Secrets};
-use super::wire::{self, Setup, Wire, failure};
-use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::client::{self, RailClient, RailSetupError, failure};
+use super::standard_webhooks::{self, WebhookSecrets};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
+};
 use crate::intent::Capture;
 use crate::money::Currency;
 use crate::outcome::RailOutcome;
@@ -18,22 +21,22 @@ use crate::problem::Problem;
 
 #[derive(Debug)]
 pub struct Options {
-    /// The addresses are this and `/prepare`, `/confirm`, `/capture`, `/cancel`, `/refund`, `/lookup`.
+    /// The URLs are this base with `/prepare`, `/confirm`, `/capture`, `/cancel`, `/refund` and `/lookup`.
     pub base: String,
     /// Shared with the endpoint, for both directions.
-    pub secrets: Secrets,
+    pub secrets: WebhookSecrets,
     pub timeout: Duration,
 }
 
 #[derive(Debug)]
-pub struct Http {
-    wire: Wire,
-    secrets: Secrets,
+pub struct HttpRail {
+    client: RailClient,
+    secrets: WebhookSecrets,
 }
 
-/// What the endpoint is told: always all of it, so that it needs no memory to answer.
+/// The request to the endpoint. It is always complete, so that the endpoint needs no state to answer.
 #[derive(Serialize)]
-struct Question<'a> {
+struct EndpointRequest<'a> {
     reference: &'a str,
     intent_id: &'a str,
     transaction_id: &'a str,
@@ -54,7 +57,7 @@ struct Question<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum EndpointStatus {
     Succeeded,
     Processing,
     Held,
@@ -64,42 +67,42 @@ enum Status {
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
-    status: Status,
-    #[serde(default, deserialize_with = "wire::maybe_id")]
+struct EndpointAnswer {
+    status: EndpointStatus,
+    #[serde(default, deserialize_with = "client::maybe_id")]
     payment_id: Option<String>,
-    #[serde(default, deserialize_with = "wire::maybe_id")]
+    #[serde(default, deserialize_with = "client::maybe_id")]
     refund_id: Option<String>,
     amount_cents: Option<u64>,
     currency: Option<String>,
-    failure: Option<Failure>,
+    failure: Option<RailFailure>,
 }
 
-impl Answer {
-    fn report(self, charge: &Charge, asked_for: Option<&str>) -> Report {
+impl EndpointAnswer {
+    fn report(self, charge: &Charge, asked_for: Option<&str>) -> RailReport {
         let outcome = self.outcome(charge, asked_for);
         let failed = outcome == RailOutcome::Failed;
-        let report = Report {
+        let report = RailReport {
             failure: failed.then(|| self.why("payment_failed")),
-            ..Report::of(outcome)
+            ..RailReport::of(outcome)
         };
         match self.payment_id.or_else(|| asked_for.map(str::to_owned)) {
-            Some(id) => report.named(id),
+            Some(id) => report.with_payment_id(id),
             None => report,
         }
     }
 
     fn outcome(&self, charge: &Charge, asked_for: Option<&str>) -> RailOutcome {
         let outcome = match self.status {
-            Status::Succeeded => RailOutcome::Succeeded,
-            Status::Processing => RailOutcome::Processing,
-            Status::Held => RailOutcome::Held,
-            Status::Unconfirmed => RailOutcome::Unconfirmed,
-            Status::Failed => return RailOutcome::Failed,
-            Status::NotFound => return RailOutcome::NotFound,
+            EndpointStatus::Succeeded => RailOutcome::Succeeded,
+            EndpointStatus::Processing => RailOutcome::Processing,
+            EndpointStatus::Held => RailOutcome::Held,
+            EndpointStatus::Unconfirmed => RailOutcome::Unconfirmed,
+            EndpointStatus::Failed => return RailOutcome::Failed,
+            EndpointStatus::NotFound => return RailOutcome::NotFound,
         };
         let same_payment = match (asked_for, self.payment_id.as_deref()) {
-            (Some(asked_for), Some(told)) => asked_for == told,
+            (Some(asked_for), Some(reported)) => asked_for == reported,
             _ => true,
         };
         match self.is_about_the_money_of(charge) {
@@ -109,30 +112,35 @@ impl Answer {
         }
     }
 
-    /// None if it does not say.
+    /// None if the answer does not say.
     fn is_about_the_money_of(&self, charge: &Charge) -> Option<bool> {
         let (amount, currency) = (self.amount_cents?, self.currency.as_deref()?);
         Some(amount == charge.amount.get() && currency == charge.currency.as_str())
     }
 
-    fn why(&self, code: &str) -> Failure {
+    fn why(&self, code: &str) -> RailFailure {
         match &self.failure {
-            Some(told) => failure(&told.code, &told.message),
+            Some(reason) => failure(&reason.code, &reason.message),
             None => failure(code, "the endpoint gave no reason"),
         }
     }
 }
 
-impl Http {
-    pub fn new(options: Options) -> Result<Self, Setup> {
+impl HttpRail {
+    pub fn new(options: Options) -> Result<Self, RailSetupError> {
         Ok(Self {
-            wire: Wire::new(&options.base, options.timeout)?,
+            client: RailClient::new(&options.base, options.timeout)?,
             secrets: options.secrets,
         })
     }
 
-    async fn ask(&self, verb: &str, charge: &Charge, payment_id: Option<&str>) -> Option<Answer> {
-        let question = Question {
+    async fn ask(
+        &self,
+        verb: &str,
+        charge: &Charge,
+        payment_id: Option<&str>,
+    ) -> Option<EndpointAnswer> {
+        let question = EndpointRequest {
             reference: charge.reference.as_str(),
             intent_id: &charge.intent_id,
             transaction_id: &charge.transaction_id,
@@ -149,23 +157,26 @@ impl Http {
             refund_reference: (verb == "refund").then(|| charge.refund_reference()),
         };
         let body = serde_json::to_vec(&question).ok()?;
-        // The same whenever the same is asked, so that an endpoint may answer from memory.
+        // The same for every repetition of a request, so that an endpoint may answer from a cache.
         let id = format!("{}:{verb}", charge.reference.as_str());
         let headers = self.signed(&id, &body)?;
-        let answer = self.wire.post(&format!("/{verb}"), headers, body).await?;
-        let told = (answer.status == 200).then(|| answer.json()).flatten();
-        if told.is_none() {
-            answer.pass_over();
+        let answer = self.client.post(&format!("/{verb}"), headers, body).await?;
+        let parsed = (answer.status == 200).then(|| answer.json()).flatten();
+        if parsed.is_none() {
+            answer.log_unusable();
         }
-        told
+        parsed
     }
 
     fn signed(&self, id: &str, body: &[u8]) -> Option<HeaderMap> {
-        let at_s = standard::now_s();
+        let at_s = standard_webhooks::now_s();
         let pairs = [
-            (standard::ID, id.to_owned()),
-            (standard::TIMESTAMP, at_s.to_string()),
-            (standard::SIGNATURE, self.secrets.sign(id, at_s, body)),
+            (standard_webhooks::ID, id.to_owned()),
+            (standard_webhooks::TIMESTAMP, at_s.to_string()),
+            (
+                standard_webhooks::SIGNATURE,
+                self.secrets.sign(id, at_s, body),
+            ),
         ];
         let header = |(name, value): (&'static str, String)| {
             Some((
@@ -181,93 +192,113 @@ impl Http {
         verb: &'static str,
         charge: &'a Charge,
         id: Option<&'a str>,
-    ) -> Asked<'a, Report> {
+    ) -> RailFuture<'a, RailReport> {
         let asking = async move {
             match self.ask(verb, charge, id).await {
                 Some(answer) => answer.report(charge, id),
-                None => Report::of(RailOutcome::Unknown),
+                None => RailReport::of(RailOutcome::Unknown),
             }
         };
-        let late = Report::of(RailOutcome::Unknown);
-        Box::pin(self.wire.within(asking, late))
+        let late = RailReport::of(RailOutcome::Unknown);
+        Box::pin(self.client.within(asking, late))
     }
 }
 
-impl Rail for Http {
+impl Rail for HttpRail {
     fn name(&self) -> &'static str {
         "http"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         self.reported("prepare", charge, None)
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         self.reported("confirm", charge, id)
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         self.reported("capture", charge, id)
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         self.reported("lookup", charge, id)
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> RailFuture<'a, Fenced> {
         let asking = async move {
             match self
                 .ask("cancel", charge, id)
                 .await
                 .map(|answer| answer.status)
             {
-                Some(Status::Failed) => Fenced::Cancelled,
-                // What the endpoint gave a name to cannot be unheard of.
-                Some(Status::NotFound) if id.is_some() => Fenced::Unknown,
-                Some(Status::NotFound) => Fenced::Cancelled,
-                Some(Status::Succeeded | Status::Processing) => Fenced::TooLate,
-                Some(Status::Held | Status::Unconfirmed) | None => Fenced::Unknown,
+                Some(EndpointStatus::Failed) => Fenced::Cancelled,
+                // The endpoint assigned an id, so the payment must exist.
+                Some(EndpointStatus::NotFound) if id.is_some() => Fenced::Unknown,
+                Some(EndpointStatus::NotFound) => Fenced::Cancelled,
+                Some(EndpointStatus::Succeeded | EndpointStatus::Processing) => Fenced::TooLate,
+                Some(EndpointStatus::Held | EndpointStatus::Unconfirmed) | None => Fenced::Unknown,
             }
         };
-        Box::pin(self.wire.within(asking, Fenced::Unknown))
+        Box::pin(self.client.within(asking, Fenced::Unknown))
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         let asking = async move {
             let Some(answer) = self.ask("refund", charge, id).await else {
-                return Refunded::Unknown;
+                return RefundOutcome::Unknown;
             };
             match answer.status {
-                // A part of it is not all of it.
-                Status::Succeeded if answer.is_about_the_money_of(charge) == Some(true) => {
-                    Refunded::done(answer.refund_id)
+                // A partial refund is not a full one.
+                EndpointStatus::Succeeded if answer.is_about_the_money_of(charge) == Some(true) => {
+                    RefundOutcome::done(answer.refund_id)
                 }
-                Status::Processing => Refunded::Pending,
-                Status::Failed => Refunded::Refused(answer.why("refund_failed")),
-                Status::Succeeded | Status::Held | Status::Unconfirmed | Status::NotFound => {
-                    Refunded::Unknown
-                }
+                EndpointStatus::Processing => RefundOutcome::Pending,
+                EndpointStatus::Failed => RefundOutcome::Refused(answer.why("refund_failed")),
+                EndpointStatus::Succeeded
+                | EndpointStatus::Held
+                | EndpointStatus::Unconfirmed
+                | EndpointStatus::NotFound => RefundOutcome::Unknown,
             }
         };
-        Box::pin(self.wire.within(asking, Refunded::Unknown))
+        Box::pin(self.client.within(asking, RefundOutcome::Unknown))
     }
 
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let event_id = self.secrets.check(message)?.to_owned();
-        let told: Told = serde_json::from_slice(message.body)
-            .map_err(|_| Problem::field("data", "this is no event with its data"))?;
-        Hint::new(event_id, told.data.payment_id.or(told.data.reference))
+        let callback: EndpointCallback = serde_json::from_slice(message.body)
+            .map_err(|_| Problem::field("data", "must be an event with data"))?;
+        CallbackHint::new(
+            event_id,
+            callback.data.payment_id.or(callback.data.reference),
+        )
     }
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct EndpointCallback {
     #[serde(default)]
-    data: About,
+    data: EndpointCallbackData,
 }
 
 #[derive(Default, Deserialize)]
-struct About {
+struct EndpointCallbackData {
     payment_id: Option<String>,
     reference: Option<String>,
 }

@@ -1,18 +1,21 @@
-//! Effects that no rail of ours takes: somebody else takes them and reports what came of it.
+//! Effects that the caller executes and reports itself.
 //!
-//! It stands for one transaction and says what was reported, so that a report is followed up like the answer of any rail.
-//! Receipts name this rail, for what they prove is only that the caller said so.
+//! An instance belongs to one transaction and returns what was reported, so that a report is handled like the answer of
+//! any rail. Receipts name this rail, because they prove only that the caller reported the outcome.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
+};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-/// How far the caller says it is.
+/// The progress that the caller reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reported {
+pub enum ReportedStatus {
     Pending,
     Executing,
     Executed,
@@ -22,7 +25,7 @@ pub enum Reported {
     Compensated,
 }
 
-impl Reported {
+impl ReportedStatus {
     pub const ALL: [Self; 6] = [
         Self::Pending,
         Self::Executing,
@@ -47,7 +50,7 @@ impl Reported {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// Whether the one may be reported after the other.
+    /// Whether `next` may be reported after this status.
     pub const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Pending => matches!(next, Self::Executing | Self::Failed),
@@ -60,77 +63,77 @@ impl Reported {
 }
 
 #[derive(Clone, Debug)]
-pub struct Manual {
-    reported: Reported,
-    /// Why it failed, in the caller's words.
+pub struct ManualRail {
+    reported: ReportedStatus,
+    /// Why it failed, as reported by the caller.
     error: Option<String>,
 }
 
-impl Manual {
+impl ManualRail {
     pub const NAME: &'static str = "manual";
 
-    pub fn new(reported: Reported, error: Option<String>) -> Self {
+    pub fn new(reported: ReportedStatus, error: Option<String>) -> Self {
         Self { reported, error }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> RailReport {
         match self.reported {
-            Reported::Pending | Reported::Executing | Reported::Compensated => {
-                Report::of(RailOutcome::Unknown)
+            ReportedStatus::Pending | ReportedStatus::Executing | ReportedStatus::Compensated => {
+                RailReport::of(RailOutcome::Unknown)
             }
-            Reported::Executed => Report::of(RailOutcome::Processing),
-            Reported::Settled => Report::of(RailOutcome::Succeeded),
-            Reported::Failed => {
-                let Failure { code, message } = self.failure();
-                Report::of(RailOutcome::Failed).because(code, message)
+            ReportedStatus::Executed => RailReport::of(RailOutcome::Processing),
+            ReportedStatus::Settled => RailReport::of(RailOutcome::Succeeded),
+            ReportedStatus::Failed => {
+                let RailFailure { code, message } = self.failure();
+                RailReport::of(RailOutcome::Failed).with_failure(code, message)
             }
         }
     }
 
-    fn failure(&self) -> Failure {
+    fn failure(&self) -> RailFailure {
         let unsaid = || "the caller reported that it failed".to_owned();
-        Failure {
+        RailFailure {
             code: "reported_failed".to_owned(),
             message: self.error.clone().unwrap_or_else(unsaid),
         }
     }
 }
 
-fn answer<T: Send + 'static>(value: T) -> Asked<'static, T> {
+fn answer<T: Send + 'static>(value: T) -> RailFuture<'static, T> {
     Box::pin(std::future::ready(value))
 }
 
-impl Rail for Manual {
+impl Rail for ManualRail {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prepare<'a>(&'a self, _: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, _: &'a Charge) -> RailFuture<'a, RailReport> {
         answer(self.report())
     }
 
-    fn confirm<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         answer(self.report())
     }
 
-    fn capture<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         answer(self.report())
     }
 
-    fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         answer(self.report())
     }
 
-    /// Whoever asks for it has seen to it.
-    fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    /// The caller has refunded it before asking.
+    fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         answer(Fenced::Cancelled)
     }
 
-    fn refund<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
-        answer(Refunded::Done { refund_id: None })
+    fn refund<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RefundOutcome> {
+        answer(RefundOutcome::Done { refund_id: None })
     }
 
-    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, _: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         Err(Problem::NotFound {
             what: "callback of this rail",
         })
@@ -140,28 +143,31 @@ impl Rail for Manual {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::State;
+    use crate::state::AtpState;
 
     #[test]
     fn words_read_back() {
-        for one in Reported::ALL {
-            assert_eq!(Reported::parse(one.word()), Some(one));
+        for one in ReportedStatus::ALL {
+            assert_eq!(ReportedStatus::parse(one.word()), Some(one));
             let stored = serde_json::to_string(&one).unwrap();
             assert_eq!(stored, format!("\"{}\"", one.word()));
         }
     }
 
-    /// What may be reported never asks more of a transaction than the ledger lets it do.
+    /// A legal report never requires a transition that the ledger refuses.
     #[test]
     fn reports_follow_the_edges_of_the_protocol() {
-        let state = |one: Reported| match one {
-            Reported::Pending | Reported::Executing => State::Executing,
-            Reported::Executed => State::Executed,
-            Reported::Settled => State::Settled,
-            Reported::Failed | Reported::Compensated => State::Compensated,
+        let state = |one: ReportedStatus| match one {
+            ReportedStatus::Pending | ReportedStatus::Executing => AtpState::Executing,
+            ReportedStatus::Executed => AtpState::Executed,
+            ReportedStatus::Settled => AtpState::Settled,
+            ReportedStatus::Failed | ReportedStatus::Compensated => AtpState::Compensated,
         };
-        for from in Reported::ALL {
-            for to in Reported::ALL.into_iter().filter(|to| from.may_become(*to)) {
+        for from in ReportedStatus::ALL {
+            for to in ReportedStatus::ALL
+                .into_iter()
+                .filter(|to| from.may_become(*to))
+            {
                 let (from, to) = (state(from), state(to));
                 assert!(from == to || from.may_become(to), "{from:?} to {to:?}");
             }

@@ -1,47 +1,49 @@
-//! No effect at all, at once: for tests, benchmarks and actions that need no payment.
+//! A rail without effect that succeeds at once: for tests, benchmarks and actions without payment.
 
-use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFuture, RailReport, RefundOutcome,
+};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Null;
+pub struct NullRail;
 
-fn answer<T: Send + 'static>(value: T) -> Asked<'static, T> {
+fn answer<T: Send + 'static>(value: T) -> RailFuture<'static, T> {
     Box::pin(std::future::ready(value))
 }
 
-impl Rail for Null {
+impl Rail for NullRail {
     fn name(&self) -> &'static str {
         "null"
     }
 
-    fn prepare<'a>(&'a self, _: &'a Charge) -> Asked<'a, Report> {
-        answer(Report::of(RailOutcome::Unconfirmed))
+    fn prepare<'a>(&'a self, _: &'a Charge) -> RailFuture<'a, RailReport> {
+        answer(RailReport::of(RailOutcome::Unconfirmed))
     }
 
-    fn confirm<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
-        answer(Report::of(RailOutcome::Succeeded))
+    fn confirm<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
+        answer(RailReport::of(RailOutcome::Succeeded))
     }
 
-    fn capture<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
-        answer(Report::of(RailOutcome::Succeeded))
+    fn capture<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
+        answer(RailReport::of(RailOutcome::Succeeded))
     }
 
-    /// Nothing can have gone wrong, so what was begun is done.
-    fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
-        answer(Report::of(RailOutcome::Succeeded))
+    /// Nothing can fail, so a begun payment is done.
+    fn look_up<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
+        answer(RailReport::of(RailOutcome::Succeeded))
     }
 
-    fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         answer(Fenced::Cancelled)
     }
 
-    fn refund<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
-        answer(Refunded::Done { refund_id: None })
+    fn refund<'a>(&'a self, _: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RefundOutcome> {
+        answer(RefundOutcome::Done { refund_id: None })
     }
 
-    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, _: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         Err(Problem::NotFound {
             what: "callback of this rail",
         })

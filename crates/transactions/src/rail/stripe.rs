@@ -1,8 +1,8 @@
-//! Stripe's payment intents: prepared, named, and only then confirmed.
+//! Stripe's payment intents: prepared, stored, and only then confirmed.
 //!
-//! Invariant: nothing is confirmed but a payment whose id the caller knows, and so has stored. A payment that nobody named, such
-//! as one made just before a crash, has therefore moved nothing: it is found by its metadata, or else replaced without harm.
-//! Idempotency keys are sent because Stripe asks for them; nothing rests on their being honoured.
+//! Invariant: only a payment whose id is stored is confirmed. A payment without a stored id, such as one created just before a
+//! crash, has moved no money: it is found by its metadata, or replaced without harm.
+//! Idempotency keys are sent because Stripe recommends them; correctness does not depend on them.
 
 mod account;
 mod api;
@@ -13,27 +13,33 @@ mod units;
 use std::fmt;
 use std::time::Duration;
 
-use super::wire::Setup;
-use super::{Asked, Charge, Fenced, Hint, Message, Rail, Refunded, Report};
-use crate::callback::Secrets;
+use super::client::RailSetupError;
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFuture, RailReport, RefundOutcome,
+};
+use crate::callback::StripeSecrets;
 use crate::intent::Capture;
 use crate::money::{Cents, Currency};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-pub(super) use account::{Account, Shown, path_of};
-pub(super) use api::{Listed, Reply};
-use payment::Payment;
+pub(super) use account::{StripeAccount, StripeObject, path_of};
+#[cfg(feature = "stripe-charges")]
+pub(super) use api::ListItem;
+pub(super) use api::StripeReply;
+use payment::PaymentIntent;
+#[cfg(feature = "stripe-charges")]
 pub(super) use payment::difference;
+#[cfg(feature = "stripe-charges")]
 pub(super) use units::check as check_amount;
 
 pub const BASE: &str = "https://api.stripe.com";
 
 pub struct Options {
-    /// [`BASE`], or a stand-in for tests.
+    /// [`BASE`], or a mock server in tests.
     pub base: String,
     pub secret: String,
-    pub webhook_secrets: Secrets,
+    pub webhook_secrets: StripeSecrets,
     /// For one operation, however many calls it takes.
     pub timeout: Duration,
 }
@@ -49,23 +55,23 @@ impl fmt::Debug for Options {
 }
 
 #[derive(Debug)]
-pub struct Stripe {
-    account: Account,
-    /// What kinds of payment methods an intent may name.
+pub struct StripeRail {
+    account: StripeAccount,
+    /// The payment method types that an intent may name.
     methods: Vec<String>,
 }
 
-impl Stripe {
-    /// Takes cards.
-    pub fn new(options: Options) -> Result<Self, Setup> {
+impl StripeRail {
+    /// Accepts cards.
+    pub fn new(options: Options) -> Result<Self, RailSetupError> {
         Ok(Self {
-            account: Account::new(options)?,
+            account: StripeAccount::new(options)?,
             methods: vec!["card".to_owned()],
         })
     }
 
-    /// Takes these kinds of payment methods, by Stripe's names. They are told explicitly, because otherwise Stripe demands an
-    /// address to send the payer back to, and no payer is there.
+    /// Accepts these payment method types, by Stripe's names. They are sent explicitly, because otherwise Stripe requires a
+    /// return URL for the payer, and no payer is present.
     #[must_use]
     pub fn accepting(self, methods: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -74,7 +80,7 @@ impl Stripe {
         }
     }
 
-    async fn make(&self, charge: &Charge) -> Report {
+    async fn make(&self, charge: &Charge) -> RailReport {
         let capture = match charge.capture {
             Capture::Automatic => "automatic",
             Capture::Manual => "manual",
@@ -88,43 +94,43 @@ impl Stripe {
             own.extend(methods.map(|method| ("payment_method_types[]", method.clone())));
             own
         };
-        self.account.make::<Payment>(charge, "pi", own).await
+        self.account.make::<PaymentIntent>(charge, "pi", own).await
     }
 
-    /// Confirms or captures, and reports what really became of the payment.
-    async fn step(&self, charge: &Charge, id: &str, verb: &str) -> Report {
+    /// Confirms or captures, and reports the outcome.
+    async fn step(&self, charge: &Charge, id: &str, verb: &str) -> RailReport {
         let stuck = match verb {
             "capture" => RailOutcome::Held,
             _ => RailOutcome::Unconfirmed,
         };
-        let path = format!("{}/{verb}", path_of::<Payment>(id));
+        let path = format!("{}/{verb}", path_of::<PaymentIntent>(id));
         let key = key(charge, verb);
         let refusal = match self
             .account
             .api
-            .post::<Payment>(&path, &[], Some(&key))
+            .post::<PaymentIntent>(&path, &[], Some(&key))
             .await
         {
-            Reply::Done(payment) => return unless(payment.report(charge), stuck),
-            Reply::Refused(failure) => Some(failure),
-            Reply::Missing(_) | Reply::Unclear => None,
+            StripeReply::Done(payment) => return unknown_if_still(payment.report(charge), stuck),
+            StripeReply::Refused(failure) => Some(failure),
+            StripeReply::Missing(_) | StripeReply::Unclear => None,
         };
-        let found = self.account.look::<Payment>(charge, Some(id)).await;
+        let found = self.account.look::<PaymentIntent>(charge, Some(id)).await;
         match refusal {
-            // It still waits for what was just refused for good. A hold may yet be captured, and is not given up.
+            // The step was finally refused and the payment still waits for it. A hold may still be captured later and is kept.
             Some(failure) if found.outcome == stuck && stuck == RailOutcome::Unconfirmed => {
-                Report {
+                RailReport {
                     failure: Some(failure),
                     outcome: RailOutcome::Failed,
                     ..found
                 }
             }
-            _ => unless(found, stuck),
+            _ => unknown_if_still(found, stuck),
         }
     }
 
     async fn fence(&self, charge: &Charge, id: Option<&str>) -> Fenced {
-        let Some(ids) = self.account.to_fence::<Payment>(charge, id).await else {
+        let Some(ids) = self.account.ids_to_fence::<PaymentIntent>(charge, id).await else {
             return Fenced::Unknown;
         };
         let mut fenced = Fenced::Cancelled;
@@ -134,41 +140,47 @@ impl Stripe {
         fenced
     }
 
-    /// Without an idempotency key: cancelling twice is cancelling, and a fence must hear how things are, not how they were when
-    /// it was first tried.
+    /// Sent without an idempotency key: cancelling twice is harmless, and the fence needs the current state, not the stored
+    /// answer to an earlier attempt.
     async fn fence_one(&self, id: &str) -> Fenced {
-        let path = format!("{}/cancel", path_of::<Payment>(id));
-        let cancelled = self.account.api.post::<Payment>(&path, &[], None).await;
+        let path = format!("{}/cancel", path_of::<PaymentIntent>(id));
+        let cancelled = self
+            .account
+            .api
+            .post::<PaymentIntent>(&path, &[], None)
+            .await;
         let shown = match cancelled {
-            Reply::Done(payment) => Reply::Done(payment),
-            Reply::Refused(_) | Reply::Missing(_) | Reply::Unclear => {
+            StripeReply::Done(payment) => StripeReply::Done(payment),
+            StripeReply::Refused(_) | StripeReply::Missing(_) | StripeReply::Unclear => {
                 self.account
                     .api
-                    .get::<Payment>(&path_of::<Payment>(id))
+                    .get::<PaymentIntent>(&path_of::<PaymentIntent>(id))
                     .await
             }
         };
         match shown {
-            Reply::Done(payment) => match payment.status.as_str() {
+            StripeReply::Done(payment) => match payment.status.as_str() {
                 "canceled" => Fenced::Cancelled,
                 "succeeded" | "processing" => Fenced::TooLate,
                 _ => Fenced::Unknown,
             },
-            // What was there cannot be unheard of: this may be another account.
-            Reply::Missing(_) | Reply::Refused(_) | Reply::Unclear => Fenced::Unknown,
+            // The payment existed before, so this may be another account.
+            StripeReply::Missing(_) | StripeReply::Refused(_) | StripeReply::Unclear => {
+                Fenced::Unknown
+            }
         }
     }
 }
 
-/// One key per endpoint, because Stripe knows a key by its endpoint and parameters.
+/// One key per endpoint, because Stripe binds a key to its endpoint and parameters.
 pub(super) fn key(charge: &Charge, endpoint: &str) -> String {
     format!("{}:{endpoint}", charge.reference.as_str())
 }
 
-/// What is still as it was before a call says nothing about what the call will have done.
-pub(super) fn unless(report: Report, as_before: RailOutcome) -> Report {
+/// A status that is unchanged after a call does not tell whether the call takes effect.
+pub(super) fn unknown_if_still(report: RailReport, as_before: RailOutcome) -> RailReport {
     if report.outcome == as_before {
-        return Report {
+        return RailReport {
             outcome: RailOutcome::Unknown,
             ..report
         };
@@ -176,51 +188,63 @@ pub(super) fn unless(report: Report, as_before: RailOutcome) -> Report {
     report
 }
 
-impl Rail for Stripe {
+impl Rail for StripeRail {
     fn name(&self) -> &'static str {
         "stripe"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         Box::pin(self.account.api.within(self.make(charge), late))
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         match id {
             Some(id) => Box::pin(
                 self.account
                     .api
-                    .within(self.step(charge, id, "confirm"), late.named(id)),
+                    .within(self.step(charge, id, "confirm"), late.with_payment_id(id)),
             ),
-            // It must be named first.
+            // Its id must be known first.
             None => self.look_up(charge, None),
         }
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         match id {
             Some(id) => Box::pin(
                 self.account
                     .api
-                    .within(self.step(charge, id, "capture"), late.named(id)),
+                    .within(self.step(charge, id, "capture"), late.with_payment_id(id)),
             ),
             None => self.look_up(charge, None),
         }
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
-        let late = Report::of(RailOutcome::Unknown);
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
+        let late = RailReport::of(RailOutcome::Unknown);
         Box::pin(
             self.account
                 .api
-                .within(self.account.look::<Payment>(charge, id), late),
+                .within(self.account.look::<PaymentIntent>(charge, id), late),
         )
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(
             self.account
                 .api
@@ -228,13 +252,17 @@ impl Rail for Stripe {
         )
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
-        let refunding = self.account.give_back::<Payment>(charge, id);
-        Box::pin(self.account.api.within(refunding, Refunded::Unknown))
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
+        let refunding = self.account.refund_payment::<PaymentIntent>(charge, id);
+        Box::pin(self.account.api.within(refunding, RefundOutcome::Unknown))
     }
 
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
-        self.account.heard(message)
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
+        self.account.parse_callback(message)
     }
 
     fn check_amount(&self, amount: Cents, currency: Currency) -> Result<(), Problem> {

@@ -22,7 +22,7 @@ pub(super) fn charge() -> Charge {
 fn a_header_that_comes_twice_is_none() {
     let pair = |name: &str| (name.to_owned(), "value".to_owned());
     let headers = [pair("once"), pair("twice"), pair("twice")];
-    let message = Message {
+    let message = CallbackMessage {
         headers: &headers,
         body: &[],
         now: consign_kernel::ids::Micros(0),
@@ -35,20 +35,26 @@ fn a_header_that_comes_twice_is_none() {
 #[test]
 fn a_name_that_is_too_long_is_not_understood() {
     let (longest, longer) = ("é".repeat(NAME_CHARS_MAX), "x".repeat(NAME_CHARS_MAX + 1));
-    let paid = Report::of(RailOutcome::Succeeded);
+    let paid = RailReport::of(RailOutcome::Succeeded);
     assert_eq!(
-        paid.clone().named(&longest).payment_id,
+        paid.clone().with_payment_id(&longest).payment_id,
         Some(longest.clone())
     );
-    assert_eq!(paid.named(&longer), Report::of(RailOutcome::Unknown));
+    assert_eq!(
+        paid.with_payment_id(&longer),
+        RailReport::of(RailOutcome::Unknown)
+    );
     let refund_id = Some(longest.clone());
-    let done = Refunded::Done {
+    let done = RefundOutcome::Done {
         refund_id: refund_id.clone(),
     };
-    assert_eq!(Refunded::done(refund_id), done);
-    assert_eq!(Refunded::done(Some(longer.clone())), Refunded::Unknown);
-    let hint = Hint::new(longest.clone(), Some(longer.clone())).unwrap();
+    assert_eq!(RefundOutcome::done(refund_id), done);
+    assert_eq!(
+        RefundOutcome::done(Some(longer.clone())),
+        RefundOutcome::Unknown
+    );
+    let hint = CallbackHint::new(longest.clone(), Some(longer.clone())).unwrap();
     assert_eq!((hint.event_id, hint.about), (longest, None));
-    let refused = Hint::new(longer, None).unwrap_err();
+    let refused = CallbackHint::new(longer, None).unwrap_err();
     assert_eq!(refused.name(), "invalid_request");
 }

@@ -1,8 +1,7 @@
-//! The effect is an intent in the same ledger: any worker of the Intent Protocol carries it out, or any plugin that serves
-//! its goal.
+//! The effect is an intent in the same ledger: a worker of the Intent Protocol executes it, or a plugin that serves its goal.
 //!
-//! Invariant: an effect is handed out once. A worker that says how it ended is believed; one that was lost may have done it,
-//! so that outcome stays unknown until a person says what became of it, see [`crate::site::Site::resolve`]. What is cancelled
+//! Invariant: an effect is handed out once. The report of a worker is trusted; a lost worker may have executed the effect, so
+//! that outcome stays unknown until an operator resolves it, see [`crate::site::Site::resolve`]. An effect that is cancelled
 //! before it is published is never published.
 
 use std::sync::Arc;
@@ -22,61 +21,63 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::{Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report};
+use super::{
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
+};
 use crate::ids;
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-/// The key under which this server publishes for itself: workers with the main key find it.
+/// The owner under which this server publishes: workers with the main key find it.
 const PUBLISHER: &str = "main";
 const NAMESPACE: &str = "default";
-/// What is not done within a month is not done.
+/// An effect that is not done within a month is given up.
 const LIFE_US: i64 = 30 * DAY_US;
 /// Longer than any intent lives, so that an effect is published once.
 const ONCE_US: i64 = 365 * DAY_US;
-/// A transaction has one effect and at most a few refunds, of which all but the last were refused.
+/// A transaction has one effect and a few refunds at most, of which all but the last were refused.
 const CHILDREN_MAX: u32 = 64;
-/// How the goal of a refund ends, and that of an effect never does.
+/// The suffix of a refund's goal; the goal of an effect must not end with it.
 const REFUND: &str = ".refund";
-/// How often somebody who waits looks although nobody told them anything.
+/// How often a waiting call polls without a notification.
 const LOOK: Duration = Duration::from_secs(5);
-/// How soon they look again at the earliest, during a call and when it is over: there is news of everything that is published
-/// under the main key.
+/// The shortest interval between two polls, during a call and after it: every row under the main key causes notifications.
 const SOON: Duration = Duration::from_millis(5);
 const CALMLY: Duration = Duration::from_millis(250);
-/// How long an effect is watched when the call that published it is over. The sweep finds the others.
+/// How long an effect is watched after the call that published it. The sweep finds the others.
 const WATCH: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub struct Options {
-    /// Effects are published under this goal, and refunds under it with `.refund` behind.
+    /// The goal of effects; refunds have it with the suffix `.refund`.
     pub goal: String,
     /// How long a call waits for the worker.
     pub wait: Duration,
-    /// Where to say which transaction has news.
-    pub news: mpsc::Sender<String>,
-    /// How many effects are watched at once for that.
+    /// Receives the references of transactions that have changed.
+    pub changes: mpsc::Sender<String>,
+    /// How many effects are watched concurrently.
     pub watched_max: usize,
 }
 
 #[derive(Clone)]
-pub struct Worker {
+pub struct WorkerRail {
     engine: Engine,
     goal: String,
     wait: Duration,
-    news: mpsc::Sender<String>,
+    changes: mpsc::Sender<String>,
     watchers: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for Worker {
+impl std::fmt::Debug for WorkerRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker")
+        f.debug_struct("WorkerRail")
             .field("goal", &self.goal)
             .finish_non_exhaustive()
     }
 }
 
-impl Worker {
+impl WorkerRail {
     pub const NAME: &str = "worker";
 
     pub fn new(engine: Engine, options: Options) -> Self {
@@ -84,7 +85,7 @@ impl Worker {
             engine,
             goal: options.goal,
             wait: options.wait,
-            news: options.news,
+            changes: options.changes,
             watchers: Arc::new(Semaphore::new(options.watched_max)),
         }
     }
@@ -93,13 +94,13 @@ impl Worker {
         format!("{}{REFUND}", self.goal)
     }
 
-    /// The intent that was published for a charge, whatever its goal was called then.
+    /// The intent that was published for a charge, whatever its goal was then.
     async fn effect(&self, charge: &Charge) -> Result<Option<Intent>, ()> {
         let mut children = self.published(charge).await?.into_iter();
         Ok(children.find(|row| !row.goal.ends_with(REFUND)))
     }
 
-    /// The one for its refund that no worker has failed yet.
+    /// The intent of its refund that no worker has failed yet.
     async fn latest_refund(&self, charge: &Charge) -> Result<Option<Intent>, ()> {
         let children = self.published(charge).await?.into_iter();
         let mut refunds = children.filter(|row| row.goal.ends_with(REFUND));
@@ -111,7 +112,7 @@ impl Worker {
         let parent = parent(charge).ok_or(())?;
         let children = self.engine.children(parent, CHILDREN_MAX).await;
         let mut children = children.map_err(|error| {
-            tracing::warn!(%error, "the ledger did not say what became of an effect");
+            tracing::warn!(%error, "could not read the outcome of an effect");
         })?;
         children.retain(|row| row.profile == ProfileId::Intent);
         Ok(children)
@@ -151,7 +152,7 @@ impl Worker {
             traceparent: None,
             delay_us: 0,
             ttl_us: LIFE_US,
-            // Whoever lost it may have done it.
+            // A worker that lost its lease may have executed it.
             attempts_max: 1,
             backoff_us: 0,
             ties: Ties {
@@ -164,7 +165,7 @@ impl Worker {
             items: vec![item],
             cap: None,
         });
-        // A refund is no part of what a fence keeps from happening.
+        // A fence does not stop a refund.
         let steps = if goal == self.goal {
             vec![Command::Expect(fence(charge), 0), admit]
         } else {
@@ -181,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// From now on nobody publishes it any more, not even one who set out to do so long ago.
+    /// Fences the effect off: no one publishes it from now on, not even a call that is already on its way.
     async fn fence_off(&self, charge: &Charge) -> Result<(), ()> {
         let fence = Command::Put(Put {
             key: fence(charge),
@@ -195,26 +196,26 @@ impl Worker {
         })
     }
 
-    /// If a worker is quicker, its row tells that it was taken.
+    /// If a worker claims it first, its row shows the claim.
     async fn take_back(&self, id: IntentId) {
         let cancel = Command::Cancel(Operate {
             id,
             face: Face::Intent,
-            reason: "the transaction came to nothing".to_owned(),
+            reason: "the transaction ended without this effect".to_owned(),
         });
         if let Err(error) = self.engine.apply(None, cancel).await {
-            tracing::info!(%error, "an effect could not be taken back");
+            tracing::info!(%error, "an effect could not be withdrawn");
         }
     }
 
-    /// What a row says, without waiting.
-    async fn report(&self, row: &Intent) -> Report {
-        let report = |outcome| Report::of(outcome).named(row.id.to_string());
-        let failed = |code: &str, why: &str| report(RailOutcome::Failed).because(code, why);
+    /// The report of a row, without waiting.
+    async fn report(&self, row: &Intent) -> RailReport {
+        let report = |outcome| RailReport::of(outcome).with_payment_id(row.id.to_string());
+        let failed = |code: &str, why: &str| report(RailOutcome::Failed).with_failure(code, why);
         let why = row.last_error.as_deref().unwrap_or_default();
         match (row.state, row.cause) {
             (State::Acked, _) => report(RailOutcome::Succeeded),
-            // One that a worker had may have been done all the same.
+            // A worker that had claimed it may have executed it all the same.
             (State::DeadLetter, Cause::Cancelled) if row.attempts == 0 => failed("cancelled", why),
             (State::Queued, _) if row.attempts == 0 && row.expires_at <= self.engine.now() => {
                 failed("nobody_took_it", "no worker took it in time")
@@ -228,67 +229,67 @@ impl Worker {
         }
     }
 
-    /// Whether a worker gave it up, and not its silence.
+    /// Whether a worker reported the failure, in contrast to an expired lease.
     async fn worker_said_so(&self, row: &Intent) -> Option<bool> {
         let facts = self.engine.timeline(row.seq).await.ok()?;
         let died = facts.iter().rev().find(|fact| fact.to == State::DeadLetter);
         died.map(|fact| fact.verb == Verb::Fail)
     }
 
-    async fn look(&self, id: IntentId) -> Report {
+    async fn look(&self, id: IntentId) -> RailReport {
         self.look_for_end(id).await.0
     }
 
-    /// What is known of it, and whether there will be news.
-    async fn look_for_end(&self, id: IntentId) -> (Report, bool) {
-        let named = |outcome| Report::of(outcome).named(id.to_string());
+    /// The report on an effect, and whether it may still change.
+    async fn look_for_end(&self, id: IntentId) -> (RailReport, bool) {
+        let named = |outcome| RailReport::of(outcome).with_payment_id(id.to_string());
         match self.engine.observe(id).await {
-            // One whose worker was lost is dead, and only a person can say more.
+            // An intent whose worker was lost is dead; only an operator knows more.
             Ok(Some(row)) => (self.report(&row).await, row.settled_at.is_none()),
-            // Its row is gone; what became of it nobody knows any more.
+            // The row is removed; its outcome is lost.
             Ok(None) => (named(RailOutcome::Lost), false),
             Err(error) => {
-                tracing::warn!(%error, "the ledger did not say what became of an effect");
+                tracing::warn!(%error, "could not read the outcome of an effect");
                 (named(RailOutcome::Unknown), true)
             }
         }
     }
 
-    /// Waits for the worker; if that takes too long, somebody else does, and tells when there is news.
-    async fn await_end(&self, id: IntentId, charge: &Charge) -> Report {
+    /// Waits for the worker; after the time limit, a background task watches it and notifies the site.
+    async fn await_end(&self, id: IntentId, charge: &Charge) -> RailReport {
         let (report, more) = self.follow(id, SOON, Instant::now() + self.wait).await;
         if more && let Ok(place) = Arc::clone(&self.watchers).try_acquire_owned() {
             let (watcher, reference) = (self.clone(), charge.reference.as_str().to_owned());
             tokio::spawn(async move {
                 watcher.follow(id, CALMLY, Instant::now() + WATCH).await;
                 drop(place);
-                let _ = watcher.news.send(reference).await;
+                let _ = watcher.changes.send(reference).await;
             });
         }
         report
     }
 
-    /// What came of it, and whether there may be more to know than that.
-    async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (Report, bool) {
-        let mut news = self.engine.follow_publisher(PUBLISHER);
+    /// The report, and whether it may still change.
+    async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (RailReport, bool) {
+        let mut changes = self.engine.follow_publisher(PUBLISHER);
         loop {
-            news.mark_unchanged();
+            changes.mark_unchanged();
             let (report, more) = self.look_for_end(id).await;
             if !more || Instant::now() >= until {
                 return (report, more);
             }
             tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
             let next = until.min(Instant::now() + LOOK);
-            let _ = tokio::time::timeout_at(next, news.changed()).await;
+            let _ = tokio::time::timeout_at(next, changes.changed()).await;
         }
     }
 }
 
-/// A record that stands for: not to be published.
+/// A record that forbids publishing the effect.
 fn fence(charge: &Charge) -> Key {
     Key {
         kind: Kind::RailEvent,
-        owner: Worker::NAME.to_owned(),
+        owner: WorkerRail::NAME.to_owned(),
         name: format!("fence:{}", charge.reference.as_str()),
     }
 }
@@ -298,51 +299,60 @@ fn parent(charge: &Charge) -> Option<IntentId> {
     ids::transaction_row(&charge.transaction_id)
 }
 
-impl Rail for Worker {
+impl Rail for WorkerRail {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    /// Nothing exists before it is published, and being published it may happen.
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    /// Nothing exists before it is published, and once published it may be executed.
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             match self.effect(charge).await {
-                Ok(None) => Report::of(RailOutcome::Unconfirmed),
+                Ok(None) => RailReport::of(RailOutcome::Unconfirmed),
                 Ok(Some(row)) => self.report(&row).await,
-                Err(()) => Report::of(RailOutcome::Unknown),
+                Err(()) => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             let key = format!("effect:{}", charge.reference.as_str());
             match self.publish(charge, &self.goal, key).await {
                 Some(id) => self.await_end(id, charge).await,
-                None => Report::of(RailOutcome::Unknown),
+                None => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         self.look_up(charge, id)
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             if let Some(id) = id.and_then(|id| id.parse().ok()) {
                 return self.look(id).await;
             }
             match self.effect(charge).await {
-                Ok(None) => Report::of(RailOutcome::NotFound),
+                Ok(None) => RailReport::of(RailOutcome::NotFound),
                 Ok(Some(row)) => self.report(&row).await,
-                Err(()) => Report::of(RailOutcome::Unknown),
+                Err(()) => RailReport::of(RailOutcome::Unknown),
             }
         })
     }
 
-    /// What nobody has taken can be taken back. What a worker has is the worker's to end, and it can only be seen whether it did.
-    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    /// An effect that no worker has claimed is withdrawn. A claimed effect ends with its worker, and only its row can show
+    /// whether it has.
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(async move {
             if self.fence_off(charge).await.is_err() {
                 return Fenced::Unknown;
@@ -366,7 +376,11 @@ impl Rail for Worker {
         })
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        _: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         Box::pin(async move {
             let report = match self.latest_refund(charge).await {
                 Ok(Some(row)) => self.report(&row).await,
@@ -374,30 +388,30 @@ impl Rail for Worker {
                     let key = format!("effect:{}", charge.refund_reference());
                     match self.publish(charge, &self.refund_goal(), key).await {
                         Some(id) => self.await_end(id, charge).await,
-                        None => return Refunded::Unknown,
+                        None => return RefundOutcome::Unknown,
                     }
                 }
-                Err(()) => return Refunded::Unknown,
+                Err(()) => return RefundOutcome::Unknown,
             };
             if report.outcome == RailOutcome::Succeeded {
-                return Refunded::Done {
+                return RefundOutcome::Done {
                     refund_id: report.payment_id,
                 };
             }
             if report.outcome == RailOutcome::Failed {
-                return Refunded::Refused(report.failure.unwrap_or(Failure {
+                return RefundOutcome::Refused(report.failure.unwrap_or(RailFailure {
                     code: "worker_failed".to_owned(),
                     message: String::new(),
                 }));
             }
             if report.outcome == RailOutcome::Lost {
-                return Refunded::Lost;
+                return RefundOutcome::Lost;
             }
-            Refunded::Pending
+            RefundOutcome::Pending
         })
     }
 
-    fn heard(&self, _: Message<'_>) -> Result<Hint, Problem> {
+    fn parse_callback(&self, _: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         Err(Problem::NotFound {
             what: "callback of this rail",
         })

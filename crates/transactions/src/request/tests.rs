@@ -1,20 +1,20 @@
-//! Each body: what it must have, and how it is held against its intent.
+//! Each body: its required members, and the checks against its intent.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::document::{SiteSigner, VERIFY_BYTES_MAX};
 
-fn body(value: &Value) -> Document {
-    Document::read(value.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap()
+fn body(value: &Value) -> AtpDocument {
+    AtpDocument::read(value.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap()
 }
 
 fn agent() -> SiteSigner {
     SiteSigner::from_seed(&[0x22; 32])
 }
 
-fn signed(signer: &SiteSigner, value: &Value) -> Document {
-    Document::read(
+fn signed(signer: &SiteSigner, value: &Value) -> AtpDocument {
+    AtpDocument::read(
         signer.sign_as("signature", value).as_bytes(),
         VERIFY_BYTES_MAX,
     )
@@ -30,8 +30,8 @@ fn intent_value() -> Value {
     })
 }
 
-fn intent() -> Intent {
-    Intent::read(signed(&agent(), &intent_value())).unwrap()
+fn intent() -> SignedIntent {
+    SignedIntent::read(signed(&agent(), &intent_value())).unwrap()
 }
 
 fn name<T>(result: Result<T, Problem>) -> &'static str {
@@ -94,13 +94,13 @@ fn an_execution_keeps_to_its_intent() {
     }
     let mut choosy = intent_value();
     choosy["rail"] = json!({"name": "stripe"});
-    let choosy = Intent::read(body(&choosy)).unwrap();
+    let choosy = SignedIntent::read(body(&choosy)).unwrap();
     assert_eq!(bare.check_rail(&choosy, "stripe"), Ok(()));
     assert_eq!(name(bare.check_rail(&choosy, "null")), "rail_mismatch");
 
     let mut open = intent_value();
     open["amount_cents"] = json!(null);
-    let open = Intent::read(body(&open)).unwrap();
+    let open = SignedIntent::read(body(&open)).unwrap();
     assert_eq!(name(bare.amount(&open)), "invalid_request");
     for bad in [
         json!({}),

@@ -1,30 +1,30 @@
-//! What a request is answered with, once it is true.
+//! The answer to a request; it is built after the commit that it reports.
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::books::{Kept, Transaction};
+use super::records::{TransactionRecord, Versioned};
 use crate::problem::Problem;
-use crate::rail::Failure;
-use crate::state::State;
+use crate::rail::RailFailure;
+use crate::state::AtpState;
 
-/// A status and the very bytes of the body.
+/// A status and the exact bytes of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct SiteAnswer {
     pub status: u16,
     pub body: String,
-    pub state: Option<State>,
-    /// The handler was not invoked: this is what lay there.
+    pub state: Option<AtpState>,
+    /// The answer repeats a stored result; the operation was not executed again.
     pub replayed: bool,
 }
 
-impl Answer {
+impl SiteAnswer {
     pub(super) fn new(status: u16, body: &Value) -> Self {
         Self::text(status, body.to_string())
     }
 
-    /// For what a face adds of its own.
+    /// For answers that the face builds itself.
     pub fn of(status: u16, body: &Value) -> Self {
         Self::new(status, body)
     }
@@ -39,7 +39,7 @@ impl Answer {
     }
 
     #[must_use]
-    pub(super) fn at(self, state: State) -> Self {
+    pub(super) fn at(self, state: AtpState) -> Self {
         Self {
             state: Some(state),
             ..self
@@ -51,57 +51,58 @@ impl Answer {
         Self { replayed, ..self }
     }
 
-    /// After how many seconds to ask again, if the end is still open.
+    /// Seconds until the client should ask again, if the state is not final.
     pub fn retry_after_s(&self) -> Option<u32> {
         (self.status == 202).then_some(1)
     }
 }
 
-/// A transaction as everybody sees it. Its bytes follow from the record alone, so they change only when it does.
+/// The public JSON of a transaction. It depends on the record alone, so its bytes change only with the record.
 #[derive(Serialize)]
-pub(super) struct Shown<'a> {
+pub(super) struct TransactionJson<'a> {
     ok: bool,
     intent_id: &'a str,
     transaction_id: String,
-    state: State,
+    state: AtpState,
     amount_cents: u64,
     currency: &'a str,
-    rail: ShownRail<'a>,
+    rail: RailJson<'a>,
     receipt: Option<&'a RawValue>,
     compensation_receipt: Option<&'a RawValue>,
-    failure: Option<&'a Failure>,
+    failure: Option<&'a RailFailure>,
     created_at: &'a str,
     updated_at: &'a str,
 }
 
 #[derive(Serialize)]
-struct ShownRail<'a> {
+struct RailJson<'a> {
     name: &'a str,
     reference: &'a str,
     payment_id: Option<&'a str>,
 }
 
-impl Kept<Transaction> {
+impl Versioned<TransactionRecord> {
     pub(super) fn intent_id(&self) -> &str {
         &self.key.owner
     }
 
-    pub(super) fn shown(&self) -> Result<Shown<'_>, Problem> {
+    pub(super) fn transaction_json(&self) -> Result<TransactionJson<'_>, Problem> {
         let transaction = &self.value;
         let state = transaction.state()?;
-        // It becomes known while the state stays, and between two transitions no byte may change.
+        // The payment id becomes known while the state stays the same, and the bytes must change only with the
+        // state.
         let payment_id = transaction.payment_id.as_deref();
-        Ok(Shown {
+        Ok(TransactionJson {
             ok: true,
             intent_id: self.intent_id(),
             transaction_id: transaction.id(),
             state,
             amount_cents: transaction.amount_cents,
             currency: &transaction.currency,
-            rail: ShownRail {
+            rail: RailJson {
                 name: &transaction.rail,
                 reference: &transaction.reference,
-                payment_id: payment_id.filter(|_| state != State::Executing),
+                payment_id: payment_id.filter(|_| state != AtpState::Executing),
             },
             receipt: transaction.receipt.as_deref(),
             compensation_receipt: transaction.compensation_receipt.as_deref(),
@@ -111,14 +112,14 @@ impl Kept<Transaction> {
         })
     }
 
-    /// Final if it has come to its end, and otherwise an invitation to ask again.
-    pub(super) fn answer(&self) -> Result<Answer, Problem> {
+    /// Status 200 if the state is final, otherwise 202: ask again.
+    pub(super) fn answer(&self) -> Result<SiteAnswer, Problem> {
         let state = self.value.state()?;
         let status = if state.is_terminal() { 200 } else { 202 };
-        Ok(Answer::text(status, print(&self.shown()?)).at(state))
+        Ok(SiteAnswer::text(status, print(&self.transaction_json()?)).at(state))
     }
 }
 
 pub(super) fn print(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("answers of ours have string keys only")
+    serde_json::to_string(value).expect("answers have string keys only")
 }

@@ -1,6 +1,6 @@
-//! `POST /authorize`: consent is recorded and the nonce burned, in one commit.
+//! `POST /authorize`: records the consent and uses the nonce, in one commit.
 //!
-//! The order of the checks is the protocol's: a consumed nonce is told before expiry, since that answer is promised always.
+//! The protocol defines the order of the checks: a used nonce is reported before expiry.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{Micros, SECOND_US};
@@ -9,66 +9,66 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{Key, Put};
 use serde_json::json;
 
-use super::books::{self, Burned, Claimed, Given, Kept, Permission};
-use super::recent::Known;
-use super::{Answer, Caller, Site, TRIES_MAX};
-use crate::document::{Document, REQUEST_BYTES_MAX};
-use crate::envelope::{Envelope, Operation};
+use super::recent::CachedPermission;
+use super::records::{self, ActionClaim, PermissionRecord, StoredAnswer, UsedNonce, Versioned};
+use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX};
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
+use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::problem::{Problem, Unmet};
 use crate::request::Authorize;
-use crate::state::State;
+use crate::state::AtpState;
 
 const OPERATION: &str = "authorize";
 
-/// Whether the permission was there before.
-struct Found {
-    permission: Kept<Permission>,
-    intent: Intent,
+/// A permission as a request presents it: stored before, or new.
+struct PresentedPermission {
+    permission: Versioned<PermissionRecord>,
+    intent: SignedIntent,
     is_new: bool,
 }
 
-/// All that a consent rests on.
+/// Everything that a consent depends on.
 struct Consent {
-    found: Found,
-    /// The action that it takes for itself.
-    claim: Option<Kept<Claimed>>,
-    /// What must still be so when it is committed.
+    found: PresentedPermission,
+    /// The deduplicated action that this consent claims.
+    claim: Option<Versioned<ActionClaim>>,
+    /// Conditions that must still hold at the commit.
     conditions: Vec<Command>,
 }
 
 impl Site {
-    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
-        let document = Document::read(body, REQUEST_BYTES_MAX)?;
+    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Authorize::read(&document)?;
         let envelope = match &request {
-            Authorize::Known { .. } => Some(self.envelope(&document, Operation::Authorize)?),
-            // An intent has a site and a time of its own.
+            Authorize::Known { .. } => Some(self.envelope(&document, RequestOperation::Authorize)?),
+            // A whole intent has its own site and time.
             Authorize::Whole(_) => None,
         };
-        let given_key = books::given_key(request.intent_id(), OPERATION, &key);
+        let given_key = records::answer_key(request.intent_id(), OPERATION, &key);
         if let Some(answer) = self
-            .authorize_unseen(&given_key, &request, &document)
+            .authorize_optimistically(&given_key, &request, &document)
             .await?
         {
-            return Ok(answer.at(State::Authorized));
+            return Ok(answer.at(AtpState::Authorized));
         }
         for _ in 0..TRIES_MAX {
-            if let Some(given) = self.given(&given_key, &document).await? {
-                return self.given_again(given, &request, &document).await;
+            if let Some(given) = self.stored_answer(&given_key, &document).await? {
+                return self.replay_answer(given, &request, &document).await;
             }
             let authorized = self
-                .try_to_authorize(&given_key, &request, &document, envelope)
+                .try_authorize(&given_key, &request, &document, envelope)
                 .await;
             match authorized {
                 Ok(None) => {}
-                Ok(Some(answer)) => return Ok(answer.at(State::Authorized)),
-                // The same request may have burned the nonce between two looks, and then it is no refusal.
-                Err(problem) => match self.given(&given_key, &document).await? {
-                    Some(given) => return self.given_again(given, &request, &document).await,
+                Ok(Some(answer)) => return Ok(answer.at(AtpState::Authorized)),
+                // The same request may have used the nonce between two reads; then this is a repetition and not an error.
+                Err(problem) => match self.stored_answer(&given_key, &document).await? {
+                    Some(given) => return self.replay_answer(given, &request, &document).await,
                     None => return Err(problem),
                 },
             }
@@ -76,14 +76,15 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// Without a look at the ledger first: nearly every whole intent is new, and the commit itself says whether this one is.
-    /// `None` if it is not, or if anything speaks against it; which of several reasons is told first is decided by looking.
-    async fn authorize_unseen(
+    /// Commits without reading the ledger first: nearly every whole intent is new, and the commit itself detects one that is
+    /// not. Returns `None` in that case and after any failed check; the slow path then decides which error is reported
+    /// first.
+    async fn authorize_optimistically(
         &self,
         given_key: &Key,
         request: &Authorize,
-        document: &Document,
-    ) -> Result<Option<Answer>, Problem> {
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
         let Authorize::Whole(intent) = request else {
             return Ok(None);
         };
@@ -96,29 +97,29 @@ impl Site {
             return Ok(None);
         }
         let consent = Consent {
-            found: Found {
-                permission: self.received(intent),
+            found: PresentedPermission {
+                permission: self.new_permission(intent),
                 intent: (**intent).clone(),
                 is_new: true,
             },
             claim: None,
             conditions: Vec::new(),
         };
-        self.record(consent, given_key, document).await
+        self.commit_consent(consent, given_key, document).await
     }
 
-    /// `None` if somebody else was quicker.
-    async fn try_to_authorize(
+    /// Returns `None` after a concurrent change.
+    async fn try_authorize(
         &self,
         given_key: &Key,
         request: &Authorize,
-        document: &Document,
-        envelope: Option<Envelope>,
-    ) -> Result<Option<Answer>, Problem> {
-        let found = self.found(request).await?;
+        document: &AtpDocument,
+        envelope: Option<RequestEnvelope>,
+    ) -> Result<Option<SiteAnswer>, Problem> {
+        let found = self.presented(request).await?;
         let intent = &found.intent;
         if plant::on(Plant::BurnBeforeSignature) {
-            self.commit(vec![burn(intent, self.now())]).await?;
+            self.commit(vec![use_nonce(intent, self.now())]).await?;
         }
         self.check_consent(request, intent, document)?;
         request.check_nonce(intent)?;
@@ -128,7 +129,7 @@ impl Site {
         } else {
             let now = self.judged_at(&found.permission.value, intent).await?;
             let checked = found.permission.value.check_unexpired(intent, now);
-            self.ended_if_over(&found.permission, checked).await?;
+            self.record_expiry(&found.permission, checked).await?;
         }
         envelope.map_or(Ok(()), |envelope| self.check_fresh(envelope))?;
         self.check_bounded(intent)?;
@@ -137,22 +138,22 @@ impl Site {
             conditions: self.check_preconditions(intent).await?,
             found,
         };
-        self.record(consent, given_key, document).await
+        self.commit_consent(consent, given_key, document).await
     }
 
-    /// Commits the consent, the burned nonce and the answer. `None` if somebody else was quicker.
-    async fn record(
+    /// Commits the consent, the used nonce and the answer. Returns `None` after a concurrent change.
+    async fn commit_consent(
         &self,
         consent: Consent,
         given_key: &Key,
-        document: &Document,
-    ) -> Result<Option<Answer>, Problem> {
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
         let Consent {
             found,
             claim,
             conditions,
         } = consent;
-        let Found {
+        let PresentedPermission {
             mut permission,
             intent,
             is_new,
@@ -163,27 +164,27 @@ impl Site {
         let body = json!({
             "ok": true,
             "intent_id": intent.intent_id,
-            "state": State::Authorized.word(),
+            "state": AtpState::Authorized.word(),
             "nonce": intent.nonce,
             "authorized_at": instant::print(now),
             "expires_at": instant::print(intent.expires_at),
         });
-        let answer = Answer::new(200, &body);
-        let given = Given {
+        let answer = SiteAnswer::new(200, &body);
+        let given = StoredAnswer {
             fingerprint: document.fingerprint(),
             status: answer.status,
             body: answer.body.clone(),
         };
 
         let mut steps = vec![
-            permission.unchanged(),
-            Command::Expect(books::nonce_key(&intent), 0),
+            permission.expect_version(),
+            Command::Expect(records::nonce_key(&intent), 0),
             Command::Expect(given_key.clone(), 0),
         ];
         steps.extend(conditions);
-        steps.extend(claim.iter().map(Kept::unchanged));
+        steps.extend(claim.iter().map(Versioned::expect_version));
         if is_new {
-            steps.push(books::begin_permission(row, &intent, now, None));
+            steps.push(records::begin_permission(row, &intent, now, None));
         }
         steps.push(Command::Validate(Operate {
             id: row,
@@ -191,24 +192,25 @@ impl Site {
             reason: String::new(),
         }));
         steps.push(permission.put());
-        steps.push(burn(&intent, now));
-        steps.push(books::put(given_key.clone(), &given));
+        steps.push(use_nonce(&intent, now));
+        steps.push(records::put(given_key.clone(), &given));
         steps.extend(claim.map(|claim| self.claim_action(&claim)));
         let committed = self.commit(steps).await?.map(|_| answer);
         if committed.is_some() {
             permission.version += 1;
-            self.recent().remember(Known { permission, intent });
+            self.recent()
+                .remember(CachedPermission { permission, intent });
         }
         Ok(committed)
     }
 
-    async fn found(&self, request: &Authorize) -> Result<Found, Problem> {
+    async fn presented(&self, request: &Authorize) -> Result<PresentedPermission, Problem> {
         let known = self.permission(request.intent_id()).await?;
         if let Some(known) = &known {
-            known.value.check_caller(Caller::Agent)?;
+            known.value.check_caller(SiteCaller::Agent)?;
         }
         match (known, request) {
-            (Some(permission), Authorize::Known { .. }) => Ok(Found {
+            (Some(permission), Authorize::Known { .. }) => Ok(PresentedPermission {
                 intent: permission.value.intent()?,
                 permission,
                 is_new: false,
@@ -217,18 +219,18 @@ impl Site {
             (Some(permission), Authorize::Whole(sent)) => {
                 let intent = permission.value.intent()?;
                 if intent.hash() != sent.hash() {
-                    // Nobody learns of an intent by an id alone.
+                    // Knowing an id must not reveal that the intent exists, so the signature is checked first.
                     self.check_signed(sent)?;
                     return Err(Problem::IntentConflict);
                 }
-                Ok(Found {
+                Ok(PresentedPermission {
                     permission,
                     intent,
                     is_new: false,
                 })
             }
-            (None, Authorize::Whole(sent)) => Ok(Found {
-                permission: self.received(sent),
+            (None, Authorize::Whole(sent)) => Ok(PresentedPermission {
+                permission: self.new_permission(sent),
                 intent: (**sent).clone(),
                 is_new: true,
             }),
@@ -238,8 +240,8 @@ impl Site {
     fn check_consent(
         &self,
         request: &Authorize,
-        intent: &Intent,
-        document: &Document,
+        intent: &SignedIntent,
+        document: &AtpDocument,
     ) -> Result<(), Problem> {
         if let Authorize::Whole(sent) = request {
             self.check_signed(sent)?;
@@ -251,66 +253,76 @@ impl Site {
         intent.check_authorization(document)
     }
 
-    pub(super) async fn check_nonce_free(&self, intent: &Intent) -> Result<(), Problem> {
-        let burned: Option<Kept<Burned>> = self.read(books::nonce_key(intent)).await?;
-        match burned {
+    pub(super) async fn check_nonce_free(&self, intent: &SignedIntent) -> Result<(), Problem> {
+        let used: Option<Versioned<UsedNonce>> = self.read(records::nonce_key(intent)).await?;
+        match used {
             None => Ok(()),
-            Some(burned) => Err(Problem::NonceConsumed {
-                first_consumed_at: Micros(burned.value.at),
+            Some(used) => Err(Problem::NonceConsumed {
+                first_consumed_at: Micros(used.value.at),
             }),
         }
     }
 
-    /// What was answered to this key before.
-    async fn given(&self, key: &Key, document: &Document) -> Result<Option<Answer>, Problem> {
-        let given: Option<Kept<Given>> = self.read(key.clone()).await?;
+    /// The stored answer to this key.
+    async fn stored_answer(
+        &self,
+        key: &Key,
+        document: &AtpDocument,
+    ) -> Result<Option<SiteAnswer>, Problem> {
+        let given: Option<Versioned<StoredAnswer>> = self.read(key.clone()).await?;
         match given {
             None => Ok(None),
             Some(given) if given.value.fingerprint == document.fingerprint() => {
-                Ok(Some(Answer::text(given.value.status, given.value.body)))
+                Ok(Some(SiteAnswer::text(given.value.status, given.value.body)))
             }
             Some(_) => Err(Problem::IdempotencyMismatch),
         }
     }
 
-    /// The bytes are those of then; the head tells how things are now.
-    async fn given_again(
+    /// The body is the stored one; the header shows the current state.
+    async fn replay_answer(
         &self,
-        given: Answer,
+        given: SiteAnswer,
         request: &Authorize,
-        document: &Document,
-    ) -> Result<Answer, Problem> {
+        document: &AtpDocument,
+    ) -> Result<SiteAnswer, Problem> {
         if document.names_its_operation() {
-            // Its signature is no part of what it was recognised by.
-            let found = self.found(request).await?;
+            // The fingerprint excludes the signature, so the signature is verified here.
+            let found = self.presented(request).await?;
             self.check_consent(request, &found.intent, document)?;
         }
         let state = self.state_of(request.intent_id()).await?;
-        Ok(given.at(state.unwrap_or(State::Authorized)).replayed(true))
+        Ok(given
+            .at(state.unwrap_or(AtpState::Authorized))
+            .replayed(true))
     }
 
-    /// That nobody takes the same action at the same time; what to claim then. A claim whose intent came to nothing is free.
+    /// Checks that no other intent has claimed the same action, and returns the claim to store. The claim of an intent that
+    /// expired or was compensated is void.
     pub(super) async fn check_action_free(
         &self,
-        intent: &Intent,
-    ) -> Result<Option<Kept<Claimed>>, Problem> {
+        intent: &SignedIntent,
+    ) -> Result<Option<Versioned<ActionClaim>>, Problem> {
         let window_s = self.options().dedup_window_s;
         let Some(action) = self.deduplicated(intent) else {
             return Ok(None);
         };
-        let key = books::action_key(intent, action);
-        let claimed: Option<Kept<Claimed>> = self.read(key.clone()).await?;
-        let own = Claimed {
+        let key = records::action_key(intent, action);
+        let claimed: Option<Versioned<ActionClaim>> = self.read(key.clone()).await?;
+        let own = ActionClaim {
             intent_id: intent.intent_id.clone(),
             at: self.now().0,
         };
         let Some(claimed) = claimed else {
-            return Ok(Some(Kept::new(key, own)));
+            return Ok(Some(Versioned::new(key, own)));
         };
-        let (state, _) = self.fate_of(&claimed.value.intent_id).await?;
-        let came_to_nothing = matches!(state, None | Some(State::Expired | State::Compensated));
+        let (state, _) = self.effective_state(&claimed.value.intent_id).await?;
+        let came_to_nothing = matches!(
+            state,
+            None | Some(AtpState::Expired | AtpState::Compensated)
+        );
         if came_to_nothing || claimed.value.intent_id == intent.intent_id {
-            return Ok(Some(Kept {
+            return Ok(Some(Versioned {
                 value: own,
                 ..claimed
             }));
@@ -321,27 +333,27 @@ impl Site {
         })
     }
 
-    /// The action that must not be taken twice.
-    fn deduplicated<'i>(&self, intent: &'i Intent) -> Option<&'i String> {
+    /// The deduplication key of the action, if the check is enabled.
+    fn deduplicated<'i>(&self, intent: &'i SignedIntent) -> Option<&'i String> {
         let is_on = self.options().dedup_window_s > 0;
         intent.action_dedup_key.as_ref().filter(|_| is_on)
     }
 
-    fn claim_action(&self, claim: &Kept<Claimed>) -> Command {
+    fn claim_action(&self, claim: &Versioned<ActionClaim>) -> Command {
         let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
-        let put = books::writing(claim.key.clone(), &claim.value);
+        let put = records::new_put(claim.key.clone(), &claim.value);
         Command::Put(Put {
             expires_at: Some(self.engine_now().plus(window_us)),
             ..put
         })
     }
 
-    /// That all it depends on is settled, and what must not change until the commit for that to be true.
-    async fn check_preconditions(&self, intent: &Intent) -> Result<Vec<Command>, Problem> {
+    /// Checks that all preconditions are settled, and returns the conditions under which this stays true until the commit.
+    async fn check_preconditions(&self, intent: &SignedIntent) -> Result<Vec<Command>, Problem> {
         let mut unmet = Vec::new();
         let mut conditions = Vec::new();
         for intent_id in &intent.preconditions {
-            match self.fate_of(intent_id).await? {
+            match self.effective_state(intent_id).await? {
                 (_, Some(settled)) => conditions.push(settled),
                 (actual, None) => unmet.push(Unmet {
                     actual,
@@ -356,11 +368,11 @@ impl Site {
     }
 }
 
-/// Uses up the nonce of an intent.
-fn burn(intent: &Intent, now: Micros) -> Command {
-    let burned = Burned {
+/// Marks the nonce of an intent as used.
+fn use_nonce(intent: &SignedIntent, now: Micros) -> Command {
+    let used = UsedNonce {
         intent_id: intent.intent_id.clone(),
         at: now.0,
     };
-    books::put(books::nonce_key(intent), &burned)
+    records::put(records::nonce_key(intent), &used)
 }

@@ -1,25 +1,26 @@
-//! `POST /cancel`: a permission is withdrawn before anything was done under it.
+//! `POST /cancel`: withdraws a permission before anything was executed under it.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::profile::Face;
 use serde_json::json;
 
-use super::books::{Kept, Permission};
-use super::{Answer, Caller, Site, TRIES_MAX};
-use crate::document::{Document, NOTE_BYTES_MAX};
-use crate::envelope::Operation;
+use super::records::{PermissionRecord, Versioned};
+use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX};
+use crate::document::{AtpDocument, NOTE_BYTES_MAX};
+use crate::envelope::RequestOperation;
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::problem::{ExpiredReason, Problem};
 use crate::request::Cancel;
-use crate::state::State;
+use crate::state::AtpState;
 
 impl Site {
-    /// Idempotent by nature, so it needs no key; a signed one names its key as every signed request does.
-    pub async fn cancel(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
-        let document = Document::read(body, NOTE_BYTES_MAX)?;
-        let envelope = self.envelope(&document, Operation::Cancel)?;
+    /// Cancelling is idempotent and needs no key; a signed request names its key like every signed
+    /// request.
+    pub async fn cancel(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
+        let envelope = self.envelope(&document, RequestOperation::Cancel)?;
         if document.is_signed() {
             IdempotencyKey::of_request(key, &document)?;
         } else {
@@ -29,16 +30,16 @@ impl Site {
         for _ in 0..TRIES_MAX {
             let found = self.permission(&request.intent_id).await?;
             let mut permission = found.ok_or(Problem::IntentNotFound)?;
-            permission.value.check_caller(Caller::Agent)?;
+            permission.value.check_caller(SiteCaller::Agent)?;
             let intent = permission.value.intent()?;
             intent.check_request(&document, self.options().signed_requests)?;
             if permission.value.cancelled {
                 return Ok(cancelled(&intent).replayed(true));
             }
-            // What was executed has its own end, even if there might have been more.
+            // An executed intent has its own final state, even if more executions were allowed.
             if intent.max_executions == 1 && permission.value.executions > 0 {
                 let state = self.state_of(&intent.intent_id).await?;
-                let state = state.unwrap_or(State::Executing);
+                let state = state.unwrap_or(AtpState::Executing);
                 return Err(Problem::InvalidState { state });
             }
             let now = self.judged_at(&permission.value, &intent).await?;
@@ -52,10 +53,10 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// Ends a permission by its owner's will. False if somebody else was quicker.
+    /// Ends a permission on request of its owner. Returns false after a concurrent change.
     pub(super) async fn withdraw(
         &self,
-        permission: &mut Kept<Permission>,
+        permission: &mut Versioned<PermissionRecord>,
         reason: String,
     ) -> Result<bool, Problem> {
         permission.value.cancelled = true;
@@ -65,7 +66,7 @@ impl Site {
             reason,
         };
         let steps = vec![
-            permission.unchanged(),
+            permission.expect_version(),
             Command::Cancel(operate),
             permission.put(),
         ];
@@ -73,13 +74,13 @@ impl Site {
     }
 }
 
-fn cancelled(intent: &Intent) -> Answer {
+fn cancelled(intent: &SignedIntent) -> SiteAnswer {
     let body = json!({
         "ok": true,
         "intent_id": intent.intent_id,
-        "state": State::Expired.word(),
+        "state": AtpState::Expired.word(),
         "expired_reason": ExpiredReason::Cancelled.word(),
         "expires_at": instant::print(intent.expires_at),
     });
-    Answer::new(200, &body).at(State::Expired)
+    SiteAnswer::new(200, &body).at(AtpState::Expired)
 }

@@ -1,25 +1,25 @@
-//! The compatibility profile: the life cycle of an older client, which signs nothing, holds a token, and reports itself how far
-//! it is.
+//! The compatibility profile: the life cycle of an older client, which signs nothing, authenticates with a token, and reports
+//! its own progress.
 //!
-//! It is a thin layer over the same books. The site writes the permission down and signs it in the user's place; what the
-//! caller reports is followed up like the answer of a rail, see [`crate::rail::Manual`]. So states, caps, receipts and
-//! compensations are those of everybody else.
-//! Invariant: what belongs to a user is reached by that user alone, and never by the routes of agents; no rail of the site hears
-//! of it.
+//! It is a thin layer over the same records. The site creates the permission and signs it on behalf of the user; reports of the
+//! caller are handled like the answers of a rail, see [`crate::rail::ManualRail`]. States, caps, receipts and compensations are
+//! the same as for agents.
+//! Invariant: data of a user is accessible to that user alone, and never over the routes of agents; the site's rail is not
+//! called for it.
 
 mod intents;
 mod reports;
-mod shown;
+mod views;
 
 use serde_json::{Value, json};
 
-use super::books::{Kept, Permission, Transaction};
-use super::{Answer, Caller, Site};
-use crate::document::{Document, REQUEST_BYTES_MAX};
-use crate::envelope::{Envelope, Operation};
+use super::records::{PermissionRecord, TransactionRecord, Versioned};
+use super::{Site, SiteAnswer, SiteCaller};
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
+use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::problem::Problem;
 
-/// A site as one user sees it, whose token the face has checked.
+/// The site as one user sees it. The face has verified the user's token.
 #[derive(Clone, Debug)]
 pub struct ForUser {
     site: Site,
@@ -36,14 +36,16 @@ impl Site {
 }
 
 impl ForUser {
-    async fn permission(&self, intent_id: &str) -> Result<Kept<Permission>, Problem> {
+    async fn permission(&self, intent_id: &str) -> Result<Versioned<PermissionRecord>, Problem> {
         let found = self.site.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
-        permission.value.check_caller(Caller::User(&self.user))?;
+        permission
+            .value
+            .check_caller(SiteCaller::User(&self.user))?;
         Ok(permission)
     }
 
-    async fn transaction(&self, id: &str) -> Result<Kept<Transaction>, Problem> {
+    async fn transaction(&self, id: &str) -> Result<Versioned<TransactionRecord>, Problem> {
         let found = self.site.transaction_by_id(id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
@@ -53,21 +55,25 @@ impl ForUser {
     }
 }
 
-/// What this profile wraps every answer in.
-fn enveloped(data: &Value) -> Answer {
-    Answer::new(200, &json!({"ok": true, "data": data}))
+/// The envelope of every answer of this profile.
+fn enveloped(data: &Value) -> SiteAnswer {
+    SiteAnswer::new(200, &json!({"ok": true, "data": data}))
 }
 
 impl ForUser {
-    /// A user signs nothing; what somebody signed for another operation or site is refused all the same.
-    fn check_meant(&self, body: &Document, operation: Operation) -> Result<(), Problem> {
-        let envelope = Envelope::read(body, operation, self.site.origin())?;
+    /// A user does not sign, but a body that was signed for another operation or site is refused.
+    fn check_envelope(
+        &self,
+        body: &AtpDocument,
+        operation: RequestOperation,
+    ) -> Result<(), Problem> {
+        let envelope = RequestEnvelope::read(body, operation, self.site.origin())?;
         self.site.check_fresh(envelope)
     }
 }
 
-/// A body that may be left out.
-fn read_body(body: &[u8]) -> Result<Document, Problem> {
+/// Reads a body that may be empty.
+fn read_body(body: &[u8]) -> Result<AtpDocument, Problem> {
     let body = if body.is_empty() { b"{}" } else { body };
-    Document::read(body, REQUEST_BYTES_MAX)
+    AtpDocument::read(body, REQUEST_BYTES_MAX)
 }

@@ -1,53 +1,56 @@
-//! `POST /intents`: a signed permission is received.
+//! `POST /intents`: accepts a signed permission.
 
 use serde_json::{Value, json};
 
-use super::books::{self, Kept, Permission};
-use super::{AgentKeys, Answer, Site, TRIES_MAX};
-use crate::document::{Document, REQUEST_BYTES_MAX};
+use super::records::{self, PermissionRecord, Versioned};
+use super::{AgentKeys, Site, SiteAnswer, TRIES_MAX};
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::problem::Problem;
-use crate::state::State;
+use crate::state::AtpState;
 
 impl Site {
-    pub async fn create(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let document = Document::read(body, REQUEST_BYTES_MAX)?;
-        let intent = Intent::read(document)?;
+    pub async fn create(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
+        let intent = SignedIntent::read(document)?;
         self.check_signed(&intent)?;
         for _ in 0..TRIES_MAX {
             if let Some(known) = self.permission(&intent.intent_id).await? {
-                return self.created_before(&known, &intent).await;
+                return self.replay_created(&known, &intent).await;
             }
             self.check_new(&intent)?;
             self.check_action_free(&intent).await?;
-            let permission = self.received(&intent);
+            let permission = self.new_permission(&intent);
             let steps = vec![
-                permission.unchanged(),
-                books::begin_permission(
+                permission.expect_version(),
+                records::begin_permission(
                     permission.value.row()?,
                     &intent,
                     self.now(),
-                    Some((intent.agent_key.id().to_owned(), self.room())),
+                    Some((intent.agent_key.id().to_owned(), self.open_limits())),
                 ),
                 permission.put(),
             ];
             if self.commit(steps).await?.is_some() {
-                return Ok(Answer::new(201, &shown(&intent, &permission.value)).at(State::Created));
+                return Ok(
+                    SiteAnswer::new(201, &shown(&intent, &permission.value)).at(AtpState::Created)
+                );
             }
         }
         Err(Problem::StoreUnavailable)
     }
 
-    /// What can be checked of a signed intent before anything is known of it.
-    pub(super) fn check_signed(&self, intent: &Intent) -> Result<(), Problem> {
+    /// Checks of a signed intent that need no stored data.
+    pub(super) fn check_signed(&self, intent: &SignedIntent) -> Result<(), Problem> {
         intent.check_signature()?;
         intent.check_site(self.origin())?;
         self.check_agent(intent)
     }
 
-    /// Asked at every step, so that a key that is no longer registered stops what it began.
-    pub(super) fn check_agent(&self, intent: &Intent) -> Result<(), Problem> {
+    /// Checked at every operation, so that removing a key from the registered keys stops its
+    /// intents.
+    pub(super) fn check_agent(&self, intent: &SignedIntent) -> Result<(), Problem> {
         match &self.options().agent_keys {
             AgentKeys::Open => Ok(()),
             AgentKeys::Registered(ids) if ids.contains(intent.agent_key.id()) => Ok(()),
@@ -55,25 +58,25 @@ impl Site {
         }
     }
 
-    /// What is asked of an intent when it is first presented.
-    pub(super) fn check_new(&self, intent: &Intent) -> Result<(), Problem> {
+    /// Checks of an intent when it is first presented.
+    pub(super) fn check_new(&self, intent: &SignedIntent) -> Result<(), Problem> {
         intent.check_currency()?;
         intent.check_unexpired(self.now())?;
         self.check_bounded(intent)?;
         intent.check_freshness(self.now(), self.options().freshness_s)
     }
 
-    /// Where requests are signed, the agent signs the amount of each of them.
-    pub(super) fn check_bounded(&self, intent: &Intent) -> Result<(), Problem> {
+    /// If requests must be signed, the agent signs the amount of each of them.
+    pub(super) fn check_bounded(&self, intent: &SignedIntent) -> Result<(), Problem> {
         if self.options().signed_requests {
             return Ok(());
         }
         intent.check_bounded()
     }
 
-    pub(super) fn received(&self, intent: &Intent) -> Kept<Permission> {
+    pub(super) fn new_permission(&self, intent: &SignedIntent) -> Versioned<PermissionRecord> {
         let document = String::from_utf8_lossy(intent.document().sent()).into_owned();
-        let permission = Permission {
+        let permission = PermissionRecord {
             row: self.fresh_id().to_string(),
             document,
             created_at: self.now().0,
@@ -85,15 +88,15 @@ impl Site {
             undone: Some(0),
             user: None,
         };
-        Kept::new(books::permission_key(&intent.intent_id), permission)
+        Versioned::new(records::permission_key(&intent.intent_id), permission)
     }
 
-    /// The same again is answered the same; what is authorized cannot be presented again.
-    async fn created_before(
+    /// A repetition gets the same answer; an authorized intent cannot be presented again.
+    async fn replay_created(
         &self,
-        known: &Kept<Permission>,
-        intent: &Intent,
-    ) -> Result<Answer, Problem> {
+        known: &Versioned<PermissionRecord>,
+        intent: &SignedIntent,
+    ) -> Result<SiteAnswer, Problem> {
         let first = known.value.intent()?;
         if first.hash() != intent.hash() {
             return Err(Problem::IntentConflict);
@@ -101,18 +104,18 @@ impl Site {
         self.check_nonce_free(&first).await?;
         let now = self.judged_at(&known.value, &first).await?;
         known.value.check_unexpired(&first, now)?;
-        Ok(Answer::new(200, &shown(&first, &known.value))
-            .at(State::Created)
+        Ok(SiteAnswer::new(200, &shown(&first, &known.value))
+            .at(AtpState::Created)
             .replayed(true))
     }
 }
 
-fn shown(intent: &Intent, permission: &Permission) -> Value {
+fn shown(intent: &SignedIntent, permission: &PermissionRecord) -> Value {
     let created_at = instant::print(consign_kernel::ids::Micros(permission.created_at));
     let expires_at = instant::print(intent.expires_at);
     let data = json!({
         "id": intent.intent_id,
-        "status": State::Created.word(),
+        "status": AtpState::Created.word(),
         "purpose": intent.purpose,
         "scope": intent.scope,
         "amount_cents": intent.amount,
@@ -126,7 +129,7 @@ fn shown(intent: &Intent, permission: &Permission) -> Value {
     json!({
         "ok": true,
         "intent_id": intent.intent_id,
-        "state": State::Created.word(),
+        "state": AtpState::Created.word(),
         "intent_hash": intent.hash(),
         "nonce": intent.nonce,
         "expires_at": expires_at,

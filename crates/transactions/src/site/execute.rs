@@ -1,4 +1,4 @@
-//! `POST /execute`: a transaction is begun, once for each key, and brought to its end as far as the wait allows.
+//! `POST /execute`: begins a transaction, once per key, and waits a bounded time for its final state.
 
 use std::time::Duration;
 
@@ -9,45 +9,47 @@ use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::books::{self, About, Belongs, Kept, Permission, Transaction};
-use super::carry::Held;
-use super::recent::Known;
-use super::{Answer, Caller, Site, TRIES_MAX, damaged};
-use crate::document::{Document, REQUEST_BYTES_MAX};
-use crate::envelope::{Envelope, Operation};
+use super::drive::LeasedTransaction;
+use super::recent::CachedPermission;
+use super::records::{
+    self, PermissionRecord, RowPayload, TransactionRecord, TransactionRef, Versioned,
+};
+use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX, damaged};
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
+use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::money::Cents;
 use crate::problem::Problem;
 use crate::request::Execute;
-use crate::state::State;
+use crate::state::AtpState;
 
-/// How soon somebody who waits for another's work looks again, at first and at most.
+/// First and longest interval at which a request polls a transaction that another driver holds.
 pub(super) const LOOK_FIRST: Duration = Duration::from_millis(5);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(200);
 
 impl Site {
-    pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
-        let document = Document::read(body, REQUEST_BYTES_MAX)?;
+    pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
-        let envelope = self.envelope(&document, Operation::Execute)?;
+        let envelope = self.envelope(&document, RequestOperation::Execute)?;
         let request = Execute::read(&document)?;
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
-            // Nearly every request is the first of its key, and the commit itself refuses the second. Whatever comes of it, what
-            // this very request began before goes first: it may be what used the permission up.
-            let begun = match self.place() {
+            // Nearly every request is the first with its key, and the commit itself refuses a second. After a failure, a
+            // transaction that this very request began before takes precedence: it may be what used the permission.
+            let begun = match self.driver_slot() {
                 Ok(place) => {
-                    let begun = self.try_to_begin(&request, &key, &document, envelope).await;
+                    let begun = self.try_begin(&request, &key, &document, envelope).await;
                     begun.map(|held| held.map(|held| (held, place)))
                 }
                 Err(problem) => Err(problem),
             };
             if let Ok(Some((held, place))) = begun {
-                return self.carried(held, place, until).await;
+                return self.spawn_driver(held, place, until).await;
             }
-            if let Some(known) = self.known(&request, &key, &document).await? {
+            if let Some(known) = self.find_replay(&request, &key, &document).await? {
                 return self.replay(known, until).await;
             }
             begun?;
@@ -55,13 +57,13 @@ impl Site {
         Err(Problem::StoreUnavailable)
     }
 
-    /// What this very request began before.
-    async fn known(
+    /// The transaction that this very request began before.
+    async fn find_replay(
         &self,
         request: &Execute,
         key: &IdempotencyKey,
-        document: &Document,
-    ) -> Result<Option<Kept<Transaction>>, Problem> {
+        document: &AtpDocument,
+    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
         match self.transaction(&request.intent_id, key).await? {
             Some(known)
                 if known.value.fingerprint != document.fingerprint()
@@ -71,7 +73,7 @@ impl Site {
             }
             Some(known) => {
                 if document.names_its_operation() {
-                    let intent = self.looked_up(&request.intent_id).await?.intent;
+                    let intent = self.load_permission(&request.intent_id).await?.intent;
                     self.check_repeated(&intent, document)?;
                 }
                 Ok(Some(known))
@@ -80,50 +82,55 @@ impl Site {
         }
     }
 
-    async fn replay(&self, known: Kept<Transaction>, until: Instant) -> Result<Answer, Problem> {
-        let ended = self.ended(known, until).await?;
+    async fn replay(
+        &self,
+        known: Versioned<TransactionRecord>,
+        until: Instant,
+    ) -> Result<SiteAnswer, Problem> {
+        let ended = self.wait_for_end(known, until).await?;
         Ok(ended.answer()?.replayed(true))
     }
 
-    /// Commits the transaction as executing, held by this process. `None` if somebody else was quicker.
-    async fn try_to_begin(
+    /// Commits the transaction as executing, leased by this process. Returns `None` after a concurrent change.
+    async fn try_begin(
         &self,
         request: &Execute,
         key: &IdempotencyKey,
-        document: &Document,
-        envelope: Envelope,
-    ) -> Result<Option<Held>, Problem> {
-        let Known { permission, intent } = match self.recent().take(&request.intent_id) {
+        document: &AtpDocument,
+        envelope: RequestEnvelope,
+    ) -> Result<Option<LeasedTransaction>, Problem> {
+        let CachedPermission { permission, intent } = match self.recent().take(&request.intent_id) {
             Some(known) => known,
-            None => self.looked_up(&request.intent_id).await?,
+            None => self.load_permission(&request.intent_id).await?,
         };
-        permission.value.check_caller(Caller::Agent)?;
+        permission.value.check_caller(SiteCaller::Agent)?;
         self.check_agent(&intent)?;
         intent.check_request(document, self.options().signed_requests)?;
         let amount = self.check_allowed(&permission.value, &intent, request);
-        let amount = self.ended_if_over(&permission, amount).await?;
+        let amount = self.record_expiry(&permission, amount).await?;
         self.check_fresh(envelope)?;
         self.check_bounded(&intent)?;
         request.check_rail(&intent, self.rail().name())?;
         self.check_not_ended(&permission.value, &intent).await?;
         self.rail().check_amount(amount, intent.currency)?;
-        let transaction = self.begun(request, key, document, &intent, amount)?;
-        self.begin(permission, intent, key, transaction).await
+        let transaction = self.new_transaction(request, key, document, &intent, amount)?;
+        self.commit_begin(permission, intent, key, transaction)
+            .await
     }
 
-    /// A transaction as it begins.
-    pub(super) fn begun(
+    /// The record of a new transaction.
+    pub(super) fn new_transaction(
         &self,
         request: &Execute,
         key: &IdempotencyKey,
-        document: &Document,
-        intent: &Intent,
+        document: &AtpDocument,
+        intent: &SignedIntent,
         amount: Cents,
-    ) -> Result<Transaction, Problem> {
+    ) -> Result<TransactionRecord, Problem> {
         let now = instant::print(self.now());
-        Ok(Transaction {
+        Ok(TransactionRecord {
             row: self.fresh_id().to_string(),
-            state: State::Executing.word().to_owned(),
+            state: AtpState::Executing.word().to_owned(),
             fingerprint: document.fingerprint(),
             body: raw(String::from_utf8_lossy(document.sent()).into_owned())?,
             amount_cents: amount.get(),
@@ -145,41 +152,42 @@ impl Site {
             refund_sent_at: None,
             refunds_refused: 0,
             alert: None,
-            word: None,
+            verdict: None,
             manual: None,
         })
     }
 
-    /// Commits a transaction and what it takes of its permission. `None` if somebody else was quicker.
-    pub(super) async fn begin(
+    /// Commits a transaction and its share of the permission. Returns `None` after a concurrent change.
+    pub(super) async fn commit_begin(
         &self,
-        mut permission: Kept<Permission>,
-        intent: Intent,
+        mut permission: Versioned<PermissionRecord>,
+        intent: SignedIntent,
         key: &IdempotencyKey,
-        transaction: Transaction,
-    ) -> Result<Option<Held>, Problem> {
+        transaction: TransactionRecord,
+    ) -> Result<Option<LeasedTransaction>, Problem> {
         permission.value.executions += u16::from(!plant::on(Plant::UncountedExecution));
         permission.value.committed_cents += transaction.amount_cents;
         let id = transaction.row()?;
-        let about = About {
+        let about = RowPayload {
             intent_id: intent.intent_id.clone(),
             key: key.reveal().to_owned(),
         };
-        let transaction_key = books::transaction_key(&intent.intent_id, key);
-        let mut transaction = Kept::new(transaction_key, transaction);
-        let belongs = Belongs {
+        let transaction_key = records::transaction_key(&intent.intent_id, key);
+        let mut transaction = Versioned::new(transaction_key, transaction);
+        let belongs = TransactionRef {
             intent_id: about.intent_id.clone(),
             key: about.key.clone(),
         };
-        // A rail may tell of a payment before, or without ever, giving it a name of its own.
-        let reference = books::reference_key(&transaction.value.rail, &transaction.value.reference);
+        // A rail may report a payment before it has assigned an id, or without ever assigning one.
+        let reference =
+            records::reference_key(&transaction.value.rail, &transaction.value.reference);
         let steps = vec![
-            permission.unchanged(),
-            transaction.unchanged(),
+            permission.expect_version(),
+            transaction.expect_version(),
             permission.put(),
             transaction.put(),
-            books::put(reference, &belongs),
-            books::begin_effect(id, &about, None, self.hold()),
+            records::put(reference, &belongs),
+            records::begin_effect(id, &about, None, self.hold()),
         ];
         if plant::on(Plant::RailBeforeCommit) {
             self.rail_of(&transaction.value)
@@ -194,7 +202,7 @@ impl Site {
             return Err(damaged("answer"));
         };
         transaction.version = 1;
-        Ok(Some(Held {
+        Ok(Some(LeasedTransaction {
             row: *row,
             intent,
             authorized_at: permission.value.authorized_at,
@@ -205,21 +213,22 @@ impl Site {
         }))
     }
 
-    async fn looked_up(&self, intent_id: &str) -> Result<Known, Problem> {
+    async fn load_permission(&self, intent_id: &str) -> Result<CachedPermission, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
         let intent = permission.value.intent()?;
-        Ok(Known { permission, intent })
+        Ok(CachedPermission { permission, intent })
     }
 
     /// The amount, if the permission allows it now.
     pub(super) fn check_allowed(
         &self,
-        permission: &Permission,
-        intent: &Intent,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
         request: &Execute,
     ) -> Result<Cents, Problem> {
-        // With its one execution an intent has gone beyond its own expiry, so a fresh key is told the same for ever.
+        // An intent with one execution keeps its state beyond expiry once it was executed, so another key always gets the same
+        // error.
         if intent.max_executions == 1 && permission.executions > 0 {
             return Err(Problem::ExecutionLimitReached);
         }
@@ -247,50 +256,50 @@ impl Site {
         Ok(amount)
     }
 
-    /// Has it carried out by a task of its own, which goes on when the agent does not wait for it.
-    async fn carried(
+    /// Drives the transaction in a task of its own, which continues when the agent disconnects.
+    async fn spawn_driver(
         &self,
-        held: Held,
+        held: LeasedTransaction,
         place: OwnedSemaphorePermit,
         until: Instant,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let begun = held.transaction.clone();
         let site = self.clone();
         let task = tokio::spawn(async move {
-            let carried = site.carry(held).await;
+            let carried = site.drive(held).await;
             drop(place);
             carried
         });
         match tokio::time::timeout_at(until, task).await {
             Ok(Ok(Some(carried))) => carried.answer(),
-            // Whatever kept it from telling, or from ending in time, the ledger knows how far it is.
-            Ok(_) | Err(_) => self.again(&begun).await?.answer(),
+            // If the task did not finish in time, the ledger has the current state.
+            Ok(_) | Err(_) => self.reload(&begun).await?.answer(),
         }
     }
 
-    /// Waits until somebody else has brought it to its end, or the wait is over.
-    pub(super) async fn ended(
+    /// Waits until another driver has finished the transaction, or the time is over.
+    pub(super) async fn wait_for_end(
         &self,
-        mut known: Kept<Transaction>,
+        mut known: Versioned<TransactionRecord>,
         until: Instant,
-    ) -> Result<Kept<Transaction>, Problem> {
+    ) -> Result<Versioned<TransactionRecord>, Problem> {
         let mut pause = LOOK_FIRST;
-        let place = self.waiting_place();
+        let place = self.waiting_slot();
         while place.is_some()
             && !known.value.state()?.is_terminal()
             && Instant::now() + pause < until
         {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LOOK_MAX);
-            known = self.again(&known).await?;
+            known = self.reload(&known).await?;
         }
         Ok(known)
     }
 
-    pub(super) async fn again(
+    pub(super) async fn reload(
         &self,
-        known: &Kept<Transaction>,
-    ) -> Result<Kept<Transaction>, Problem> {
+        known: &Versioned<TransactionRecord>,
+    ) -> Result<Versioned<TransactionRecord>, Problem> {
         let found = self.read(known.key.clone()).await?;
         found.ok_or_else(|| damaged("transaction"))
     }

@@ -1,6 +1,7 @@
-//! The site's keys: kept in the ledger, the secret halves sealed, so that all nodes sign alike and old receipts stay good.
+//! The site's keys: stored in the ledger with sealed secret halves, so that all nodes sign with the same key and old receipts
+//! stay valid.
 //!
-//! Invariant: one record holds all of them, so a change is seen whole. A secret leaves here only as a signer.
+//! Invariant: one record holds all keys, so a change is atomic. A secret leaves this module only inside a signer.
 
 use consign_engine::{Engine, Error};
 use consign_kernel::command::Command;
@@ -12,37 +13,39 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keys, Site};
-use crate::document::{PublicKey, SiteSigner};
-use crate::keyring::{Keyring, SiteKey, Standing};
+use super::{LoadedKeys, Site};
+use crate::document::{AtpPublicKey, SiteSigner};
+use crate::keyring::{KeyStanding, Keyring, SiteKey};
 
-/// How long what other nodes still sign with the key before counts as signed in time.
+/// Grace period after a rotation, in which signatures of other nodes with the previous key are still valid.
 const HANDOVER_US: i64 = 5 * 60 * SECOND_US;
 
-/// How long a node may sign with what another one has replaced.
+/// How long a node may sign with a replaced key.
 const KEYS_FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
-pub enum KeyError {
+pub enum SiteKeyError {
     #[error(transparent)]
     Ledger(#[from] Error),
-    #[error("the site's keys in the ledger are damaged: {0}")]
+    #[error("the site's keys in the ledger are invalid: {0}")]
     Damaged(String),
-    #[error("there is no key {0} of this site; `consign site key show` lists them")]
+    #[error("this site has no key {0}; `consign site key show` lists its keys")]
     Unknown(String),
-    #[error("the current key can only be revoked after it was replaced: rotate first")]
+    #[error(
+        "the current key can be revoked only after a rotation: run `consign site key rotate` first"
+    )]
     Current,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct StoredKeys {
     keys: Vec<StoredKey>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct StoredKey {
     public: String,
-    /// None once it signs nothing any more.
+    /// None once the key no longer signs.
     sealed: Option<String>,
     status: String,
     valid_from: i64,
@@ -63,41 +66,41 @@ fn record_key(site: &str) -> Key {
     }
 }
 
-/// Reads the keys of a site, and makes the first one if there is none.
-pub(super) async fn open(engine: &Engine, site: &str) -> Result<Keys, KeyError> {
+/// Reads the keys of a site; creates the first key if none exists.
+pub(super) async fn open(engine: &Engine, site: &str) -> Result<LoadedKeys, SiteKeyError> {
     loop {
         let (stored, version) = load(engine, site).await?;
         if !stored.keys.is_empty() {
             return keys(engine, site, &stored);
         }
-        let first = Stored {
+        let first = StoredKeys {
             keys: vec![fresh(engine, CURRENT)?],
         };
-        if keep(engine, site, &first, version).await? {
+        if save(engine, site, &first, version).await? {
             return keys(engine, site, &first);
         }
     }
 }
 
-async fn load(engine: &Engine, site: &str) -> Result<(Stored, u64), KeyError> {
+async fn load(engine: &Engine, site: &str) -> Result<(StoredKeys, u64), SiteKeyError> {
     let Some(record) = engine.record(record_key(site)).await? else {
-        return Ok((Stored::default(), 0));
+        return Ok((StoredKeys::default(), 0));
     };
     let stored = serde_json::from_str(&record.value)
-        .map_err(|error| KeyError::Damaged(error.to_string()))?;
+        .map_err(|error| SiteKeyError::Damaged(error.to_string()))?;
     Ok((stored, record.version))
 }
 
-/// Whether nobody else was quicker.
-async fn keep(
+/// Returns false after a concurrent change.
+async fn save(
     engine: &Engine,
     site: &str,
-    stored: &Stored,
+    stored: &StoredKeys,
     version: u64,
-) -> Result<bool, KeyError> {
+) -> Result<bool, SiteKeyError> {
     let put = Command::Put(Put {
         key: record_key(site),
-        value: serde_json::to_string(stored).expect("keys of ours have string names only"),
+        value: serde_json::to_string(stored).expect("stored keys have string names only"),
         expires_at: None,
         expect: Some(version),
     });
@@ -108,7 +111,7 @@ async fn keep(
     }
 }
 
-fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, KeyError> {
+fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, SiteKeyError> {
     let mut entropy = engine.entropy();
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&entropy.draw().to_be_bytes());
@@ -125,63 +128,64 @@ fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, KeyError> {
     })
 }
 
-fn keys(engine: &Engine, site: &str, stored: &Stored) -> Result<Keys, KeyError> {
-    let damaged = |what: &str| KeyError::Damaged(what.to_owned());
+fn keys(engine: &Engine, site: &str, stored: &StoredKeys) -> Result<LoadedKeys, SiteKeyError> {
+    let damaged = |what: &str| SiteKeyError::Damaged(what.to_owned());
     let mut ring = Vec::new();
     let mut signer = None;
     for key in &stored.keys {
-        let public = PublicKey::parse(&key.public).ok_or_else(|| damaged("a key is none"))?;
+        let public =
+            AtpPublicKey::parse(&key.public).ok_or_else(|| damaged("a public key is malformed"))?;
         let until = Micros(key.until.unwrap_or_default());
         let reason = key.reason.clone().unwrap_or_default();
         let standing = match key.status.as_str() {
-            CURRENT => Standing::Current,
-            NEXT => Standing::Next,
-            PREVIOUS => Standing::Previous {
+            CURRENT => KeyStanding::Current,
+            NEXT => KeyStanding::Next,
+            PREVIOUS => KeyStanding::Previous {
                 valid_until: until,
                 reason,
             },
-            REVOKED => Standing::Revoked {
+            REVOKED => KeyStanding::Revoked {
                 revoked_at: until,
                 reason,
             },
-            _ => return Err(damaged("a key has no known status")),
+            _ => return Err(damaged("a key has an unknown status")),
         };
-        if standing == Standing::Current {
+        if standing == KeyStanding::Current {
             let sealed = key.sealed.as_deref().ok_or_else(|| damaged("no secret"))?;
             let seed = engine.unseal(public.id(), sealed)?;
             let seed = HEXLOWER.decode(seed.as_bytes());
             let seed: Option<[u8; 32]> = seed.ok().and_then(|seed| seed.try_into().ok());
-            let seed = seed.ok_or_else(|| damaged("a secret is none"))?;
+            let seed = seed.ok_or_else(|| damaged("a secret is malformed"))?;
             signer = Some(SiteSigner::from_seed(&seed));
         }
-        // When an announced key will begin to sign is not known yet.
-        let valid_from = (standing != Standing::Next).then_some(Micros(key.valid_from));
+        // It is not known yet when an announced key will begin to sign.
+        let valid_from = (standing != KeyStanding::Next).then_some(Micros(key.valid_from));
         ring.push(SiteKey {
             key: public,
             standing,
             valid_from,
         });
     }
-    Ok(Keys {
+    Ok(LoadedKeys {
         signer: signer.ok_or_else(|| damaged("no current key"))?,
-        ring: Keyring::new(site, ring).map_err(|error| KeyError::Damaged(error.to_string()))?,
+        ring: Keyring::new(site, ring).map_err(|error| SiteKeyError::Damaged(error.to_string()))?,
     })
 }
 
 impl Site {
-    /// Takes over what other nodes do to the keys, for as long as the process lives: what a key signs after it was revoked is
-    /// good for nothing, and no receipt is signed twice.
+    /// Reloads the keys that other nodes changed, as long as the process lives: a signature made after its key was revoked is
+    /// invalid, and no receipt is signed twice.
     pub async fn follow_keys(self) {
         loop {
             tokio::time::sleep(KEYS_FRESH).await;
             if let Err(error) = self.refresh_keys().await {
-                tracing::warn!(%error, "the site's keys could not be read again");
+                tracing::warn!(%error, "the site's keys could not be reloaded");
             }
         }
     }
 
-    /// Takes over what another node did to the keys.
-    async fn refresh_keys(&self) -> Result<(), KeyError> {
+    /// Reloads the keys.
+    async fn refresh_keys(&self) -> Result<(), SiteKeyError> {
         let keys = open(self.engine(), self.origin()).await?;
         let mut held = self.inner.keys.write();
         let held = held.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
@@ -189,8 +193,8 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the key that will sign after the next rotation, and makes it known. One that is announced already stays.
-    pub async fn announce_key(&self) -> Result<String, KeyError> {
+    /// Creates and publishes the key that signs after the next rotation. A key that is already announced stays.
+    pub async fn announce_key(&self) -> Result<String, SiteKeyError> {
         loop {
             let (mut stored, version) = load(self.engine(), self.origin()).await?;
             let announced = stored.keys.iter().find(|key| key.status == NEXT);
@@ -202,15 +206,15 @@ impl Site {
             let next = fresh(self.engine(), NEXT)?;
             let public = next.public.clone();
             stored.keys.push(next);
-            if keep(self.engine(), self.origin(), &stored, version).await? {
+            if save(self.engine(), self.origin(), &stored, version).await? {
                 self.refresh_keys().await?;
                 return Ok(public);
             }
         }
     }
 
-    /// The announced key signs from now on, or a new one if none is announced; what the one before signed stays good.
-    pub async fn rotate_key(&self, reason: &str) -> Result<String, KeyError> {
+    /// Makes the announced key current, or a new one if none is announced; signatures of the previous key stay valid.
+    pub async fn rotate_key(&self, reason: &str) -> Result<String, SiteKeyError> {
         loop {
             let (mut stored, version) = load(self.engine(), self.origin()).await?;
             let until = self.now().plus(HANDOVER_US);
@@ -221,14 +225,14 @@ impl Site {
                 key.reason = Some(reason.to_owned());
             }
             let public = self.promote(&mut stored)?;
-            if keep(self.engine(), self.origin(), &stored, version).await? {
+            if save(self.engine(), self.origin(), &stored, version).await? {
                 self.refresh_keys().await?;
                 return Ok(public);
             }
         }
     }
 
-    fn promote(&self, stored: &mut Stored) -> Result<String, KeyError> {
+    fn promote(&self, stored: &mut StoredKeys) -> Result<String, SiteKeyError> {
         let announced = stored.keys.iter_mut().find(|key| key.status == NEXT);
         if let Some(announced) = announced {
             CURRENT.clone_into(&mut announced.status);
@@ -241,24 +245,24 @@ impl Site {
         Ok(public)
     }
 
-    /// Nothing that this key signed is vouched for any more. One that is only announced is withdrawn by it.
-    pub async fn revoke_key(&self, key_id: &str, reason: &str) -> Result<(), KeyError> {
+    /// Revokes a key: its signatures are no longer valid. An announced key is withdrawn.
+    pub async fn revoke_key(&self, key_id: &str, reason: &str) -> Result<(), SiteKeyError> {
         loop {
             let (mut stored, version) = load(self.engine(), self.origin()).await?;
             let named = |key: &&mut StoredKey| {
-                PublicKey::parse(&key.public).is_some_and(|public| public.id() == key_id)
+                AtpPublicKey::parse(&key.public).is_some_and(|public| public.id() == key_id)
             };
             let Some(key) = stored.keys.iter_mut().find(named) else {
-                return Err(KeyError::Unknown(key_id.to_owned()));
+                return Err(SiteKeyError::Unknown(key_id.to_owned()));
             };
             if key.status == CURRENT {
-                return Err(KeyError::Current);
+                return Err(SiteKeyError::Current);
             }
             REVOKED.clone_into(&mut key.status);
             key.sealed = None;
             key.until = Some(self.now().0);
             key.reason = Some(reason.to_owned());
-            if keep(self.engine(), self.origin(), &stored, version).await? {
+            if save(self.engine(), self.origin(), &stored, version).await? {
                 return self.refresh_keys().await;
             }
         }
@@ -280,7 +284,7 @@ impl Site {
         self.keys().ring.jwks()
     }
 
-    /// For whoever verifies offline.
+    /// The key list for offline verification.
     pub fn key_list(&self) -> serde_json::Value {
         self.keys().ring.document()
     }

@@ -1,52 +1,52 @@
-//! What operators see of many: intents, transactions and refunds, every transition.
+//! Lists for operators: intents, transactions and refunds, and the log of transitions.
 //!
-//! Invariant: a page costs no more than its rows, however many there are beside them.
+//! Invariant: the cost of a page depends only on its rows.
 
 use consign_engine::{EventFilter, IntentFilter};
 use consign_kernel::fact::Event;
 use consign_kernel::ids::{FactSeq, Micros, Seq};
-use consign_kernel::intent::Intent as Row;
+use consign_kernel::intent::Intent;
 use consign_kernel::profile::{Face, Profile, ProfileId};
-use consign_kernel::state as kernel;
+use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
 
-use super::reads::{about, shown};
-use super::{Answer, OWNER, Site, unavailable};
+use super::reads::{row_payload, transaction_json};
+use super::{OWNER, Site, SiteAnswer, unavailable};
 use crate::instant;
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
-use crate::rail::Manual;
-use crate::state::State;
+use crate::rail::ManualRail;
+use crate::state::AtpState;
 
-/// How many intents a page of a list has.
+/// Intents per page.
 pub(super) const LIST_MAX: u32 = 200;
-/// How many transactions each of them is listed with.
+/// Transactions per listed intent.
 const LISTED_MAX: u32 = 10;
-/// Beyond it a list is gone through by its ends.
+/// The largest offset; beyond it, a client pages by `from`.
 const OFFSET_MAX: u32 = 10_000;
-/// How many rows are read at once, and how often for one list; then it is short, and tells where to go on.
+/// Rows per read and reads per list; after them the list is cut short and returns where to continue.
 const PAGE_ROWS: u32 = 500;
 const PAGES_MAX: u32 = 50;
-/// What is under way is read with its record each, to see what it is about.
+/// Reads for open rows, each of which needs its record too.
 const URGENT_PAGES_MAX: u32 = 4;
 
 impl Site {
-    /// The latest intents, for operators, with their first transactions but without receipts. `next` of the answer is
-    /// `from` of the next page.
+    /// The latest intents, for operators, with their first transactions and without receipts. `next` of the answer is `from` of
+    /// the next page.
     pub async fn intents(
         &self,
         limit: u32,
         offset: u32,
         before: Option<u64>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         if offset > OFFSET_MAX {
             let reason = format!(
-                "must be at most {OFFSET_MAX}; go on with from=, which each page tells as next"
+                "must be at most {OFFSET_MAX}; continue with from=, which each page returns as next"
             );
             return Err(Problem::field("offset", reason));
         }
         let wanted = (limit.clamp(1, LIST_MAX) + offset) as usize;
-        let is_permission = |row: &Row| row.profile == ProfileId::AtpPermission;
+        let is_permission = |row: &Intent| row.profile == ProfileId::AtpPermission;
         let filter = filter(None, before.map(Seq));
         let (rows, next) = self.newest(filter, wanted, is_permission).await?;
         let mut listed = Vec::new();
@@ -58,19 +58,19 @@ impl Site {
             }
         }
         let next = next.map(|seq| seq.0);
-        Ok(Answer::new(
+        Ok(SiteAnswer::new(
             200,
             &json!({"ok": true, "data": listed, "next": next}),
         ))
     }
 
-    /// The newest rows of a kind, and where to go on if there may be more.
+    /// The newest matching rows, and where to continue if there may be more.
     async fn newest(
         &self,
         mut filter: IntentFilter,
         wanted: usize,
-        is_wanted: impl Fn(&Row) -> bool,
-    ) -> Result<(Vec<Row>, Option<Seq>), Problem> {
+        is_wanted: impl Fn(&Intent) -> bool,
+    ) -> Result<(Vec<Intent>, Option<Seq>), Problem> {
         let mut rows = Vec::new();
         for _ in 0..PAGES_MAX {
             let page = self.engine().intents(filter.clone()).await;
@@ -89,22 +89,22 @@ impl Site {
         Ok((rows, filter.before))
     }
 
-    /// Transactions for operators: without a state what is under way, refunds among them, the oldest first, and then the latest
-    /// that ended; with one, those in it. `next` of the answer is `from` of the next page.
+    /// Transactions for operators: without a state, open ones including refunds, oldest first, and then the latest ended ones;
+    /// with a state, those in it. `next` of the answer is `from` of the next page.
     pub async fn transactions_shown(
         &self,
         state: Option<&str>,
         limit: u32,
         from: Option<u64>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let room = limit.clamp(1, LIST_MAX) as usize;
         let (listed, next) = match state {
             Some(word) => self.in_state(word, room, from.map(Seq)).await?,
-            // Where a list of several states would go on is not one place.
+            // A list over several states has no single position to continue from.
             None => (self.most_urgent(room).await?, None),
         };
         let next = next.map(|seq| seq.0);
-        Ok(Answer::new(
+        Ok(SiteAnswer::new(
             200,
             &json!({"ok": true, "transactions": listed, "next": next}),
         ))
@@ -116,7 +116,8 @@ impl Site {
         room: usize,
         from: Option<Seq>,
     ) -> Result<(Vec<Value>, Option<Seq>), Problem> {
-        let state = State::parse(word).ok_or_else(|| Problem::field("state", "is no state"))?;
+        let state =
+            AtpState::parse(word).ok_or_else(|| Problem::field("state", "is not a state"))?;
         let Some(row_state) = row_state(state) else {
             return Ok((Vec::new(), None));
         };
@@ -124,19 +125,19 @@ impl Site {
             let filter = filter(Some(row_state), from);
             self.newest(filter, room, is_transaction).await?
         } else {
-            self.oldest_open(row_state, room, from).await?
+            self.open_rows(row_state, room, from).await?
         };
         let mut listed = Vec::new();
         for row in rows {
-            listed.extend(self.listed(&row).await?);
+            listed.extend(self.transaction_entry(&row).await?);
         }
         Ok((listed, next))
     }
 
-    /// What may need a person comes first. Whoever reports effects comes by itself, so that is left out.
+    /// Rows that may need an operator come first. A caller that reports effects acts by itself, so its rows are left out.
     async fn most_urgent(&self, room: usize) -> Result<Vec<Value>, Problem> {
         let mut listed: Vec<Value> = Vec::new();
-        for state in [kernel::State::Dispatched, kernel::State::Delivered] {
+        for state in [State::Dispatched, State::Delivered] {
             let mut after = Seq(0);
             for _ in 0..URGENT_PAGES_MAX {
                 let page = self.open_after(state, after).await?;
@@ -145,17 +146,17 @@ impl Site {
                 };
                 after = last.seq;
                 for row in &page {
-                    let one = self.listed(row).await?;
-                    listed.extend(one.filter(|one| one["rail"]["name"] != Manual::NAME));
+                    let one = self.transaction_entry(row).await?;
+                    listed.extend(one.filter(|one| one["rail"]["name"] != ManualRail::NAME));
                 }
             }
         }
-        for state in [kernel::State::Acked, kernel::State::Failed] {
+        for state in [State::Acked, State::Failed] {
             let more = room.saturating_sub(listed.len());
             let filter = filter(Some(state), None);
             let (rows, _) = self.newest(filter, more, is_transaction).await?;
             for row in rows.iter().take(more) {
-                let one = self.listed(row).await?;
+                let one = self.transaction_entry(row).await?;
                 let is_new = |one: &Value| {
                     let id = &one["transaction_id"];
                     listed.iter().all(|other| other["transaction_id"] != *id)
@@ -168,14 +169,14 @@ impl Site {
         Ok(listed)
     }
 
-    /// Open ones for longest, and where to go on if there may be more.
-    async fn oldest_open(
+    /// The rows that have been open longest, and where to continue if there may be more.
+    async fn open_rows(
         &self,
-        state: kernel::State,
+        state: State,
         room: usize,
         from: Option<Seq>,
-    ) -> Result<(Vec<Row>, Option<Seq>), Problem> {
-        let mut rows: Vec<Row> = Vec::new();
+    ) -> Result<(Vec<Intent>, Option<Seq>), Problem> {
+        let mut rows: Vec<Intent> = Vec::new();
         let mut after = from.unwrap_or(Seq(0));
         while rows.len() <= room {
             let page = self.open_after(state, after).await?;
@@ -190,12 +191,12 @@ impl Site {
         Ok((rows, next))
     }
 
-    /// Transactions and refunds that are not at their end, in the order in which they were begun.
+    /// Transactions and refunds that are not final, in the order in which they were begun.
     pub(super) async fn open_after(
         &self,
-        state: kernel::State,
+        state: State,
         after: Seq,
-    ) -> Result<Vec<Row>, Problem> {
+    ) -> Result<Vec<Intent>, Problem> {
         let profile = ProfileId::AtpTransaction;
         let page = self
             .engine()
@@ -204,14 +205,14 @@ impl Site {
         page.map_err(|error| unavailable(&error))
     }
 
-    /// As operators see it.
-    pub(super) async fn listed(&self, row: &Row) -> Result<Option<Value>, Problem> {
-        let about = about(row)?;
+    /// The JSON for operators.
+    pub(super) async fn transaction_entry(&self, row: &Intent) -> Result<Option<Value>, Problem> {
+        let about = row_payload(row)?;
         let key = IdempotencyKey::stored(about.key);
         let Some(transaction) = self.transaction(&about.intent_id, &key).await? else {
             return Ok(None);
         };
-        let mut one = shown(&transaction)?;
+        let mut one = transaction_json(&transaction)?;
         one["attempts"] = row.attempts.into();
         one["rail"]["payment_id"] = transaction.value.payment_id.into();
         one["alert"] = transaction.value.alert.into();
@@ -222,7 +223,7 @@ impl Site {
                 "refused": asked.refused,
             })
         });
-        one["operator_word"] = transaction.value.word.map_or(Value::Null, |word| {
+        one["operator_word"] = transaction.value.verdict.map_or(Value::Null, |word| {
             json!({
                 "outcome": word.outcome.word(),
                 "reason": word.reason,
@@ -232,8 +233,8 @@ impl Site {
         Ok(Some(one))
     }
 
-    /// The log of transitions, oldest first, and where to go on.
-    pub async fn audit(&self, after: u64) -> Result<Answer, Problem> {
+    /// The log of transitions, oldest first, and where to continue.
+    pub async fn audit(&self, after: u64) -> Result<SiteAnswer, Problem> {
         let filter = EventFilter {
             face: Face::Transaction,
             owner: OWNER.to_owned(),
@@ -250,17 +251,17 @@ impl Site {
         }
         let body =
             json!({"ok": true, "transitions": moves, "next": page.seen.0, "more": page.more});
-        Ok(Answer::new(200, &body))
+        Ok(SiteAnswer::new(200, &body))
     }
 
-    /// Whether it is a step of an intent, as the protocol counts them. A refund's own row is no part of that; nor does a
-    /// permission that was used expire.
+    /// Whether the event is a transition of an intent as the protocol counts them. A refund's own row does not count, nor does
+    /// the expiry of a permission that was used.
     async fn is_transition(&self, event: &Event) -> Result<bool, Problem> {
         let fact = &event.fact;
         if fact.from == Some(fact.to) || event.parent.is_some() {
             return Ok(false);
         }
-        if (fact.to, fact.cause) != (kernel::State::DeadLetter, kernel::Cause::Expired) {
+        if (fact.to, fact.cause) != (State::DeadLetter, Cause::Expired) {
             return Ok(true);
         }
         let permission = self.permission(&event.goal).await?;
@@ -268,27 +269,27 @@ impl Site {
     }
 }
 
-/// Not the row of a refund.
-pub(super) fn is_transaction(row: &Row) -> bool {
+/// False for the row of a refund.
+pub(super) fn is_transaction(row: &Intent) -> bool {
     row.profile == ProfileId::AtpTransaction && row.ties.parent.is_none()
 }
 
-fn row_state(state: State) -> Option<kernel::State> {
+fn row_state(state: AtpState) -> Option<State> {
     match state {
-        State::Executing => Some(kernel::State::Dispatched),
-        State::Executed => Some(kernel::State::Delivered),
-        State::Settled => Some(kernel::State::Acked),
-        State::Compensated => Some(kernel::State::Failed),
-        State::Created | State::Authorized | State::Expired => None,
+        AtpState::Executing => Some(State::Dispatched),
+        AtpState::Executed => Some(State::Delivered),
+        AtpState::Settled => Some(State::Acked),
+        AtpState::Compensated => Some(State::Failed),
+        AtpState::Created | AtpState::Authorized | AtpState::Expired => None,
     }
 }
 
 fn transition(event: &Event) -> Value {
     let fact = &event.fact;
     let profile = event_profile(fact.to);
-    let word = |state| State::of_row(profile, state, fact.cause).map(State::word);
-    // A transaction begins where its permission stood.
-    let begun = (profile.id == ProfileId::AtpTransaction).then_some(State::Authorized.word());
+    let word = |state| AtpState::of_row(profile, state, fact.cause).map(AtpState::word);
+    // A transaction begins in the state of its permission.
+    let begun = (profile.id == ProfileId::AtpTransaction).then_some(AtpState::Authorized.word());
     json!({
         "seq": fact.seq.0,
         "at": instant::print(fact.time_of_day()),
@@ -301,15 +302,15 @@ fn transition(event: &Event) -> Value {
 }
 
 /// The two profiles of this face share no state that a row can enter.
-fn event_profile(entered: kernel::State) -> &'static Profile {
+fn event_profile(entered: State) -> &'static Profile {
     let permission = ProfileId::AtpPermission.profile();
-    if permission.word(entered, kernel::Cause::None).is_some() {
+    if permission.word(entered, Cause::None).is_some() {
         return permission;
     }
     ProfileId::AtpTransaction.profile()
 }
 
-fn filter(state: Option<kernel::State>, before: Option<Seq>) -> IntentFilter {
+fn filter(state: Option<State>, before: Option<Seq>) -> IntentFilter {
     IntentFilter {
         face: Face::Transaction,
         owner: Some(OWNER.to_owned()),

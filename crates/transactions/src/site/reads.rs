@@ -1,59 +1,65 @@
-//! What is shown: intents with their transactions, receipts, and whether a document is one of ours.
+//! Reads: intents with their transactions, receipts, and verification of documents.
 
 use consign_kernel::command::Command;
 use consign_kernel::ids::Micros;
-use consign_kernel::intent::Intent as Row;
+use consign_kernel::intent::Intent;
 use consign_kernel::record::{Kind, Record};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answer::print;
-use super::books::{self, About, Belongs, Kept, Permission, Transaction};
 use super::execute::raw;
 use super::lists::is_transaction;
-use super::{Answer, Caller, Site, damaged, unavailable};
-use crate::document::{Document, VERIFY_BYTES_MAX};
+use super::records::{
+    self, PermissionRecord, RowPayload, TransactionRecord, TransactionRef, Versioned,
+};
+use super::{Site, SiteAnswer, SiteCaller, damaged, unavailable};
+use crate::document::{AtpDocument, VERIFY_BYTES_MAX};
 use crate::ids;
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
 use crate::request::Verify;
-use crate::state::State;
+use crate::state::AtpState;
 
-/// How many transactions of one intent are shown with it; `more` says that there are others.
+/// Transactions shown with one intent; `more` says that there are others.
 const SHOWN_MAX: u32 = 100;
-/// How many are read at once, and after how many bytes of requests no more are.
+/// Transactions per read, and the number of request bytes after which no more are read.
 const PAGE: u32 = 10;
 const SHOWN_BYTES: usize = 256 << 10;
-/// Enough to see whether there is one, or several.
+/// Enough to tell one from several.
 const ONE_OR_SEVERAL: u32 = 2;
 
 impl Site {
-    pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
-        self.intent_for(Caller::Agent, intent_id).await
+    pub async fn intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+        self.intent_for(SiteCaller::Agent, intent_id).await
     }
 
-    /// For operators, whoever it belongs to.
-    pub async fn any_intent(&self, intent_id: &str) -> Result<Answer, Problem> {
-        self.intent_for(Caller::Operator, intent_id).await
+    /// For operators, regardless of the owner.
+    pub async fn any_intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+        self.intent_for(SiteCaller::Operator, intent_id).await
     }
 
-    async fn intent_for(&self, caller: Caller<'_>, intent_id: &str) -> Result<Answer, Problem> {
+    async fn intent_for(
+        &self,
+        caller: SiteCaller<'_>,
+        intent_id: &str,
+    ) -> Result<SiteAnswer, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
         permission.value.check_caller(caller)?;
         let (body, state) = self.intent_shown(&permission, SHOWN_MAX).await?;
-        Ok(Answer::new(200, &body).at(state))
+        Ok(SiteAnswer::new(200, &body).at(state))
     }
 
-    /// With so many of its transactions.
+    /// The JSON of an intent with at most `shown_max` transactions.
     pub(super) async fn intent_shown(
         &self,
-        permission: &Kept<Permission>,
+        permission: &Versioned<PermissionRecord>,
         shown_max: u32,
-    ) -> Result<(Value, State), Problem> {
+    ) -> Result<(Value, AtpState), Problem> {
         let intent = permission.value.intent()?;
         let (transactions, more) = self
             .first_transactions(&intent.intent_id, shown_max)
@@ -62,7 +68,7 @@ impl Site {
         let state = state(&permission.value, &intent, &transactions, now)?;
         let shown = transactions
             .iter()
-            .map(shown)
+            .map(transaction_json)
             .collect::<Result<Vec<_>, _>>()?;
         let expired = permission.value.expired(&intent, now);
         let authorized_at = permission
@@ -94,39 +100,43 @@ impl Site {
         if let Some(at) = authorized_at {
             body["authorized_at"] = at.into();
         }
-        if let Some(reason) = expired.filter(|_| state == State::Expired) {
+        if let Some(reason) = expired.filter(|_| state == AtpState::Expired) {
             body["expired_reason"] = reason.word().into();
         }
         Ok((body, state))
     }
 
-    pub async fn transaction_shown(&self, id: &str) -> Result<Answer, Problem> {
-        self.transaction_for(Caller::Agent, id).await
+    pub async fn transaction_shown(&self, id: &str) -> Result<SiteAnswer, Problem> {
+        self.transaction_for(SiteCaller::Agent, id).await
     }
 
-    /// For operators, whoever it belongs to.
-    pub async fn any_transaction(&self, id: &str) -> Result<Answer, Problem> {
-        self.transaction_for(Caller::Operator, id).await
+    /// For operators, regardless of the owner.
+    pub async fn any_transaction(&self, id: &str) -> Result<SiteAnswer, Problem> {
+        self.transaction_for(SiteCaller::Operator, id).await
     }
 
-    async fn transaction_for(&self, caller: Caller<'_>, id: &str) -> Result<Answer, Problem> {
+    async fn transaction_for(
+        &self,
+        caller: SiteCaller<'_>,
+        id: &str,
+    ) -> Result<SiteAnswer, Problem> {
         let found = self.transaction_by_id(id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
         })?;
-        if transaction.value.manual.is_some() && matches!(caller, Caller::Agent) {
+        if transaction.value.manual.is_some() && matches!(caller, SiteCaller::Agent) {
             return Err(Problem::Unauthorized);
         }
-        let mut body = shown(&transaction)?;
+        let mut body = transaction_json(&transaction)?;
         body["data"] = body.clone();
         let state = transaction.value.state()?;
-        Ok(Answer::text(200, print(&body)).at(state))
+        Ok(SiteAnswer::text(200, print(&body)).at(state))
     }
 
     pub(super) async fn transaction_by_id(
         &self,
         id: &str,
-    ) -> Result<Option<Kept<Transaction>>, Problem> {
+    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
         let Some(row) = ids::transaction_row(id) else {
             return Ok(None);
         };
@@ -135,20 +145,20 @@ impl Site {
         match found.filter(is_transaction) {
             None => Ok(None),
             Some(row) => {
-                let about = about(&row)?;
+                let about = row_payload(&row)?;
                 let key = IdempotencyKey::stored(about.key);
                 self.transaction(&about.intent_id, &key).await
             }
         }
     }
 
-    pub async fn receipt_shown(&self, receipt_id: &str) -> Result<Answer, Problem> {
+    pub async fn receipt_shown(&self, receipt_id: &str) -> Result<SiteAnswer, Problem> {
         let text = self.stored_receipt(receipt_id).await?;
         let (transaction, text) = text.ok_or(Problem::NotFound { what: "receipt" })?;
         let receipt: Value = serde_json::from_str(&text).map_err(|_| damaged("receipt"))?;
-        // The receipt itself is put in as the text it is.
+        // The receipt is embedded as its exact text.
         let body = raw(text)?;
-        let shown = ShownReceipt {
+        let shown = ReceiptJson {
             ok: true,
             receipt: &body,
             data: ReceiptData {
@@ -158,13 +168,13 @@ impl Site {
                 body: &body,
             },
         };
-        Ok(Answer::text(200, print(&shown)))
+        Ok(SiteAnswer::text(200, print(&shown)))
     }
 
-    pub async fn receipts_of(&self, intent_id: &str) -> Result<Answer, Problem> {
+    pub async fn receipts_of(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
-        permission.value.check_caller(Caller::Agent)?;
+        permission.value.check_caller(SiteCaller::Agent)?;
         let (transactions, _) = self.first_transactions(intent_id, SHOWN_MAX).await?;
         let receipts: Vec<_> = transactions
             .iter()
@@ -177,7 +187,7 @@ impl Site {
             })
             .collect();
         let receipts = print(&receipts);
-        Ok(Answer::text(
+        Ok(SiteAnswer::text(
             200,
             format!("{{\"ok\":true,\"receipts\":{receipts}}}"),
         ))
@@ -186,15 +196,16 @@ impl Site {
     async fn stored_receipt(
         &self,
         receipt_id: &str,
-    ) -> Result<Option<(Kept<Transaction>, String)>, Problem> {
-        let belongs: Option<Kept<Belongs>> = self.read(books::receipt_key(receipt_id)).await?;
-        let Some(Kept { value, .. }) = belongs else {
+    ) -> Result<Option<(Versioned<TransactionRecord>, String)>, Problem> {
+        let belongs: Option<Versioned<TransactionRef>> =
+            self.read(records::receipt_key(receipt_id)).await?;
+        let Some(Versioned { value, .. }) = belongs else {
             return Ok(None);
         };
         let key = IdempotencyKey::stored(value.key);
         let found = self.transaction(&value.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("receipt"))?;
-        // A transaction has at most one document of each kind, and the name tells the kind.
+        // A transaction has at most one document of each kind, and the id's prefix names the kind.
         let document = if ids::names_compensation(receipt_id) {
             &transaction.value.compensation_receipt
         } else {
@@ -204,29 +215,29 @@ impl Site {
         Ok(text.map(|text| (transaction, text)))
     }
 
-    /// Needs no secret, and trusts no key that comes along.
-    pub async fn verify(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let body = Document::read(body, VERIFY_BYTES_MAX)?;
+    /// Needs no secret and trusts no key in the document.
+    pub async fn verify(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let body = AtpDocument::read(body, VERIFY_BYTES_MAX)?;
         let (document, text) = match Verify::read(&body)? {
             Verify::Document(document) => (*document, None),
             Verify::Id(id) => {
                 let found = self.stored_receipt(&id).await?;
                 let (_, text) = found.ok_or(Problem::NotFound { what: "receipt" })?;
-                let document = Document::read(text.as_bytes(), usize::MAX)?;
+                let document = AtpDocument::read(text.as_bytes(), usize::MAX)?;
                 (document, Some(text))
             }
         };
         let mut verification = self.keys().ring.verify(&document, self.now());
         verification.stored = text.is_some() || self.is_stored(&document).await?;
-        // Whoever reads one member must not be deceived.
+        // `ok` is repeated at the top, so that a client which reads only that member is not misled.
         let ok = verification.ok;
-        Ok(Answer::text(
+        Ok(SiteAnswer::text(
             200,
             print(&json!({"ok": ok, "verification": verification})),
         ))
     }
 
-    async fn is_stored(&self, document: &Document) -> Result<bool, Problem> {
+    async fn is_stored(&self, document: &AtpDocument) -> Result<bool, Problem> {
         let id = document.get("receipt_id");
         let Some(id) = id.and_then(|id| id.as_str().map(std::borrow::Cow::into_owned)) else {
             return Ok(false);
@@ -234,12 +245,12 @@ impl Site {
         let Some((_, text)) = self.stored_receipt(&id).await? else {
             return Ok(false);
         };
-        let stored = Document::read(text.as_bytes(), usize::MAX)?;
+        let stored = AtpDocument::read(text.as_bytes(), usize::MAX)?;
         Ok(stored.hash() == document.hash())
     }
 
-    /// The state of an intent; none if there is no such intent.
-    pub(super) async fn state_of(&self, intent_id: &str) -> Result<Option<State>, Problem> {
+    /// The state of an intent, if it exists.
+    pub(super) async fn state_of(&self, intent_id: &str) -> Result<Option<AtpState>, Problem> {
         let Some(permission) = self.permission(intent_id).await? else {
             return Ok(None);
         };
@@ -249,29 +260,29 @@ impl Site {
         state(&permission.value, &intent, &transactions, now).map(Some)
     }
 
-    /// What others may count on: settled or under way as long as one of its transactions is, else its own state. With the first
-    /// of these comes what must not change for it to stay true.
+    /// The state that other intents may depend on: settled or open as long as one of its transactions is, otherwise its own
+    /// state. A settled state comes with the condition under which it stays true.
     ///
-    /// It costs a few reads, however many transactions there are: an intent of one execution has one, and those that are settled
-    /// of an intent of several are noted, and those that came to nothing counted.
-    pub(super) async fn fate_of(
+    /// The cost is a few reads for any number of transactions: an intent with one execution has one transaction; for others,
+    /// settled transactions have an index record, and compensated ones are counted.
+    pub(super) async fn effective_state(
         &self,
         intent_id: &str,
-    ) -> Result<(Option<State>, Option<Command>), Problem> {
+    ) -> Result<(Option<AtpState>, Option<Command>), Problem> {
         let Some(permission) = self.permission(intent_id).await? else {
             return Ok((None, None));
         };
         let intent = permission.value.intent()?;
         if intent.max_executions > 1 {
             if let Some(settled) = self.settled_under(intent_id).await? {
-                return Ok((Some(State::Settled), Some(settled)));
+                return Ok((Some(AtpState::Settled), Some(settled)));
             }
             let Some(undone) = permission.value.undone else {
-                return self.fate_by_walk(&permission, &intent).await;
+                return self.effective_state_by_scan(&permission, &intent).await;
             };
             let now = self.judged_at(&permission.value, &intent).await?;
             let state = if permission.value.executions > undone {
-                State::Executing
+                AtpState::Executing
             } else {
                 permission.value.state(&intent, now)
             };
@@ -279,16 +290,16 @@ impl Site {
         }
         let transactions = self.transactions(intent_id, 1).await?;
         if let Some(only) = transactions.first()
-            && only.value.state()? == State::Settled
+            && only.value.state()? == AtpState::Settled
         {
-            return Ok((Some(State::Settled), Some(only.unchanged())));
+            return Ok((Some(AtpState::Settled), Some(only.expect_version())));
         }
         let now = self.judged_at(&permission.value, &intent).await?;
         let own = state(&permission.value, &intent, &transactions, now)?;
         Ok((Some(own), None))
     }
 
-    /// That a transaction under this intent, which allows several, stays settled.
+    /// The condition that a transaction under this intent, which allows several, stays settled.
     async fn settled_under(&self, intent_id: &str) -> Result<Option<Command>, Problem> {
         let noted = self
             .engine()
@@ -299,12 +310,12 @@ impl Site {
         Ok(noted.into_iter().next().map(stays))
     }
 
-    /// For intents from before their settled transactions were noted. There will be no more of them.
-    async fn fate_by_walk(
+    /// For intents stored before settled transactions had an index record. No new ones are created.
+    async fn effective_state_by_scan(
         &self,
-        permission: &Kept<Permission>,
-        intent: &Intent,
-    ) -> Result<(Option<State>, Option<Command>), Problem> {
+        permission: &Versioned<PermissionRecord>,
+        intent: &SignedIntent,
+    ) -> Result<(Option<AtpState>, Option<Command>), Problem> {
         let now = self.judged_at(&permission.value, intent).await?;
         let mut fate = permission.value.state(intent, now);
         let mut after = String::new();
@@ -318,24 +329,27 @@ impl Site {
             last.key.name.clone_into(&mut after);
             for transaction in &page {
                 match transaction.value.state()? {
-                    State::Settled => {
-                        return Ok((Some(State::Settled), Some(transaction.unchanged())));
+                    AtpState::Settled => {
+                        return Ok((Some(AtpState::Settled), Some(transaction.expect_version())));
                     }
-                    open @ (State::Executing | State::Executed) => fate = open,
-                    State::Created | State::Authorized | State::Expired | State::Compensated => {}
+                    open @ (AtpState::Executing | AtpState::Executed) => fate = open,
+                    AtpState::Created
+                    | AtpState::Authorized
+                    | AtpState::Expired
+                    | AtpState::Compensated => {}
                 }
             }
         }
     }
 
-    /// The first transactions under an intent, at most so many, and fewer where they are long: what it costs to show an intent is
-    /// bounded, whatever lies under it. Says whether there are more.
+    /// The first transactions under an intent, at most `shown_max`, and fewer if they are large, so that the cost of showing an
+    /// intent is bounded. The flag says whether there are more.
     async fn first_transactions(
         &self,
         intent_id: &str,
         shown_max: u32,
-    ) -> Result<(Vec<Kept<Transaction>>, bool), Problem> {
-        let mut found: Vec<Kept<Transaction>> = Vec::new();
+    ) -> Result<(Vec<Versioned<TransactionRecord>>, bool), Problem> {
+        let mut found: Vec<Versioned<TransactionRecord>> = Vec::new();
         let mut bytes = 0;
         loop {
             let after = found.last().map_or("", |last| last.key.name.as_str());
@@ -356,7 +370,7 @@ impl Site {
 }
 
 #[derive(Serialize)]
-struct ShownReceipt<'a> {
+struct ReceiptJson<'a> {
     ok: bool,
     receipt: &'a RawValue,
     data: ReceiptData<'a>,
@@ -370,22 +384,24 @@ struct ReceiptData<'a> {
     body: &'a RawValue,
 }
 
-pub(super) fn about(row: &Row) -> Result<About, Problem> {
+pub(super) fn row_payload(row: &Intent) -> Result<RowPayload, Problem> {
     serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
 }
 
-pub(super) fn shown(transaction: &Kept<Transaction>) -> Result<Value, Problem> {
-    let shown = transaction.shown()?;
+pub(super) fn transaction_json(
+    transaction: &Versioned<TransactionRecord>,
+) -> Result<Value, Problem> {
+    let shown = transaction.transaction_json()?;
     serde_json::to_value(shown).map_err(|_| damaged("transaction"))
 }
 
-/// With one execution the intent is where its transaction is; with several it keeps to its own.
+/// With one execution, an intent has the state of its transaction; with several, its own.
 fn state(
-    permission: &Permission,
-    intent: &Intent,
-    transactions: &[Kept<Transaction>],
+    permission: &PermissionRecord,
+    intent: &SignedIntent,
+    transactions: &[Versioned<TransactionRecord>],
     now: Micros,
-) -> Result<State, Problem> {
+) -> Result<AtpState, Problem> {
     match transactions {
         [only] if intent.max_executions == 1 => only.value.state(),
         _ => Ok(permission.state(intent, now)),

@@ -1,30 +1,30 @@
-//! Permissions that were authorized a moment ago, so that the execution which usually follows need not look them up.
+//! A cache of recently authorized permissions, because an execution usually follows at once.
 //!
-//! Invariant: nothing rests on what is remembered here. Whoever takes something commits only if the ledger still has the very
-//! version, and looks there otherwise. The memory is bounded: when it is full, the older half is forgotten.
+//! Invariant: correctness does not depend on the cache. A user of an entry commits only if the ledger still has the same
+//! version, and reads the ledger otherwise. The cache is bounded: when it is full, the older half is dropped.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::books::{Kept, Permission};
-use crate::intent::Intent;
+use super::records::{PermissionRecord, Versioned};
+use crate::intent::SignedIntent;
 
 const HALF_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub(super) struct Recent {
-    halves: Mutex<[HashMap<String, Known>; 2]>,
+pub(super) struct RecentPermissions {
+    halves: Mutex<[HashMap<String, CachedPermission>; 2]>,
 }
 
-/// A permission as the ledger has it, and what it says.
+/// A stored permission and its parsed intent.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) permission: Kept<Permission>,
-    pub(super) intent: Intent,
+pub(super) struct CachedPermission {
+    pub(super) permission: Versioned<PermissionRecord>,
+    pub(super) intent: SignedIntent,
 }
 
-impl Recent {
-    pub(super) fn remember(&self, known: Known) {
+impl RecentPermissions {
+    pub(super) fn remember(&self, known: CachedPermission) {
         let halves = self.halves.lock();
         let [newer, older] = &mut *halves.unwrap_or_else(PoisonError::into_inner);
         if newer.len() >= HALF_MAX {
@@ -33,8 +33,8 @@ impl Recent {
         newer.insert(known.intent.intent_id.clone(), known);
     }
 
-    /// Once: what was taken is out of date when it was used.
-    pub(super) fn take(&self, intent_id: &str) -> Option<Known> {
+    /// Removes the entry: it is out of date once it was used.
+    pub(super) fn take(&self, intent_id: &str) -> Option<CachedPermission> {
         let halves = self.halves.lock();
         let [newer, older] = &mut *halves.unwrap_or_else(PoisonError::into_inner);
         newer.remove(intent_id).or_else(|| older.remove(intent_id))

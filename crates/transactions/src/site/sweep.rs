@@ -1,42 +1,43 @@
-//! Reconciliation: transactions that nobody holds are looked at again, after a crash, after a while, or on a rail's hint.
+//! Reconciliation: transactions without a lease are checked again, after a crash, after a delay, or after a callback of the
+//! rail.
 //!
-//! Whoever let a transaction go said when to look again, and the lease of one who died ends by itself; so a sweep is nothing
-//! but a claim. All nodes may sweep at once.
+//! A released row says when it is due, and the lease of a dead driver expires; so a sweep is a claim. All nodes may sweep
+//! concurrently.
 
 use std::time::Duration;
 
 use consign_kernel::command::{self, Audience, Claim, Command, Hold, Recover, Take};
 use consign_kernel::ids::{IntentId, Seq};
-use consign_kernel::intent::Intent as Row;
+use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Put;
 use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::books::{self, Belongs, Kept, NAMESPACE};
-use super::carry::Held;
-use super::reads::about;
-use super::{Answer, OWNER, Site, damaged, unavailable};
+use super::drive::LeasedTransaction;
+use super::reads::row_payload;
+use super::records::{self, NAMESPACE, TransactionRef, Versioned};
+use super::{OWNER, Site, SiteAnswer, damaged, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
-use crate::rail::Message;
-use crate::state::State;
+use crate::rail::CallbackMessage;
+use crate::state::AtpState;
 
-/// How many are looked at at once. One whose rail hangs keeps its own place, and the others go on.
+/// Concurrent checks. A rail that hangs occupies one slot; the others continue.
 const AT_ONCE: u32 = 16;
-/// How long the sweeper waits for something to fall due before it looks whether it shall end.
+/// How long the sweeper waits for due rows before it checks whether to stop.
 const WAIT: Duration = Duration::from_secs(30);
-/// After a refusal of the ledger.
+/// Delay after a refusal of the ledger.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a rail's event is remembered.
+/// How long the id of a rail event is stored.
 const EVENT_MEMORY_US: i64 = 30 * consign_kernel::ids::DAY_US;
-/// How long a hint waits for one who holds the transaction at that moment.
+/// How often a callback retries while another driver holds the lease.
 const HINT_PATIENCE: u32 = 20;
 
-/// What one sweep came to.
+/// The result of one sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Swept {
+pub struct SweepCounts {
     pub looked_at: u32,
     pub settled: u32,
     pub compensated: u32,
@@ -44,7 +45,7 @@ pub struct Swept {
 }
 
 impl Site {
-    /// Takes back what this node held when it died. To be done before serving.
+    /// Recovers the leases of this node's previous start. Must run before serving.
     pub async fn recover(&self) -> Result<u32, Problem> {
         let options = self.options();
         let mut recovered = 0;
@@ -67,33 +68,33 @@ impl Site {
         }
     }
 
-    /// Looks at everything that is due, for as long as the process lives.
-    pub async fn sweep_for_ever(self) {
-        let mut looks = Looks::default();
+    /// Drives all due transactions, as long as the process lives.
+    pub async fn sweep_forever(self) {
+        let mut looks = SweepTasks::default();
         loop {
-            let room = looks.room().await;
+            let room = looks.free_slots().await;
             match self.claim_due(room, WAIT).await {
                 Ok(rows) => looks.begin(&self, rows),
                 Err(problem) => {
-                    tracing::warn!(%problem, "the sweep could not look for transactions");
+                    tracing::warn!(%problem, "the sweep could not claim transactions");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
-    /// One sweep now, over everything that nobody holds, though its time may not have come.
-    pub async fn reconcile(&self) -> Result<Swept, Problem> {
-        // Who asked may leave; what was taken is looked at all the same.
+    /// Sweeps all transactions without a lease once, whether they are due or not.
+    pub async fn reconcile(&self) -> Result<SweepCounts, Problem> {
+        // The caller may disconnect; rows that were leased are driven all the same.
         let site = self.clone();
-        let looking = tokio::spawn(async move { site.look_at_all().await });
+        let looking = tokio::spawn(async move { site.sweep_all().await });
         looking.await.map_err(|_| Problem::StoreUnavailable)?
     }
 
-    async fn look_at_all(&self) -> Result<Swept, Problem> {
-        let mut looks = Looks::default();
+    async fn sweep_all(&self) -> Result<SweepCounts, Problem> {
+        let mut looks = SweepTasks::default();
         loop {
-            let room = looks.room().await;
+            let room = looks.free_slots().await;
             let rows = self.claim_due(room, Duration::ZERO).await?;
             if rows.is_empty() {
                 break;
@@ -112,7 +113,7 @@ impl Site {
                 };
                 after = last.seq;
                 for row in page {
-                    looks.room().await;
+                    looks.free_slots().await;
                     looks.begin(self, self.take(row.id).await?);
                 }
             }
@@ -120,7 +121,7 @@ impl Site {
         Ok(looks.end().await)
     }
 
-    async fn claim_due(&self, max: u32, wait: Duration) -> Result<Vec<Row>, Problem> {
+    async fn claim_due(&self, max: u32, wait: Duration) -> Result<Vec<Intent>, Problem> {
         let Hold { holder, lease_us } = self.hold();
         let claim = Claim {
             face: Face::Transaction,
@@ -137,8 +138,8 @@ impl Site {
         claimed.map_err(|error| unavailable(&error))
     }
 
-    /// One that nobody holds, whenever its turn would be.
-    pub(super) async fn take(&self, id: IntentId) -> Result<Option<Row>, Problem> {
+    /// Leases a row that has no holder, whether it is due or not.
+    pub(super) async fn take(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
         let take = Command::Take(Take {
             id,
             face: Face::Transaction,
@@ -154,33 +155,33 @@ impl Site {
         }
     }
 
-    pub(super) async fn look_at_one(&self, row: Row) -> Option<State> {
+    pub(super) async fn drive_row(&self, row: Intent) -> Option<AtpState> {
         let undoes = row.ties.parent.is_some();
-        let held = match self.held(row).await {
+        let held = match self.load_leased(row).await {
             Ok(held) => held,
             Err(problem) => {
-                tracing::error!(%problem, "a transaction cannot be looked at");
+                tracing::error!(%problem, "a transaction cannot be loaded");
                 return None;
             }
         };
         let transaction = held.transaction.clone();
         if undoes {
-            self.carry_undo(held).await;
+            self.drive_compensation(held).await;
         } else {
-            self.carry(held).await;
+            self.drive(held).await;
         }
-        let now = self.again(&transaction).await.ok()?;
+        let now = self.reload(&transaction).await.ok()?;
         now.value.state().ok()
     }
 
-    pub(super) async fn held(&self, row: Row) -> Result<Held, Problem> {
-        let about = about(&row)?;
+    pub(super) async fn load_leased(&self, row: Intent) -> Result<LeasedTransaction, Problem> {
+        let about = row_payload(&row)?;
         let key = IdempotencyKey::stored(about.key);
         let found = self.transaction(&about.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
         let found = self.permission(&about.intent_id).await?;
         let permission = found.ok_or_else(|| damaged("permission"))?;
-        Ok(Held {
+        Ok(LeasedTransaction {
             row,
             intent: permission.value.intent()?,
             authorized_at: permission.value.authorized_at,
@@ -191,35 +192,39 @@ impl Site {
         })
     }
 
-    /// `POST /rails/{rail}/callback`: a hint to look at one transaction. What the message says is not believed.
+    /// `POST /rails/{rail}/callback`: triggers a check of one transaction. The content of the message is not trusted.
     pub async fn callback(
         &self,
         rail: &str,
         headers: &[(String, String)],
         body: &[u8],
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         if rail != self.rail().name() {
             return Err(Problem::NotFound { what: "rail" });
         }
-        let message = Message {
+        let message = CallbackMessage {
             headers,
             body,
             now: self.now(),
         };
-        let hint = self.rail().heard(message)?;
-        let accepted = || Answer::new(200, &json!({"ok": true}));
-        let event_key = books::event_key(rail, &hint.event_id);
-        let heard: Option<Kept<serde_json::Value>> = self.read(event_key.clone()).await?;
+        let hint = self.rail().parse_callback(message)?;
+        let accepted = || SiteAnswer::new(200, &json!({"ok": true}));
+        let event_key = records::event_key(rail, &hint.event_id);
+        let heard: Option<Versioned<serde_json::Value>> = self.read(event_key.clone()).await?;
         let Some(about) = hint.about.filter(|_| heard.is_none()) else {
             return Ok(accepted());
         };
-        let belongs: Option<Kept<Belongs>> = self.read(books::reference_key(rail, &about)).await?;
+        let belongs: Option<Versioned<TransactionRef>> =
+            self.read(records::reference_key(rail, &about)).await?;
         let Some(belongs) = belongs else {
-            tracing::info!(rail, "a callback is about no transaction of this site");
+            tracing::info!(
+                rail,
+                "a callback does not match any transaction of this site"
+            );
             return Ok(accepted());
         };
-        // Remembered only once it was acted upon: a rail that gets no answer delivers it again.
-        self.look_at_both(&belongs.value).await?;
+        // Stored only after the check: a rail without an answer delivers the event again.
+        self.recheck_transaction(&belongs.value).await?;
         let remember = Command::Put(Put {
             key: event_key,
             value: "{}".to_owned(),
@@ -230,18 +235,19 @@ impl Site {
         Ok(accepted())
     }
 
-    /// Somebody knows that a payment or a reference of the rail has news.
-    pub async fn look_again(&self, about: &str) -> Result<(), Problem> {
+    /// Checks the transaction of a payment id or reference after a change at the rail.
+    pub async fn recheck(&self, about: &str) -> Result<(), Problem> {
         let rail = self.rail().name();
-        let belongs: Option<Kept<Belongs>> = self.read(books::reference_key(rail, about)).await?;
+        let belongs: Option<Versioned<TransactionRef>> =
+            self.read(records::reference_key(rail, about)).await?;
         match belongs {
-            Some(belongs) => self.look_at_both(&belongs.value).await,
+            Some(belongs) => self.recheck_transaction(&belongs.value).await,
             None => Ok(()),
         }
     }
 
-    /// The transaction and what undoes it, unless they are held for good by somebody else.
-    async fn look_at_both(&self, belongs: &Belongs) -> Result<(), Problem> {
+    /// Checks the transaction and its compensation, unless another driver keeps their leases.
+    async fn recheck_transaction(&self, belongs: &TransactionRef) -> Result<(), Problem> {
         let key = IdempotencyKey::stored(&belongs.key);
         let found = self.transaction(&belongs.intent_id, &key).await?;
         let transaction = found.ok_or_else(|| damaged("transaction"))?;
@@ -249,18 +255,18 @@ impl Site {
         let undo = transaction.value.compensation.as_ref();
         rows.extend(undo.and_then(|asked| asked.row.parse::<IntentId>().ok()));
         for id in rows {
-            if let Some(row) = self.take_soon(id).await? {
+            if let Some(row) = self.take_with_wait(id).await? {
                 let site = self.clone();
-                // The rail that told of it may hang up.
-                let looking = tokio::spawn(async move { site.look_at_one(row).await });
+                // The rail that sent the callback may disconnect.
+                let looking = tokio::spawn(async move { site.drive_row(row).await });
                 looking.await.map_err(|_| Problem::StoreUnavailable)?;
             }
         }
         Ok(())
     }
 
-    /// Waits a little for one who has it at the moment.
-    pub(super) async fn take_soon(&self, id: IntentId) -> Result<Option<Row>, Problem> {
+    /// Retries for a short time while another driver holds the lease.
+    pub(super) async fn take_with_wait(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
         for _ in 0..HINT_PATIENCE {
             let taken = self.take(id).await?;
             if taken.is_some() || !self.is_held(id).await? {
@@ -278,16 +284,16 @@ impl Site {
     }
 }
 
-/// Looks that are under way, and what came of those before them.
+/// Running checks, and the counts of finished ones.
 #[derive(Default)]
-struct Looks {
-    under_way: JoinSet<Option<State>>,
-    swept: Swept,
+struct SweepTasks {
+    under_way: JoinSet<Option<AtpState>>,
+    swept: SweepCounts,
 }
 
-impl Looks {
-    /// For how many more there is room, as soon as there is any: nobody takes what he cannot look at yet.
-    async fn room(&mut self) -> u32 {
+impl SweepTasks {
+    /// The number of free slots, as soon as there is one: a row is leased only when it can be driven.
+    async fn free_slots(&mut self) -> u32 {
         while let Some(ended) = self.under_way.try_join_next() {
             self.swept.count(ended.ok().flatten());
         }
@@ -296,20 +302,20 @@ impl Looks {
             if busy < AT_ONCE {
                 return AT_ONCE - busy;
             }
-            self.one_ended().await;
+            self.join_one().await;
         }
     }
 
-    fn begin(&mut self, site: &Site, rows: impl IntoIterator<Item = Row>) {
+    fn begin(&mut self, site: &Site, rows: impl IntoIterator<Item = Intent>) {
         for row in rows {
             let site = site.clone();
             self.under_way
-                .spawn(async move { site.look_at_one(row).await });
+                .spawn(async move { site.drive_row(row).await });
         }
     }
 
-    /// Whether there was one to wait for.
-    async fn one_ended(&mut self) -> bool {
+    /// Returns false if no check was running.
+    async fn join_one(&mut self) -> bool {
         let Some(ended) = self.under_way.join_next().await else {
             return false;
         };
@@ -317,18 +323,18 @@ impl Looks {
         true
     }
 
-    async fn end(mut self) -> Swept {
-        while self.one_ended().await {}
+    async fn end(mut self) -> SweepCounts {
+        while self.join_one().await {}
         self.swept
     }
 }
 
-impl Swept {
-    fn count(&mut self, state: Option<State>) {
+impl SweepCounts {
+    fn count(&mut self, state: Option<AtpState>) {
         self.looked_at += 1;
         match state {
-            Some(State::Settled) => self.settled += 1,
-            Some(State::Compensated) => self.compensated += 1,
+            Some(AtpState::Settled) => self.settled += 1,
+            Some(AtpState::Compensated) => self.compensated += 1,
             _ => self.open += 1,
         }
     }

@@ -8,9 +8,9 @@ mod negatives;
 mod vectors;
 
 use consign_kernel::ids::Micros;
-use consign_transactions::document::{Document, PublicKey, SiteSigner, VERIFY_BYTES_MAX};
+use consign_transactions::document::{AtpDocument, AtpPublicKey, SiteSigner, VERIFY_BYTES_MAX};
 use consign_transactions::instant;
-use consign_transactions::keyring::{Keyring, SiteKey, Standing};
+use consign_transactions::keyring::{KeyStanding, Keyring, SiteKey};
 use serde_json::{Value, json};
 
 pub(crate) const SITE: &str = "https://shop.example";
@@ -19,7 +19,7 @@ pub(crate) fn site() -> SiteSigner {
     SiteSigner::from_seed(&[0x11; 32])
 }
 
-pub(crate) fn agent() -> PublicKey {
+pub(crate) fn agent() -> AtpPublicKey {
     SiteSigner::from_seed(&[0x22; 32]).public().clone()
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn keyring() -> Keyring {
     consign_testkit::plants::from_environment();
     let current = SiteKey {
         key: site().public().clone(),
-        standing: Standing::Current,
+        standing: KeyStanding::Current,
         valid_from: None,
     };
     Keyring::new(SITE, vec![current]).unwrap()
@@ -37,22 +37,22 @@ pub(crate) fn at(text: &str) -> Micros {
     instant::parse(text).unwrap()
 }
 
-/// A moment after all that the vectors tell of.
+/// A time after all times of the vectors.
 pub(crate) fn now() -> Micros {
     at("2026-05-25T14:00:00.000Z")
 }
 
-pub(crate) fn read(text: &str) -> Document {
-    Document::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
+pub(crate) fn read(text: &str) -> AtpDocument {
+    AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).unwrap()
 }
 
-/// The document with this signature put in.
-pub(crate) fn sealed(unsigned: &str, signature: &Value) -> Document {
+/// The document with this signature inserted.
+pub(crate) fn sealed(unsigned: &str, signature: &Value) -> AtpDocument {
     let rest = unsigned.strip_prefix('{').unwrap();
     read(&format!("{{\"signature\":{signature},{rest}"))
 }
 
-pub(crate) fn by_site(unsigned: &str, value: &str) -> Document {
+pub(crate) fn by_site(unsigned: &str, value: &str) -> AtpDocument {
     let signature = json!({"algorithm": "ed25519", "value": value, "key_id": site().public().id()});
     sealed(unsigned, &signature)
 }

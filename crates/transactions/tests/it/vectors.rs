@@ -1,12 +1,14 @@
-//! What must come out exactly as published.
+//! Results that must equal the published vectors exactly.
 
-use consign_transactions::document::{Document, REQUEST_BYTES_MAX, Signed};
+use consign_transactions::document::{AtpDocument, REQUEST_BYTES_MAX, SignedText};
 use consign_transactions::ids;
-use consign_transactions::intent::{Action, Intent};
+use consign_transactions::intent::{ScopeAction, SignedIntent};
 use consign_transactions::key::{IdempotencyKey, RailReference};
 use consign_transactions::money::{Cents, Currency};
-use consign_transactions::receipt::{Compensation, Original, Settlement, Step, Undone};
-use consign_transactions::state::State;
+use consign_transactions::receipt::{
+    CompensationOutcome, CompensationReceipt, OriginalReceipt, ReceiptStep, SettlementReceipt,
+};
+use consign_transactions::state::AtpState;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
@@ -19,8 +21,8 @@ use crate::{SITE, agent, at, by_site, keyring, now, read, sealed, site};
 
 const KEY: &str = "9b1c6f0e-7f5e-4a53-9a6c-2f1d7a0f3b11";
 
-fn intent() -> Intent {
-    Intent::read(sealed(INTENT, &json!(INTENT_SIGNATURE))).unwrap()
+fn intent() -> SignedIntent {
+    SignedIntent::read(sealed(INTENT, &json!(INTENT_SIGNATURE))).unwrap()
 }
 
 fn key() -> IdempotencyKey {
@@ -31,8 +33,8 @@ fn cents(cents: u64) -> Cents {
     Cents::new(cents).unwrap()
 }
 
-/// Takes a signed document apart: bytes that are signed, signature object.
-fn taken_apart(signed: &Signed) -> (String, Value) {
+/// Splits a signed document into the signed bytes and the signature object.
+fn taken_apart(signed: &SignedText) -> (String, Value) {
     let document = read(&signed.text);
     assert_eq!(document.hash(), signed.hash);
     let unsigned = String::from_utf8(document.signed_bytes().to_vec()).unwrap();
@@ -71,7 +73,10 @@ fn at_079_at_005_v1_an_intent_with_more_than_ascii_verifies() {
     assert_eq!(intent.agent_id.as_deref(), Some("agent-7"));
     assert_eq!(intent.agent_key, agent());
     assert_eq!(intent.purpose, "Buy a book ≤ €30");
-    assert_eq!(intent.scope.actions, [Action::Checkout, Action::Pay]);
+    assert_eq!(
+        intent.scope.actions,
+        [ScopeAction::Checkout, ScopeAction::Pay]
+    );
     assert_eq!(intent.amount, Some(cents(1_500)));
     assert_eq!(intent.spend_cap.get(), cents(3_000));
     assert_eq!(intent.preconditions, ["int_x"]);
@@ -112,27 +117,27 @@ fn at_079_v3_references_and_hashes_are_derived() {
     let body = format!(
         r#"{{ "intent_id": "int_abc", "idempotency_key": "{KEY}", "amount_cents": 1500 }}"#
     );
-    let body = Document::read(body.as_bytes(), REQUEST_BYTES_MAX).unwrap();
+    let body = AtpDocument::read(body.as_bytes(), REQUEST_BYTES_MAX).unwrap();
     assert_eq!(
         body.fingerprint(),
         "sha256:c7eda0c016c0c7ff5528728361bf4501e64ac596a534c04b3663e71bfff2e792"
     );
 }
 
-fn settled() -> Signed {
+fn settled() -> SignedText {
     let (started_at, ended_at) = (
         at("2026-05-25T12:00:02.000Z"),
         at("2026-05-25T12:00:05.000Z"),
     );
-    let pay = Step {
+    let pay = ReceiptStep {
         seq: 1,
-        action: Action::Pay.word(),
+        action: ScopeAction::Pay.word(),
         state: "succeeded",
         attempts: 1,
         started_at,
         ended_at: Some(ended_at),
     };
-    let settlement = Settlement {
+    let settlement = SettlementReceipt {
         receipt_id: &ids::receipt(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
         transaction_id: &ids::transaction("00112233445566778899aabbccddeeff"),
         site_id: None,
@@ -162,7 +167,7 @@ fn at_079_v4_a_receipt_is_built_and_signed() {
     );
     let signed = settled();
     let (unsigned, mut signature) = taken_apart(&signed);
-    // The vector is older than the rule that a receipt states the amount that was signed; it differs in nothing else.
+    // The vector is older than the rule that a receipt states the signed amount; it differs in nothing else.
     let amount = r#""intent":{"amount_cents":1500,"authorized_at""#;
     assert_eq!(
         unsigned.replacen(amount, r#""intent":{"authorized_at""#, 1),
@@ -180,7 +185,7 @@ fn at_079_v4_a_receipt_is_built_and_signed() {
         let verification = keyring().verify(receipt, now());
         assert!(verification.ok, "{verification:?}");
     }
-    // Neither the key nor anything else that is secret is in it.
+    // Neither the key nor any other secret is in it.
     assert!(!signed.text.contains(KEY));
 }
 
@@ -188,19 +193,19 @@ fn at_079_v4_a_receipt_is_built_and_signed() {
 fn at_079_at_072_v5_a_compensation_names_what_it_undoes() {
     assert_eq!(COMPENSATION.len(), 783);
     let original = by_site(RECEIPT, RECEIPT_SIGNATURE);
-    let compensation = Compensation {
+    let compensation = CompensationReceipt {
         receipt_id: &ids::compensation(0xfedc_ba98_7654_3210_fedc_ba98_7654_3210),
         transaction_id: &ids::transaction("00112233445566778899aabbccddeeff"),
         site: SITE,
         intent_id: "int_abc",
         currency: Currency::EUR,
-        original: Some(Original {
+        original: Some(OriginalReceipt {
             receipt_id: "atp_rcpt_0123456789abcdef0123456789abcdef",
             receipt: &original,
         }),
-        from: State::Settled,
+        from: AtpState::Settled,
         reason: "user_cancelled",
-        outcome: Undone::Refunded {
+        outcome: CompensationOutcome::Refunded {
             amount: cents(1_500),
             reference: &key().rail_reference("int_abc").refund(0),
             refund_id: Some("re_123"),
@@ -224,16 +229,16 @@ fn at_079_at_072_v5_a_compensation_names_what_it_undoes() {
 #[test]
 fn at_079_v6_a_decline_ends_without_a_charge() {
     assert_eq!(VOID.len(), 584);
-    let compensation = Compensation {
+    let compensation = CompensationReceipt {
         receipt_id: &ids::compensation(1),
         transaction_id: &ids::transaction("00000000000000000000000000000002"),
         site: SITE,
         intent_id: "int_def",
         currency: Currency::EUR,
         original: None,
-        from: State::Executing,
+        from: AtpState::Executing,
         reason: "card_declined",
-        outcome: Undone::NotCharged,
+        outcome: CompensationOutcome::NotCharged,
         compensated_at: at("2026-05-25T12:00:03.000Z"),
         rail: "stripe",
         reference: &RailReference::stored("atp_x"),

@@ -1,13 +1,13 @@
-//! Peers that answer with anything but an answer: every operation of every rail must say that it does not know.
+//! Peers with unusable answers: every operation of every rail must report an unknown outcome.
 
 use std::time::Duration;
 
 use consign_transactions::callback;
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::http::{self, Http};
-use consign_transactions::rail::standard;
-use consign_transactions::rail::stripe::{self, Stripe};
-use consign_transactions::rail::{Charges, Fenced, Rail, Refunded};
+use consign_transactions::rail::http::{self, HttpRail};
+use consign_transactions::rail::standard_webhooks;
+use consign_transactions::rail::stripe::{self, StripeRail};
+use consign_transactions::rail::{ChargesRail, Fenced, Rail, RefundOutcome};
 
 use crate::endpoint::{Answer, Endpoint, reply};
 use crate::{PATIENCE, charge};
@@ -18,14 +18,14 @@ fn rails(base: &str, timeout: Duration) -> [Box<dyn Rail>; 3] {
     let options = || stripe::Options {
         base: base.to_owned(),
         secret: "sk_test_secret".to_owned(),
-        webhook_secrets: callback::Secrets::new([]),
+        webhook_secrets: callback::StripeSecrets::new([]),
         timeout,
     };
-    let stripe = Stripe::new(options());
-    let charges = Charges::new(options());
-    let http = Http::new(http::Options {
+    let stripe = StripeRail::new(options());
+    let charges = ChargesRail::new(options());
+    let http = HttpRail::new(http::Options {
         base: base.to_owned(),
-        secrets: standard::Secrets::new([ENDPOINT_SECRET]).unwrap(),
+        secrets: standard_webhooks::WebhookSecrets::new([ENDPOINT_SECRET]).unwrap(),
         timeout,
     });
     [
@@ -35,7 +35,7 @@ fn rails(base: &str, timeout: Duration) -> [Box<dyn Rail>; 3] {
     ]
 }
 
-/// Whatever is asked of a rail whose peer answers like this, nothing is known afterwards.
+/// Every call to a rail whose peer answers like this must report an unknown outcome.
 async fn nothing_is_known(
     what: &str,
     timeout: Duration,
@@ -60,7 +60,7 @@ async fn nothing_is_known(
                 rail.refund(&charge, id).await,
             );
             assert_eq!(fenced, Fenced::Unknown, "{name}: {what}");
-            assert_eq!(refunded, Refunded::Unknown, "{name}: {what}");
+            assert_eq!(refunded, RefundOutcome::Unknown, "{name}: {what}");
         }
     }
     endpoint
@@ -110,7 +110,7 @@ async fn bodies_that_say_something_else_tell_nothing() {
 
 #[tokio::test]
 async fn a_rail_that_only_says_to_come_back_tells_nothing() {
-    // Bodies that would mean something with another status.
+    // Bodies that would be conclusive with another status.
     let body =
         r#"{"id":"pi_1","status":"succeeded","amount":1500,"currency":"eur","amount_cents":1500}"#;
     let error = r#"{"error":{"type":"api_error","message":"later"}}"#;
@@ -139,7 +139,7 @@ async fn a_rail_that_only_says_to_come_back_tells_nothing() {
             );
         }
     }
-    // Pages of something that stands before the rail.
+    // Pages of a proxy in front of the rail.
     for status in ["400 Bad Request", "402 Payment Required", "404 Not Found"] {
         nothing_is_known(status, PATIENCE, move || reply(status, "<html>")).await;
     }

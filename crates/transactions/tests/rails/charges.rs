@@ -1,12 +1,15 @@
-//! The rail of Stripe's older charges against stripe-stateful-mock, which honours idempotency keys.
+//! The rail for Stripe's older charges against stripe-stateful-mock, which honours idempotency
+//! keys.
 
 use consign_client::Method;
-use consign_transactions::callback::Secrets;
+use consign_transactions::callback::StripeSecrets;
 use consign_transactions::intent::Capture;
 use consign_transactions::money::Cents;
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::rail::stripe::Options;
-use consign_transactions::rail::{Charge, Charges, Fenced, Rail as _, Refunded, Report};
+use consign_transactions::rail::{
+    Charge, ChargesRail, Fenced, Rail as _, RailReport, RefundOutcome,
+};
 use serde_json::Value;
 
 use crate::process::{SECRET, StandIn};
@@ -14,17 +17,17 @@ use crate::{PATIENCE, charge};
 
 const VISA: &str = "tok_visa";
 
-fn rail(mock: &StandIn) -> Charges {
+fn rail(mock: &StandIn) -> ChargesRail {
     let options = Options {
         base: mock.base.clone(),
         secret: SECRET.to_owned(),
-        webhook_secrets: Secrets::new([]),
+        webhook_secrets: StripeSecrets::new([]),
         timeout: PATIENCE,
     };
-    Charges::new(options).unwrap()
+    ChargesRail::new(options).unwrap()
 }
 
-async fn prepared(rail: &Charges, charge: &Charge) -> String {
+async fn prepared(rail: &ChargesRail, charge: &Charge) -> String {
     let report = rail.prepare(charge).await;
     assert_eq!(report.outcome, RailOutcome::Unconfirmed, "{report:?}");
     report.payment_id.unwrap()
@@ -41,22 +44,31 @@ async fn at_103_a_payment_at_a_rail_that_honours_keys_happens_once_and_is_refund
     let rail = rail(&mock);
     let charge = charge("once", VISA);
     let id = prepared(&rail, &charge).await;
-    // The rail knows the key, and shows the first one again.
+    // The rail knows the key and returns the first charge again.
     assert_eq!(prepared(&rail, &charge).await, id);
     assert_eq!(listed(&mock, "charges").await.len(), 1);
     for _ in 0..3 {
         let confirmed = rail.confirm(&charge, Some(&id)).await;
-        assert_eq!(confirmed, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            confirmed,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     for known in [Some(id.as_str()), None] {
         let found = rail.look_up(&charge, known).await;
-        assert_eq!(found, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            found,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     assert_eq!(rail.cancel(&charge, Some(&id)).await, Fenced::TooLate);
     assert_eq!(listed(&mock, "refunds").await.len(), 0);
 
     let refunded = rail.refund(&charge, Some(&id)).await;
-    assert!(matches!(refunded, Refunded::Done { .. }), "{refunded:?}");
+    assert!(
+        matches!(refunded, RefundOutcome::Done { .. }),
+        "{refunded:?}"
+    );
     assert_eq!(rail.refund(&charge, None).await, refunded);
     assert_eq!(listed(&mock, "refunds").await.len(), 1);
     let charges = listed(&mock, "charges").await;
@@ -98,7 +110,7 @@ async fn a_rail_that_fails_or_is_busy_leaves_the_payment_unknown() {
             assert_eq!(report.outcome, RailOutcome::Unknown, "{token}");
         }
     }
-    // Another request under a key that was used is refused by the rail, and looked up here.
+    // The rail refuses another request with a used key; the charge is looked up instead.
     let first = charge("reused", VISA);
     let id = prepared(&rail, &first).await;
     let mut second = first.clone();

@@ -1,4 +1,4 @@
-//! A tiny HTTP server in this process. It answers as it is told, bytes of any kind, and remembers what it was asked.
+//! A small HTTP server in this process. It returns scripted bytes and records the requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ impl Asked {
 
 pub(crate) enum Answer {
     Bytes(Vec<u8>),
-    /// These bytes, and then nothing, with the connection left open.
+    /// Sends these bytes and keeps the connection open.
     Stall(Vec<u8>),
 }
 
@@ -64,7 +64,7 @@ impl Endpoint {
     }
 }
 
-/// A whole answer, after which the connection ends.
+/// A complete answer, after which the connection is closed.
 pub(crate) fn reply(status: &str, body: &str) -> Answer {
     let length = body.len();
     let head =
@@ -83,7 +83,7 @@ async fn serve(
     book.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(asked.clone());
-    // Whoever has seen enough may hang up before the end.
+    // The client may disconnect before the end.
     match answer(&asked) {
         Answer::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
@@ -110,7 +110,7 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     }
 }
 
-/// The request, once all of it is there.
+/// The request, once it is complete.
 fn parse(bytes: &[u8]) -> Option<Asked> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = str::from_utf8(&bytes[..end]).unwrap();

@@ -1,4 +1,4 @@
-//! The rails against what they really talk to: stand-ins of Stripe as processes, a site's endpoint, and peers that misbehave.
+//! The rails against their real peers: mock servers of Stripe as processes, a site's endpoint, and peers that misbehave.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,7 +21,7 @@ use consign_transactions::key::IdempotencyKey;
 use consign_transactions::money::{Cents, Currency};
 use consign_transactions::rail::Charge;
 
-/// More than a loaded machine needs; only what must never answer waits for less.
+/// More than a loaded machine needs; only calls that must never be answered wait for less.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// 15 euros for an agent's request with this key.

@@ -1,4 +1,4 @@
-//! Stand-ins of Stripe as processes of their own, installed by `cargo xtask test --only tools`.
+//! Mock servers of Stripe as separate processes, installed by `cargo xtask test --only tools`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -17,7 +17,7 @@ const STATEFUL_MOCK: &str = "\
     const app = require('stripe-stateful-mock').createExpressApp();\
     const server = app.listen(0, '127.0.0.1', () => console.log('port ' + server.address().port));";
 
-/// What the stand-ins take for a key.
+/// The API key that the mock servers accept.
 pub(crate) const SECRET: &str = "sk_test_12345";
 
 /// A running process, killed when the test is over.
@@ -33,7 +33,7 @@ impl Drop for StandIn {
     }
 }
 
-/// localstripe, which keeps its state in a file and knows nothing of idempotency keys.
+/// localstripe, which stores its state in a file and ignores idempotency keys.
 pub(crate) struct LocalStripe {
     process: StandIn,
     state: TempDir,
@@ -46,7 +46,7 @@ impl LocalStripe {
         Self { process, state }
     }
 
-    /// A port of its own choice, which it prints when it listens.
+    /// It chooses a port and prints it when it listens.
     fn launch(state: &Path) -> StandIn {
         let python = tool("venv/bin/python");
         let mut command = Command::new(python);
@@ -59,7 +59,7 @@ impl LocalStripe {
         })
     }
 
-    /// Ends without a chance to tidy up, and comes back with what it had written.
+    /// Kills the process without cleanup, and restarts it with its stored state.
     pub(crate) fn kill_and_restart(&mut self) {
         let _ = self.process.child.kill();
         let _ = self.process.child.wait();
@@ -83,7 +83,7 @@ impl LocalStripe {
         self.process.ask(Method::POST, path, form).await
     }
 
-    /// How many charges the rail's own books show as paid.
+    /// The number of paid charges according to the rail itself.
     pub(crate) async fn charges(&self) -> usize {
         let charges = self.get("/v1/charges?limit=100").await;
         let charges = charges["data"].as_array().unwrap().iter();
@@ -99,7 +99,8 @@ impl LocalStripe {
 }
 
 impl StandIn {
-    /// stripe-stateful-mock, which has charges alone, forgets all when it ends, and honours idempotency keys.
+    /// stripe-stateful-mock, which supports only charges, keeps its state in memory, and honours idempotency
+    /// keys.
     pub(crate) fn stateful_mock() -> Self {
         let folder = tool("node");
         let mut command = Command::new("node");
@@ -118,8 +119,8 @@ impl StandIn {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| port(&line.unwrap()));
-        let port = port.expect("the stand-in ended before it listened");
-        // It must not be stopped by a pipe that nobody reads.
+        let port = port.expect("the mock server ended before it listened");
+        // Its output must be read, so that it does not block on a full pipe.
         std::thread::spawn(move || lines.count());
         Self {
             base: format!("http://127.0.0.1:{port}"),

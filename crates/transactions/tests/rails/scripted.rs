@@ -1,21 +1,21 @@
-//! The Stripe rail against answers that no stand-in gives, and what it sends.
+//! The Stripe rail against answers that no mock server gives, and the requests it sends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use consign_transactions::callback::Secrets;
+use consign_transactions::callback::StripeSecrets;
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::stripe::{Options, Stripe};
-use consign_transactions::rail::{Charge, Fenced, Rail as _, Refunded};
+use consign_transactions::rail::stripe::{Options, StripeRail};
+use consign_transactions::rail::{Charge, Fenced, Rail as _, RefundOutcome};
 use serde_json::{Value, json};
 
 use crate::endpoint::{Answer, Asked, Endpoint, reply};
 use crate::{PATIENCE, charge};
 
-fn rail(endpoint: &Endpoint) -> Stripe {
-    Stripe::new(Options {
+fn rail(endpoint: &Endpoint) -> StripeRail {
+    StripeRail::new(Options {
         base: endpoint.base(),
         secret: "sk_test_secret".to_owned(),
-        webhook_secrets: Secrets::new([]),
+        webhook_secrets: StripeSecrets::new([]),
         timeout: PATIENCE,
     })
     .unwrap()
@@ -90,7 +90,7 @@ async fn at_099_the_rail_gets_the_reference_as_metadata_and_as_idempotency_key()
             Some(expected[0].as_str()),
             Some(&expected[1]),
             Some(&expected[2]),
-            // A fence is always asked anew.
+            // A fence is sent without an idempotency key.
             None,
             Some(&refund),
         ]
@@ -120,7 +120,7 @@ async fn a_failure_that_is_repeated_for_a_day_is_resolved_by_looking() {
             RailOutcome::Unconfirmed,
         ),
         (vec![payment("succeeded")], RailOutcome::Succeeded),
-        // It may still appear.
+        // The payment may still appear.
         (vec![], RailOutcome::Unknown),
     ] {
         let endpoint = Endpoint::start(move |asked| match asked.method.as_str() {
@@ -151,7 +151,7 @@ async fn a_confirmation_that_failed_somehow_counts_as_what_the_payment_shows() {
             ("processing", Processing),
             ("requires_capture", Held),
             ("requires_payment_method", Failed),
-            // The call may yet take effect.
+            // The call may still take effect.
             ("requires_confirmation", Unknown),
         ] {
             let endpoint = Endpoint::start(move |asked| match asked.method.as_str() {
@@ -228,7 +228,7 @@ async fn a_refund_whose_answer_was_lost_is_found_and_not_repeated() {
     })
     .await;
     let rail = rail(&endpoint);
-    let done = Refunded::Done {
+    let done = RefundOutcome::Done {
         refund_id: Some("re_1".to_owned()),
     };
     assert_eq!(rail.refund(&ours(), Some("pi_1")).await, done);
@@ -256,7 +256,11 @@ async fn a_refund_that_lacks_funds_today_is_not_refused() {
         })
         .await;
         let told = rail(&endpoint).refund(&ours(), Some("pi_1")).await;
-        assert_eq!(matches!(told, Refunded::Refused(_)), refused, "{told:?}");
+        assert_eq!(
+            matches!(told, RefundOutcome::Refused(_)),
+            refused,
+            "{told:?}"
+        );
     }
 }
 

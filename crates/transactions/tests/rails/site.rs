@@ -1,10 +1,12 @@
-//! The rail of a site's own endpoint: what it is told, what its answers mean, and its messages.
+//! The rail of a site's own endpoint: its requests, the meaning of its answers, and its callbacks.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::http::{Http, Options};
-use consign_transactions::rail::standard::Secrets;
-use consign_transactions::rail::{Failure, Fenced, Message, Rail as _, Refunded, Report};
+use consign_transactions::rail::http::{HttpRail, Options};
+use consign_transactions::rail::standard_webhooks::WebhookSecrets;
+use consign_transactions::rail::{
+    CallbackMessage, Fenced, Rail as _, RailFailure, RailReport, RefundOutcome,
+};
 use serde_json::{Value, json};
 
 use crate::broken::ENDPOINT_SECRET;
@@ -13,17 +15,17 @@ use crate::{PATIENCE, charge, now};
 
 const OLD_SECRET: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-fn rail(base: &str) -> Http {
-    Http::new(Options {
+fn rail(base: &str) -> HttpRail {
+    HttpRail::new(Options {
         base: base.to_owned(),
-        secrets: Secrets::new([ENDPOINT_SECRET, OLD_SECRET]).unwrap(),
+        secrets: WebhookSecrets::new([ENDPOINT_SECRET, OLD_SECRET]).unwrap(),
         timeout: PATIENCE,
     })
     .unwrap()
 }
 
-/// A rail whose endpoint always says the same.
-async fn saying(answer: Value) -> (Endpoint, Http) {
+/// A rail whose endpoint always gives the same answer.
+async fn saying(answer: Value) -> (Endpoint, HttpRail) {
     let endpoint = Endpoint::start(move |_| reply("200 OK", &answer.to_string())).await;
     let rail = rail(&endpoint.base());
     (endpoint, rail)
@@ -65,13 +67,13 @@ async fn the_endpoint_gets_signed_json_under_the_same_name_whenever_the_same_is_
     let id = format!("{reference}:prepare");
     for asked in &asked[..2] {
         assert_eq!(asked.header("webhook-id"), Some(id.as_str()));
-        // Whoever has the secret can check it: this rail itself takes it for genuine.
-        let message = Message {
+        // The receiver verifies with the shared secret: this rail itself accepts the message.
+        let message = CallbackMessage {
             headers: &asked.headers,
             body: &asked.body,
             now: now(),
         };
-        assert_eq!(rail.heard(message).unwrap().event_id, id);
+        assert_eq!(rail.parse_callback(message).unwrap().event_id, id);
     }
     let refund: Value = serde_json::from_slice(&asked[2].body).unwrap();
     assert_eq!(refund["payment_id"], "p_1");
@@ -102,7 +104,7 @@ async fn every_status_has_its_meaning() {
             assert_eq!(report.payment_id.as_deref(), Some("p_1"));
         }
         assert_eq!(rail.cancel(&charge, None).await, fenced, "{status}");
-        // What has a name was there.
+        // A payment with an id must exist.
         let named = rail.cancel(&charge, Some("p_1")).await;
         let forgotten = status == "not_found";
         let expected = if forgotten { Fenced::Unknown } else { fenced };
@@ -115,15 +117,18 @@ async fn a_failure_is_told_in_the_words_of_the_endpoint() {
     let failure = json!({"code": "no_funds", "message": "The account is empty."});
     let (_endpoint, rail) = saying(json!({"status": "failed", "failure": failure})).await;
     let charge = charge("failure", "card");
-    let expected = Failure {
+    let expected = RailFailure {
         code: "no_funds".to_owned(),
         message: "The account is empty.".to_owned(),
     };
     let report = rail.confirm(&charge, Some("p_1")).await;
-    let failed = Report::of(RailOutcome::Failed).named("p_1");
-    assert_eq!(report, failed.because("no_funds", "The account is empty."));
+    let failed = RailReport::of(RailOutcome::Failed).with_payment_id("p_1");
+    assert_eq!(
+        report,
+        failed.with_failure("no_funds", "The account is empty.")
+    );
     let refunded = rail.refund(&charge, Some("p_1")).await;
-    assert_eq!(refunded, Refunded::Refused(expected));
+    assert_eq!(refunded, RefundOutcome::Refused(expected));
 }
 
 #[tokio::test]
@@ -135,15 +140,18 @@ async fn a_refund_is_done_under_way_or_unknown() {
     let refund_id = Some("r_1".to_owned());
     assert_eq!(
         rail.refund(&charge, Some("p_1")).await,
-        Refunded::Done { refund_id }
+        RefundOutcome::Done { refund_id }
     );
     done["amount_cents"] = json!(1_000);
     let (_endpoint, rail) = saying(done).await;
-    assert_eq!(rail.refund(&charge, Some("p_1")).await, Refunded::Unknown);
+    assert_eq!(
+        rail.refund(&charge, Some("p_1")).await,
+        RefundOutcome::Unknown
+    );
     for (status, refunded) in [
-        ("processing", Refunded::Pending),
-        ("not_found", Refunded::Unknown),
-        ("held", Refunded::Unknown),
+        ("processing", RefundOutcome::Pending),
+        ("not_found", RefundOutcome::Unknown),
+        ("held", RefundOutcome::Unknown),
     ] {
         let (_endpoint, rail) = saying(json!({"status": status})).await;
         assert_eq!(rail.refund(&charge, None).await, refunded, "{status}");
@@ -165,7 +173,7 @@ async fn an_answer_about_other_money_or_another_payment_is_different() {
         let report = rail.look_up(&charge, Some("p_1")).await;
         assert_eq!(report.outcome, RailOutcome::Different, "{member}");
     }
-    // One that leaves the money out is no answer.
+    // An answer without an amount is inconclusive.
     for member in ["amount_cents", "currency"] {
         let mut answer = paid("succeeded");
         answer[member] = Value::Null;
@@ -186,7 +194,7 @@ async fn a_message_of_the_endpoint_names_the_payment_or_else_the_reference() {
             ("webhook-timestamp".to_owned(), at_s.to_string()),
             ("webhook-signature".to_owned(), signature),
         ];
-        rail.heard(Message {
+        rail.parse_callback(CallbackMessage {
             headers: &headers,
             body: body.as_bytes(),
             now: Micros(1_779_710_405 * SECOND_US),
@@ -213,7 +221,7 @@ async fn a_message_of_the_endpoint_names_the_payment_or_else_the_reference() {
     assert_eq!(malformed.name(), "invalid_request");
 }
 
-/// As any library of Standard Webhooks does it.
+/// Signs as any Standard Webhooks library does.
 fn sign(secret: &str, id: &str, at_s: i64, body: &[u8]) -> String {
     use hmac::{KeyInit as _, Mac as _};
     let secret = secret.strip_prefix("whsec_").unwrap();

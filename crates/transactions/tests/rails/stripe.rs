@@ -1,11 +1,13 @@
 //! The Stripe rail against localstripe, which ignores idempotency keys and would refund twice.
 
-use consign_transactions::callback::Secrets;
+use consign_transactions::callback::StripeSecrets;
 use consign_transactions::intent::Capture;
 use consign_transactions::money::Cents;
 use consign_transactions::outcome::RailOutcome;
-use consign_transactions::rail::stripe::{Options, Stripe};
-use consign_transactions::rail::{Charge, Fenced, Message, Rail as _, Refunded, Report};
+use consign_transactions::rail::stripe::{Options, StripeRail};
+use consign_transactions::rail::{
+    CallbackMessage, Charge, Fenced, Rail as _, RailReport, RefundOutcome,
+};
 
 use crate::endpoint::{Endpoint, reply};
 use crate::process::{LocalStripe, SECRET};
@@ -15,27 +17,27 @@ const VISA: &str = "pm_card_visa";
 const DECLINED: &str = "pm_card_chargeCustomerFail";
 const WEBHOOK_SECRET: &str = "whsec_of_the_rail";
 
-fn rail(base: &str) -> Stripe {
+fn rail(base: &str) -> StripeRail {
     let options = Options {
         base: base.to_owned(),
         secret: SECRET.to_owned(),
-        webhook_secrets: Secrets::new([WEBHOOK_SECRET.to_owned()]),
+        webhook_secrets: StripeSecrets::new([WEBHOOK_SECRET.to_owned()]),
         timeout: PATIENCE,
     };
-    let rail = Stripe::new(options).unwrap();
+    let rail = StripeRail::new(options).unwrap();
     rail.accepting(["card".to_owned(), "sepa_debit".to_owned()])
 }
 
-fn id(report: &Report) -> &str {
+fn id(report: &RailReport) -> &str {
     report.payment_id.as_deref().unwrap()
 }
 
-fn code(report: &Report) -> &str {
+fn code(report: &RailReport) -> &str {
     &report.failure.as_ref().unwrap().code
 }
 
-/// Prepares a payment and gives back its id.
-async fn prepared(rail: &Stripe, charge: &Charge) -> String {
+/// Prepares a payment and returns its id.
+async fn prepared(rail: &StripeRail, charge: &Charge) -> String {
     let report = rail.prepare(charge).await;
     assert_eq!(report.outcome, RailOutcome::Unconfirmed, "{report:?}");
     id(&report).to_owned()
@@ -50,17 +52,23 @@ async fn at_103_a_payment_at_a_rail_that_ignores_keys_happens_once_and_is_refund
     assert_eq!(local.charges().await, 0, "preparing moves nothing");
     for _ in 0..3 {
         let confirmed = rail.confirm(&charge, Some(&id)).await;
-        assert_eq!(confirmed, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            confirmed,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     for known in [Some(id.as_str()), None] {
         let found = rail.look_up(&charge, known).await;
-        assert_eq!(found, Report::of(RailOutcome::Succeeded).named(&id));
+        assert_eq!(
+            found,
+            RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+        );
     }
     assert_eq!(local.charges().await, 1);
     assert_eq!(rail.cancel(&charge, Some(&id)).await, Fenced::TooLate);
 
     let refunded = rail.refund(&charge, Some(&id)).await;
-    let Refunded::Done { refund_id: Some(_) } = &refunded else {
+    let RefundOutcome::Done { refund_id: Some(_) } = &refunded else {
         panic!("{refunded:?}");
     };
     assert_eq!(rail.refund(&charge, Some(&id)).await, refunded);
@@ -78,7 +86,10 @@ async fn a_refund_pays_back_what_is_left() {
     let by_hand = format!("payment_intent={id}&amount=500");
     local.post("/v1/refunds", &by_hand).await;
     let refunded = rail.refund(&charge, Some(&id)).await;
-    assert!(matches!(refunded, Refunded::Done { .. }), "{refunded:?}");
+    assert!(
+        matches!(refunded, RefundOutcome::Done { .. }),
+        "{refunded:?}"
+    );
     let refunds = local.get("/v1/refunds").await;
     let amounts = refunds["data"].as_array().unwrap().iter();
     let amounts: u64 = amounts
@@ -117,11 +128,12 @@ async fn a_payment_method_that_does_not_exist_fails_before_anything_is_made() {
     let none = rail.prepare(&charge).await;
     assert_eq!(code(&none), "payment_method_required");
     let found = rail.look_up(&charge, None).await;
-    assert_eq!(found, Report::of(RailOutcome::NotFound));
+    assert_eq!(found, RailReport::of(RailOutcome::NotFound));
     assert_eq!(rail.cancel(&charge, None).await, Fenced::Cancelled);
 }
 
-/// As after a crash between making a payment and storing its id: the rail ignores keys, so there are two.
+/// As after a crash between creating a payment and storing its id: the rail ignores keys, so there are
+/// two.
 #[tokio::test]
 async fn payments_that_nobody_named_are_found_not_confirmed_and_cancelled_together() {
     let local = LocalStripe::start();
@@ -135,7 +147,7 @@ async fn payments_that_nobody_named_are_found_not_confirmed_and_cancelled_togeth
     let found = rail.look_up(&charge, None).await;
     assert_eq!(found.outcome, RailOutcome::Unconfirmed);
     assert!(made.iter().any(|id| Some(id) == found.payment_id.as_ref()));
-    // It has to be named, and so stored, before money may move.
+    // Its id must be stored before money may move.
     assert_eq!(rail.confirm(&charge, None).await, found);
     assert_eq!(rail.look_up(&charge, None).await, found);
     assert_eq!(local.charges().await, 0);
@@ -227,7 +239,7 @@ async fn at_100_a_payment_of_another_amount_is_reported_as_different() {
         let found = rail.look_up(&meant, known).await;
         assert_eq!(found.outcome, RailOutcome::Different, "{found:?}");
     }
-    // Nor is it the payment of another transaction.
+    // A payment of another transaction does not count either.
     let other = charge("another", VISA);
     let found = rail.look_up(&other, Some(&id)).await;
     assert_eq!(found.outcome, RailOutcome::Different);
@@ -243,7 +255,10 @@ async fn what_was_paid_is_known_after_the_rail_was_killed_and_unknown_while_it_i
     local.kill_and_restart();
     let second = rail(local.base());
     let found = second.look_up(&charge, None).await;
-    assert_eq!(found, Report::of(RailOutcome::Succeeded).named(&id));
+    assert_eq!(
+        found,
+        RailReport::of(RailOutcome::Succeeded).with_payment_id(&id)
+    );
     assert_eq!(local.charges().await, 1);
     local.kill();
     for report in [
@@ -255,7 +270,10 @@ async fn what_was_paid_is_known_after_the_rail_was_killed_and_unknown_while_it_i
         assert_eq!(report.outcome, RailOutcome::Unknown);
     }
     assert_eq!(second.cancel(&charge, Some(&id)).await, Fenced::Unknown);
-    assert_eq!(second.refund(&charge, Some(&id)).await, Refunded::Unknown);
+    assert_eq!(
+        second.refund(&charge, Some(&id)).await,
+        RefundOutcome::Unknown
+    );
 }
 
 #[tokio::test]
@@ -268,7 +286,10 @@ async fn a_reference_is_found_beyond_the_first_page() {
     let last = charge("page-last", VISA);
     let id = prepared(&rail, &last).await;
     let found = rail.look_up(&last, None).await;
-    assert_eq!(found, Report::of(RailOutcome::Unconfirmed).named(id));
+    assert_eq!(
+        found,
+        RailReport::of(RailOutcome::Unconfirmed).with_payment_id(id)
+    );
 }
 
 #[tokio::test]
@@ -287,25 +308,25 @@ async fn a_message_of_the_rail_names_the_payment() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
-    let message = Message {
+    let message = CallbackMessage {
         headers: &heard.headers,
         body: &heard.body,
         now: now(),
     };
-    let hint = rail.heard(message).unwrap();
+    let hint = rail.parse_callback(message).unwrap();
     assert!(hint.event_id.starts_with("evt_"));
     assert_eq!(hint.about, Some(id));
 
-    let forged = Message {
+    let forged = CallbackMessage {
         body: &heard.body[1..],
         ..message
     };
-    let unsigned = Message {
+    let unsigned = CallbackMessage {
         headers: &[],
         ..message
     };
     for message in [forged, unsigned] {
-        let refused = rail.heard(message).unwrap_err();
+        let refused = rail.parse_callback(message).unwrap_err();
         assert_eq!(refused.name(), "invalid_signature");
     }
 }

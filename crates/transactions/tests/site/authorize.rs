@@ -1,10 +1,10 @@
-//! Permissions: created, authorized once, withdrawn, over.
+//! Permissions: created, authorized once, withdrawn, expired.
 
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::receipt::Signer;
 use consign_transactions::instant;
 use consign_transactions::site::AgentKeys;
-use consign_transactions::state::State;
+use consign_transactions::state::AtpState;
 use serde_json::{Value, json};
 
 use crate::bank::Mood;
@@ -35,7 +35,7 @@ async fn at_002_a_wrong_signature_leaves_nothing() {
     assert_eq!(dump.records.len(), 1, "the site's key alone");
 }
 
-/// Every member that the protocol knows, one that it does not, and for each another value that would be valid too.
+/// Every member that the protocol defines, an unknown one, and for each another valid value.
 fn members(world: &World) -> Vec<(&'static str, Value, Value)> {
     let time = |seconds: i64| json!(instant::print(world.now().plus(seconds * SECOND_US)));
     let key = |seed: u8| json!(agent_key(&Signer::from_seed(&[seed; 32])));
@@ -86,7 +86,7 @@ async fn at_003_no_signed_member_can_be_changed_added_or_taken_away() {
         lacking.as_object_mut().unwrap().remove(*member);
         for body in [changed, lacking] {
             for refused in [world.create(&body).await, world.authorize(&body, KEY).await] {
-                // Of an intent that lacks what it must have, no signature is looked at.
+                // The signature of an intent without a required member is not verified.
                 let name = name(&refused);
                 let expected = name == "invalid_signature" || body.get(*member).is_none();
                 assert!(expected, "{member}: {name}");
@@ -134,8 +134,8 @@ async fn at_010_an_intent_is_fresh_for_five_minutes_before_and_after_it_was_issu
         }
     }
     let dump = world.ledger.store.dump().await.unwrap();
-    assert!(dump.intents.is_empty(), "nothing is kept of it");
-    // The last moments: one side comes nearer while this runs, so the other side keeps a distance.
+    assert!(dump.intents.is_empty(), "nothing is stored");
+    // The edges of the window: one side moves closer while this runs, so the other side keeps a margin.
     for seconds in [-270, 0, 300] {
         let id = format!("int_{seconds}");
         world.create(&issued(&id, seconds)).await.unwrap();
@@ -316,7 +316,7 @@ async fn at_027_an_end_is_shown_when_its_time_has_come_though_nothing_was_writte
                 (&shown["state"], &shown["data"]["status"]),
                 (&json!(state), &json!(state))
             );
-            assert_eq!(answer.state.map(State::word), Some(state));
+            assert_eq!(answer.state.map(AtpState::word), Some(state));
             let is_over = shown["expired_reason"] == "expired";
             assert_eq!(is_over, state == "expired");
         }
@@ -357,7 +357,7 @@ async fn only_registered_agents_are_let_in() {
     let refused = world.create(&sign(intent, &stranger)).await;
     assert_eq!(name(&refused), "unknown_agent_key");
 
-    // Who is struck off the list goes no further with what was begun.
+    // A key that is removed from the list cannot continue.
     let created = world.signed("int_created");
     world.create(&created).await.unwrap();
     let strict = world
@@ -392,7 +392,7 @@ async fn at_087_at_088_at_089_at_090_preconditions_are_asked_when_authorizing() 
     assert_eq!(refused.retry_after_s(), Some(1));
     world.execute("int_first", KEY).await.unwrap();
     world.authorize(&waits, KEY).await.unwrap();
-    // What becomes of the first one later changes nothing.
+    // The later fate of the first intent changes nothing.
     world.compensate("int_first", OTHER_KEY).await.unwrap();
     let done = world.execute("int_second", KEY).await.unwrap();
     assert_eq!(body(&done)["state"], "settled");
@@ -448,7 +448,7 @@ async fn at_089_what_waits_for_something_that_can_never_settle_is_told_so() {
             "expired"
         };
         assert!(told.contains(first) && told.contains(state), "{told}");
-        // The nonce is as good as before.
+        // The nonce is still unused.
         world.create(intent).await.unwrap();
     }
 }
@@ -498,7 +498,7 @@ async fn at_093_an_action_is_free_again_when_its_time_is_over_or_it_came_to_noth
     world.pass(590);
     is_taken("int_early").await;
     world.pass(10);
-    // By time, and nobody has swept.
+    // By time, without a sweep.
     world.authorize(&same("int_settles"), KEY).await.unwrap();
     world.execute("int_settles", KEY).await.unwrap();
     world.pass(700);
@@ -509,7 +509,7 @@ async fn at_093_an_action_is_free_again_when_its_time_is_over_or_it_came_to_noth
     is_taken("int_meanwhile").await;
     world.bank.be(Mood::Declines);
     world.execute("int_declined", KEY).await.unwrap();
-    // By compensation because the rail said no.
+    // By compensation after a decline.
     world.authorize(&same("int_last"), KEY).await.unwrap();
     is_taken("int_too_late").await;
 }
@@ -550,7 +550,7 @@ async fn at_017_a_replay_tells_the_state_of_now() {
     assert_eq!(again.body, first.body);
     assert_eq!(
         (first.state, again.state),
-        (Some(State::Authorized), Some(State::Settled))
+        (Some(AtpState::Authorized), Some(AtpState::Settled))
     );
 }
 

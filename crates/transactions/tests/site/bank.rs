@@ -1,4 +1,4 @@
-//! A rail with its own books, which are what the tests count. It can lose answers, be away, decline, and take its time.
+//! A rail with its own records, which the tests count. It can lose answers, be unreachable, decline, and delay.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
 use consign_transactions::rail::{
-    Asked, Charge, Failure, Fenced, Hint, Message, Rail, Refunded, Report,
+    CallbackHint, CallbackMessage, Charge, Fenced, Rail, RailFailure, RailFuture, RailReport,
+    RefundOutcome,
 };
 
-/// How the bank behaves at its next calls.
+/// The behaviour of the bank in its next calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// Cannot be reached at all.
+    /// Not reachable.
     Away,
-    /// Moves the money, and its answer gets lost.
+    /// Moves the money and loses the answer.
     Mute,
     Declines,
     /// Acknowledges, and settles later.
@@ -43,17 +44,17 @@ struct Books {
     mood: Mood,
     /// By id; the reference of each.
     payments: BTreeMap<String, (String, Payment)>,
-    /// The payment that each was for.
+    /// The payment of each.
     refunds: Vec<String>,
     calls: u32,
     refund_refused: bool,
-    /// What is being processed cannot be called off any more.
+    /// A payment in processing can no longer be cancelled.
     is_firm: bool,
-    /// The reference of a payment that arrives at the very moment in which it is called off.
+    /// The reference of a payment that arrives at the very moment of its cancellation.
     late: Option<String>,
-    /// What is asked for this intent does not arrive.
+    /// Calls for this intent do not arrive.
     held_back: Option<(&'static str, String)>,
-    /// How many calls were held back, and how many of them were let go, in the order in which they came.
+    /// How many calls were delayed, and how many of them were released, in order of arrival.
     waited: u32,
     let_go: u32,
 }
@@ -74,7 +75,7 @@ impl Bank {
         self.0.lock().unwrap().is_firm = true;
     }
 
-    /// How many payments have really happened.
+    /// The number of payments that really happened.
     pub(crate) fn charges(&self) -> usize {
         let books = self.0.lock().unwrap();
         let paid = |(_, payment): &&(String, Payment)| *payment == Payment::Paid;
@@ -89,7 +90,7 @@ impl Bank {
         self.0.lock().unwrap().calls
     }
 
-    /// What the bank does on its own: payments that were processed end like this.
+    /// The bank's own action: payments in processing end like this.
     pub(crate) fn end_all(&self, end: Payment) {
         for (_, payment) in self.0.lock().unwrap().payments.values_mut() {
             if *payment == Payment::Processing {
@@ -98,12 +99,12 @@ impl Bank {
         }
     }
 
-    /// As a bank does that was restored from an old backup, or another one under the same address.
+    /// Like a bank restored from an old backup, or another bank at the same address.
     pub(crate) fn forget_payments(&self) {
         self.0.lock().unwrap().payments.clear();
     }
 
-    /// A payment that nobody was told of.
+    /// A payment whose caller got no answer.
     pub(crate) fn prepare_unnoticed(&self, reference: &str) {
         let mut books = self.0.lock().unwrap();
         let id = format!("pay_{}", books.payments.len() + 1);
@@ -125,24 +126,24 @@ impl Bank {
             .collect()
     }
 
-    /// From now on this call does not arrive when it is about this intent.
+    /// From now on this call does not arrive if it is for this intent.
     pub(crate) fn hold_back(&self, verb: &'static str, intent_id: &str) {
         self.0.lock().unwrap().held_back = Some((verb, intent_id.to_owned()));
     }
 
-    /// Calls arrive again; those that are held back stay so.
+    /// Calls arrive again; delayed ones stay delayed.
     pub(crate) fn hold_back_no_more(&self) {
         self.0.lock().unwrap().held_back = None;
     }
 
-    /// All that was held back arrives now.
+    /// Releases all delayed calls.
     pub(crate) fn let_go(&self) {
         let mut books = self.0.lock().unwrap();
         books.held_back = None;
         books.let_go = books.waited;
     }
 
-    /// The one that waits for longest arrives.
+    /// Releases the call that has waited longest.
     pub(crate) fn let_go_one(&self) {
         self.0.lock().unwrap().let_go += 1;
     }
@@ -197,9 +198,9 @@ impl Bank {
         }
     }
 
-    fn report(books: &Books, charge: &Charge, id: Option<&str>) -> Report {
+    fn report(books: &Books, charge: &Charge, id: Option<&str>) -> RailReport {
         let Some(id) = Self::find(books, charge, id) else {
-            return Report::of(RailOutcome::NotFound);
+            return RailReport::of(RailOutcome::NotFound);
         };
         let outcome = match books.payments[&id].1 {
             _ if books.mood == Mood::Wrong => RailOutcome::Different,
@@ -209,9 +210,9 @@ impl Bank {
             Payment::Paid => RailOutcome::Succeeded,
             Payment::Failed | Payment::Cancelled => RailOutcome::Failed,
         };
-        let report = Report::of(outcome).named(id);
+        let report = RailReport::of(outcome).with_payment_id(id);
         if outcome == RailOutcome::Failed {
-            return report.because("card_declined", "Your card was declined.");
+            return report.with_failure("card_declined", "Your card was declined.");
         }
         report
     }
@@ -222,21 +223,21 @@ impl Rail for Bank {
         "bank"
     }
 
-    fn prepare<'a>(&'a self, charge: &'a Charge) -> Asked<'a, Report> {
+    fn prepare<'a>(&'a self, charge: &'a Charge) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("prepare", charge).await;
             let mute = self.0.lock().unwrap().mood == Mood::Mute;
             if mute {
                 self.be(Mood::Well);
             }
-            let report = self.with(Report::of(RailOutcome::Unknown), |books| {
-                // Asked twice it makes two, like a rail that ignores idempotency keys.
+            let report = self.with(RailReport::of(RailOutcome::Unknown), |books| {
+                // A second call creates a second payment, like a rail that ignores idempotency keys.
                 let id = format!("pay_{}", books.payments.len() + 1);
                 let reference = charge.reference.as_str().to_owned();
                 books
                     .payments
                     .insert(id.clone(), (reference, Payment::Prepared));
-                Report::of(RailOutcome::Unconfirmed).named(id)
+                RailReport::of(RailOutcome::Unconfirmed).with_payment_id(id)
             });
             if mute {
                 self.be(Mood::Mute);
@@ -245,10 +246,14 @@ impl Rail for Bank {
         })
     }
 
-    fn confirm<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn confirm<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("confirm", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 let found = Self::find(books, charge, id);
                 let after = match books.mood {
                     Mood::Declines => Payment::Failed,
@@ -266,10 +271,14 @@ impl Rail for Bank {
         })
     }
 
-    fn capture<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn capture<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("capture", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 let found = Self::find(books, charge, id);
                 if let Some((_, payment)) = found.and_then(|id| books.payments.get_mut(&id))
                     && *payment == Payment::Held
@@ -281,16 +290,20 @@ impl Rail for Bank {
         })
     }
 
-    fn look_up<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Report> {
+    fn look_up<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RailReport> {
         Box::pin(async move {
             self.arrive("look_up", charge).await;
-            self.with(Report::of(RailOutcome::Unknown), |books| {
+            self.with(RailReport::of(RailOutcome::Unknown), |books| {
                 Self::report(books, charge, id)
             })
         })
     }
 
-    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> Asked<'a, Fenced> {
+    fn cancel<'a>(&'a self, charge: &'a Charge, _: Option<&'a str>) -> RailFuture<'a, Fenced> {
         Box::pin(async move {
             self.arrive("cancel", charge).await;
             self.with(Fenced::Unknown, |books| {
@@ -317,25 +330,29 @@ impl Rail for Bank {
         })
     }
 
-    fn refund<'a>(&'a self, charge: &'a Charge, id: Option<&'a str>) -> Asked<'a, Refunded> {
+    fn refund<'a>(
+        &'a self,
+        charge: &'a Charge,
+        id: Option<&'a str>,
+    ) -> RailFuture<'a, RefundOutcome> {
         Box::pin(async move {
-            // It is seen whether there was one, and only then one is asked for, as with any rail that ignores idempotency keys.
+            // Earlier refunds are looked up first, as with any rail that ignores idempotency keys.
             let before = {
                 let books = self.0.lock().unwrap();
                 let id = Self::find(&books, charge, id).unwrap_or_default();
                 books.refunds.iter().position(|one| *one == id)
             };
             self.arrive("refund", charge).await;
-            self.with(Refunded::Unknown, |books| {
+            self.with(RefundOutcome::Unknown, |books| {
                 if books.refund_refused {
-                    return Refunded::Refused(Failure {
+                    return RefundOutcome::Refused(RailFailure {
                         code: "charge_disputed".to_owned(),
                         message: "The charge is disputed.".to_owned(),
                     });
                 }
                 let id = Self::find(books, charge, id).unwrap_or_default();
                 if books.payments.get(&id).map(|payment| payment.1) != Some(Payment::Paid) {
-                    return Refunded::Refused(Failure {
+                    return RefundOutcome::Refused(RailFailure {
                         code: "not_paid".to_owned(),
                         message: "There is nothing to pay back.".to_owned(),
                     });
@@ -344,22 +361,22 @@ impl Rail for Bank {
                     books.refunds.push(id);
                     books.refunds.len() - 1
                 });
-                Refunded::Done {
+                RefundOutcome::Done {
                     refund_id: Some(format!("re_{}", number + 1)),
                 }
             })
         })
     }
 
-    /// Its messages are `event payment`, and genuine if they say so.
-    fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
+    /// Its messages are `event payment`, and authentic if they say so.
+    fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let genuine = message
             .headers
             .iter()
             .any(|(name, value)| name == "x-bank" && value == "genuine");
         let text = String::from_utf8_lossy(message.body).into_owned();
         match text.split_once(' ') {
-            Some((event, about)) if genuine => Ok(Hint {
+            Some((event, about)) if genuine => Ok(CallbackHint {
                 event_id: event.to_owned(),
                 about: Some(about.to_owned()),
             }),

@@ -1,4 +1,4 @@
-//! What was signed bounds what is taken: amount, total, rail and currency.
+//! The signed limits on amount, total, rail and currency.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn execute(
     world: &World,
     n: usize,
     sent: Value,
-) -> Result<consign_transactions::site::Answer, consign_transactions::problem::Problem> {
+) -> Result<consign_transactions::site::SiteAnswer, consign_transactions::problem::Problem> {
     let sent = sent.to_string();
     world
         .site
@@ -57,7 +57,7 @@ async fn the_signed_amount_binds_each_execution_and_all_of_them() {
         assert_eq!(signed["spend_cap_cents"], 4_500);
         assert_eq!(taken["amount_cents"], cents);
     }
-    // What is given back may be spent again, and no execution comes back with it.
+    // A refunded amount may be spent again, but the execution stays used.
     let undo = json!({"intent_id": "int_abc", "reason": "r", "transaction_id": transaction(&world, 2).await});
     let undone = world
         .site
@@ -137,7 +137,7 @@ async fn an_intent_without_amount_and_total_needs_signed_requests() {
         assert_eq!(name(&world.create(&sent).await), "invalid_request");
         assert_eq!(name(&world.authorize(&sent, KEY).await), "invalid_request");
     }
-    // What a site took while it asked for signatures is not open to everybody once it no longer does.
+    // An intent accepted while requests had to be signed cannot be executed unsigned later.
     let strict = world.other(|options| options.signed_requests = true).await;
     for id in ["int_created", "int_authorized"] {
         let sent = intent(&world, id, &unbounded).to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use consign_transactions::document::hash;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::Answer;
+use consign_transactions::site::SiteAnswer;
 use consign_transactions::site::compat::ForUser;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::world::{KEY, World, body, name};
 const ORDER: &str = "order-42";
 const MOVES: [&str; 3] = ["executing", "executed", "settled"];
 
-fn data(answer: &Answer) -> Value {
+fn data(answer: &SiteAnswer) -> Value {
     assert_eq!(answer.status, 200);
     let body = body(answer);
     assert_eq!(body["ok"], true);
@@ -60,7 +60,7 @@ async fn brought_to(user: &ForUser, intent_id: &str, key: &str, moves: &[&str]) 
     id
 }
 
-async fn begin(user: &ForUser, intent_id: &str, key: &str) -> Result<Answer, Problem> {
+async fn begin(user: &ForUser, intent_id: &str, key: &str) -> Result<SiteAnswer, Problem> {
     let sent = json!({"intent_id": intent_id, "amount_cents": 1500, "summary": "one book"});
     let key = Some(key.as_bytes());
     user.begin(key, sent.to_string().as_bytes()).await
@@ -71,7 +71,7 @@ async fn begun(user: &ForUser) -> String {
     text(&data(&begin(user, &intent_id, ORDER).await.unwrap())["id"])
 }
 
-async fn moved(user: &ForUser, id: &str, to: &str) -> Result<Answer, Problem> {
+async fn moved(user: &ForUser, id: &str, to: &str) -> Result<SiteAnswer, Problem> {
     let sent = json!({"to": to}).to_string();
     user.transition(id, sent.as_bytes()).await
 }
@@ -101,7 +101,7 @@ async fn at_104_the_older_life_cycle_ends_with_a_receipt_and_retries_return_the_
     let first = data(&begin(&user, &intent_id, ORDER).await.unwrap());
     assert_eq!(first["status"], "pending");
     let id = text(&first["id"]);
-    // The same key is the same transaction, whatever else is said.
+    // The same key is the same transaction, whatever the rest of the body.
     let other = json!({"intent_id": intent_id, "amount_cents": 1});
     let other = other.to_string();
     let retry = user.begin(Some(ORDER.as_bytes()), other.as_bytes()).await;
@@ -117,7 +117,7 @@ async fn at_104_the_older_life_cycle_ends_with_a_receipt_and_retries_return_the_
     let step = user.step(&id, step.to_string().as_bytes()).await.unwrap();
     assert_eq!(data(&step)["seq"], 1);
     for to in MOVES {
-        // Said twice, for the first answer may have been lost.
+        // Repeated, because the first answer may have been lost.
         for _ in 0..2 {
             assert_eq!(data(&moved(&user, &id, to).await.unwrap())["status"], to);
         }
@@ -141,7 +141,7 @@ async fn at_104_the_older_life_cycle_ends_with_a_receipt_and_retries_return_the_
     let intent = data(&user.intent(&intent_id).await.unwrap());
     assert_eq!(intent["status"], "consumed");
     assert_eq!(intent["spent_cents"], 1500);
-    assert_eq!(world.bank.calls(), 0, "no rail of the site hears of it");
+    assert_eq!(world.bank.calls(), 0, "the site's rail is not called");
     world.is_sound().await;
 }
 
@@ -270,7 +270,7 @@ async fn at_104_what_belongs_to_a_user_is_nobody_elses() {
         assert_eq!(name(&refused), "forbidden");
     }
     assert_eq!(data(&other.intents(None, None).await.unwrap()), json!([]));
-    // The routes of agents know nothing of it, and a user has no part in what agents signed.
+    // The routes of agents do not show it, and a user has no access to intents of agents.
     let fresh = authorized(&user).await;
     for refused in [
         world.execute(&fresh, KEY).await,
@@ -295,7 +295,7 @@ async fn at_104_what_belongs_to_a_user_is_nobody_elses() {
     assert_eq!(world.bank.calls(), 0);
 }
 
-/// Not even one who guesses under which key the user's request was kept.
+/// Not even with the key under which the user's request was stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_104_the_answer_to_a_users_compensation_is_given_to_no_agent() {
     let world = World::new().await;
@@ -339,7 +339,7 @@ async fn at_104_reports_that_come_at_once_come_one_after_the_other() {
     world.is_sound().await;
 }
 
-/// A sweep finds rows of this profile as it finds any other, and leaves them as they are.
+/// A sweep finds rows of this profile like any other, and leaves them unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_104_nobody_but_the_caller_moves_it() {
     let world = World::new().await;
@@ -441,7 +441,7 @@ async fn at_104_what_failed_is_closed_as_often_as_it_is_asked_for() {
     world.is_sound().await;
 }
 
-/// Whoever loses the row in the middle cannot know what became of it.
+/// A caller that loses the row during a report does not know the outcome.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_104_a_report_that_may_have_been_kept_is_not_said_to_be_nothing() {
     let world = World::new().await;

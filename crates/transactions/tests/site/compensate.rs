@@ -1,9 +1,9 @@
-//! Undoing on request, once, with a document of its own.
+//! Compensation on request, once, with its own receipt.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_transactions::rail::Null;
+use consign_transactions::rail::NullRail;
 use serde_json::json;
 
 use crate::bank::{Mood, Payment};
@@ -107,7 +107,7 @@ async fn at_074_many_at_once_refund_once() {
     assert_eq!(world.bank.refunds(), 1);
 }
 
-/// The first request is not over yet, so the state alone does not tell that there was one.
+/// The first request is still running, so the state alone does not show it.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_074_while_a_refund_is_open_another_one_comes_too_late() {
     let world = settled().await;
@@ -148,7 +148,7 @@ async fn at_064_a_refund_whose_answer_got_lost_is_finished_once() {
     world.is_sound().await;
 }
 
-/// Nothing is to be seen of it at the bank, and it is on its way there all the same.
+/// The refund is not visible at the bank yet, but on its way.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_064_a_refund_that_is_on_its_way_is_not_asked_for_again() {
     let world = settled().await;
@@ -174,7 +174,7 @@ async fn at_064_a_refund_that_is_on_its_way_is_not_asked_for_again() {
     world.is_sound().await;
 }
 
-/// What was acknowledged may still be paid, whatever the rail says it has never heard of.
+/// An acknowledged payment may still complete, even if the rail does not know it.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_068_what_the_rail_has_forgotten_is_not_called_off() {
     let world = World::new().await;
@@ -209,7 +209,7 @@ async fn what_is_executed_is_voided() {
     world.is_sound().await;
 }
 
-/// The answer to the cancellation gets lost, and the rail's message about it comes before the next try.
+/// The answer to the cancellation is lost, and the rail's callback arrives before the next attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_to_nothing_meanwhile_is_not_paid_back_as_well() {
     let world = World::new().await;
@@ -232,7 +232,7 @@ async fn what_came_to_nothing_meanwhile_is_not_paid_back_as_well() {
     assert_eq!((world.bank.charges(), world.bank.refunds()), (0, 0));
     world.pass(120);
     let swept = world.site.reconcile().await.unwrap();
-    assert_eq!(swept.looked_at, 0, "nothing is left to look at");
+    assert_eq!(swept.looked_at, 0, "nothing is left to check");
     world.is_sound().await;
 }
 
@@ -251,7 +251,7 @@ async fn a_refused_refund_leaves_it_settled_and_may_be_tried_again() {
     assert_eq!((first.status, &first.body), (answer.status, &answer.body));
     assert!(
         first.replayed && world.bank.calls() == calls,
-        "its key keeps its meaning"
+        "its key still means the same request"
     );
 }
 
@@ -319,7 +319,7 @@ async fn a_look_does_not_end_what_is_being_undone() {
     let answer = world.compensate("int_abc", KEY).await.unwrap();
     assert_eq!(answer.status, 202, "cancelled, and the answer got lost");
     world.bank.be(Mood::Well);
-    // A callback looks at the transaction first, and at what undoes it then.
+    // A callback checks the transaction first, and then its compensation.
     let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
     let heard = world.site.callback("bank", &genuine, b"e1 pay_1");
     heard.await.unwrap();
@@ -333,7 +333,9 @@ async fn a_look_does_not_end_what_is_being_undone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_rail_neither_settles_nor_refunds_what_was_begun_on_this_one() {
     let world = World::new().await;
-    let null = world.other(|options| options.rail = Arc::new(Null)).await;
+    let null = world
+        .other(|options| options.rail = Arc::new(NullRail))
+        .await;
     world.authorized("int_abc").await;
     world.bank.be(Mood::Away);
     world.execute("int_abc", KEY).await.unwrap();

@@ -204,7 +204,7 @@ async fn s6_users_of_the_compatibility_profile_are_bounded_each_and_their_lists_
     world.pass(HOUR_S + 31);
     world.engine.sweep().await.unwrap();
     world.engine.sweep().await.unwrap();
-    let listed = |answer: &consign_transactions::site::Answer| body(answer)["data"].clone();
+    let listed = |answer: &consign_transactions::site::SiteAnswer| body(answer)["data"].clone();
     assert_eq!(listed(&one.intents(None, None).await.unwrap()), json!([]));
     let others = listed(&other.intents(None, None).await.unwrap());
     assert_eq!(others.as_array().unwrap().len(), 1);

@@ -1,6 +1,6 @@
-//! One effect for each key, and the same answer for ever.
+//! One effect per key, and the same answer for ever.
 
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
 
 use crate::world::{KEY, OTHER_KEY, World, agent, body, name, request, sign};
@@ -130,7 +130,7 @@ async fn at_042_at_044_many_at_once_with_many_keys_stay_within_what_is_allowed()
     let world = World::new().await;
     let mut intent = world.intent("int_abc");
     intent["max_executions"] = 5.into();
-    // Allows for two of them.
+    // Allows two of them.
     intent["max_spend_cents"] = 3000.into();
     world.authorize(&sign(intent, &agent()), KEY).await.unwrap();
     let mut asked = tokio::task::JoinSet::new();
@@ -186,7 +186,7 @@ async fn a_site_may_ask_for_signed_requests() {
     let refused = world.execute("int_abc", KEY).await;
     assert_eq!(name(&refused), "invalid_signature");
     let members = json!({"intent_id": "int_abc"});
-    let signed = request(&world, Operation::Execute, KEY, members).to_string();
+    let signed = request(&world, RequestOperation::Execute, KEY, members).to_string();
     let answer = world
         .site
         .execute(Some(KEY.as_bytes()), signed.as_bytes())

@@ -1,4 +1,4 @@
-//! The site's keys: one signs, all verify what they signed, and none is trusted because it came along.
+//! The site's keys: one signs, all verify their own signatures, and no embedded key is trusted.
 
 use std::time::{Duration, Instant};
 
@@ -159,7 +159,7 @@ async fn at_083_at_084_the_next_key_is_announced_before_it_signs() {
     assert_eq!(listed("next")["public_key"], announced);
     assert_eq!(listed("next")["valid_from"], Value::Null);
     assert_eq!(world.site.jwks().len(), 2);
-    // It signs nothing yet, here and on other nodes.
+    // It does not sign yet, on this node or others.
     let other = world.other(|_| {}).await;
     let meanwhile = settled(&world, "int_meanwhile").await;
     assert_eq!(meanwhile["signature"]["key_id"], old["signature"]["key_id"]);
@@ -173,7 +173,7 @@ async fn at_083_at_084_the_next_key_is_announced_before_it_signs() {
     tokio::spawn(other.clone().follow_keys());
     let until = Instant::now() + Duration::from_secs(20);
     while other.key_list() != world.site.key_list() {
-        assert!(Instant::now() < until, "it never hears of the new key");
+        assert!(Instant::now() < until, "it never loads the new key");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for receipt in [&old, &meanwhile, &new] {
@@ -220,7 +220,7 @@ async fn at_086_each_of_two_receipts_is_found_by_its_own_id() {
     assert!(world.site.receipt_shown("atp_comp_0").await.is_err());
 }
 
-/// The site signs other things too, and none of them proves a payment.
+/// The site also signs other documents, and none of them proves a payment.
 #[tokio::test]
 async fn what_the_site_signed_and_is_no_receipt_verifies_as_none() {
     let world = World::new().await;

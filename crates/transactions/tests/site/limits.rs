@@ -1,4 +1,4 @@
-//! What many rows, long waits and patient strangers cost; and what an operator sees of it.
+//! The cost of many rows, long waits and slow clients; and the operator's lists.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ async fn left_open(world: &World, id: &str) {
     assert_eq!(told["state"], "executing");
 }
 
-/// For how long the one transaction is let go.
+/// For how long the one transaction is released.
 async fn pause_s(world: &World) -> i64 {
     let dump = world.ledger.store.dump().await.unwrap();
     let is_open = |row: &&_| {
@@ -69,7 +69,7 @@ async fn the_oldest_open_transaction_is_listed_first() {
     assert_eq!((swept.looked_at, swept.settled), (3, 3));
 }
 
-/// One row more than the ledger is asked for at once.
+/// One row more than the ledger returns at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_on_a_page_is_listed_and_swept_as_well() {
     const MANY: u32 = 501;
@@ -117,7 +117,7 @@ async fn whoever_finds_no_place_to_wait_is_answered_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_finds_no_place_is_not_begun_and_what_was_begun_is_still_told() {
     let world = World::new().await;
-    let full = world.other(|options| options.carried_max = 0).await;
+    let full = world.other(|options| options.drivers_max = 0).await;
     let undo = json!({"intent_id": "int_abc", "reason": "user_cancelled"}).to_string();
     let undo = || full.compensate(Some(KEY.as_bytes()), undo.as_bytes());
     world.authorized("int_abc").await;
@@ -187,7 +187,7 @@ async fn log(world: &World) -> Vec<Value> {
     }
 }
 
-/// Ways through the protocol, each under an intent of its own.
+/// Paths through the protocol, each under an intent of its own.
 async fn every_way(world: &World) {
     for id in ["created", "cancelled_early"] {
         world.create(&world.signed(id)).await.unwrap();
@@ -228,7 +228,7 @@ async fn every_way(world: &World) {
     world.bank.be(Mood::Well);
     world.bank.end_all(Payment::Failed);
     world.compensate("undone", KEY).await.unwrap();
-    // Again and again: who looks changes nothing.
+    // Repeatedly: reading changes nothing.
     let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
     for _ in 0..2 {
         world.pass(60);

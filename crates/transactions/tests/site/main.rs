@@ -1,4 +1,4 @@
-//! A site over a real ledger, with a bank that can be told to misbehave. `postgres.rs` runs the same tests.
+//! A site on a real ledger, with a bank that can misbehave on demand. `postgres.rs` runs the same tests.
 
 #![expect(
     clippy::unwrap_used,

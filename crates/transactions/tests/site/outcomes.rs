@@ -1,4 +1,4 @@
-//! What becomes of a transaction when the rail is away, late, slow, mute or says no.
+//! Transactions when the rail is unreachable, late, slow, silent or declines.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn mood(mood: Mood) -> (World, Value) {
     (world, told)
 }
 
-/// What it is after the sweep has looked.
+/// The state after the sweep.
 async fn swept(world: &World) -> Value {
     world.pass(60);
     world.site.reconcile().await.unwrap();
@@ -56,7 +56,7 @@ async fn at_046_at_049_a_rail_that_is_away_leaves_it_executing_and_is_asked_agai
     assert_eq!(world.bank.charges(), 1);
 }
 
-/// A rail that is gone for good tells nothing; then a person may.
+/// A rail that is gone never answers; then an operator may decide.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_068_of_a_rail_that_stays_silent_a_person_may_say_what_became() {
     let (world, told) = mood(Mood::Away).await;
@@ -101,7 +101,7 @@ async fn at_047_at_051_at_053_at_054_at_057_a_callback_is_a_hint_to_look() {
             .await
     };
     assert_eq!(name(&call(&forged, "e0").await), "invalid_signature");
-    // It says that something happened, and nothing has.
+    // The callback claims success, and nothing happened.
     call(&genuine, "e1").await.unwrap();
     assert_eq!(world.shown("int_abc").await["state"], "executed");
     world.bank.be(Mood::Well);
@@ -139,7 +139,8 @@ async fn a_hold_is_captured() {
     assert_eq!(world.bank.charges(), 1);
 }
 
-/// A callback and a sweep at once: both have asked the rail before either hears, and the lease of the first is over by then.
+/// A callback and a sweep at once: both have called the rail before either gets the answer, and the first lease has expired
+/// by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
     const ROUNDS: usize = 8;
@@ -167,7 +168,7 @@ async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
             }
         };
         let mut looks = tokio::task::JoinSet::new();
-        // They take turns in coming first.
+        // They alternate in coming first.
         if round % 2 == 0 {
             looks.spawn(sweep);
             world.bank.wait_for_held_back(1).await;
@@ -260,11 +261,11 @@ async fn at_102_one_that_is_stuck_delays_no_other() {
     assert_eq!(world.shown("int_abc").await["state"], "executing");
 }
 
-/// Nobody but the rail can end the first one, which hangs while it is being looked at.
+/// Only the rail can end the first one, which hangs during the check.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_102_one_whose_rail_hangs_holds_up_no_other_in_the_sweep() {
     let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = consign_engine::Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     world.bank.hold_back("look_up", "int_stuck");
@@ -291,7 +292,7 @@ async fn at_102_one_whose_rail_hangs_holds_up_no_other_in_the_sweep() {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_102_a_sweep_by_hand_looks_at_all_the_others_while_one_hangs() {
     let world = World::new().await;
-    // More than are looked at at once.
+    // More than are checked concurrently.
     let others: Vec<String> = (0..20).map(|n| format!("int_{n}")).collect();
     world.bank.be(Mood::Away);
     for id in ["int_stuck"]
@@ -329,7 +330,7 @@ async fn what_is_not_found_is_called_off_before_it_counts_as_not_charged() {
     assert_eq!(
         world.bank.payments(),
         [Payment::Cancelled],
-        "the late one cannot be paid any more"
+        "the late payment can no longer succeed"
     );
 }
 

@@ -1,4 +1,4 @@
-//! A process that died: what it held is found again, where it was or later.
+//! A process that died: its leased rows are recovered, at once or later.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use consign_transactions::problem::Problem;
 use crate::bank::{Mood, Payment};
 use crate::world::{KEY, World, body};
 
-/// The bank keeps the process waiting while it dies: its lease is taken from it by the next start.
+/// The bank delays the process while it dies: the next start takes its lease.
 async fn died(mood: Mood) -> World {
     let world = World::new().await;
     world.authorized("int_abc").await;
@@ -50,8 +50,8 @@ async fn at_061_a_payment_whose_id_was_lost_is_found_by_its_reference() {
     assert_eq!(world.bank.payments(), [Payment::Paid]);
 }
 
-/// The rail is asked for a payment, and the one who asked has lost its lease before the rail hears. The next one asks again,
-/// so that there are two payments: what is not paid is called off, by whoever comes last.
+/// The rail is asked for a payment, and the caller has lost its lease before the rail receives it. The next driver asks
+/// again, so there are two payments: the unpaid one is cancelled, by the last driver.
 async fn prepared_twice(ends_first: bool) {
     let world = World::new().await;
     world.authorized("int_abc").await;
@@ -68,7 +68,7 @@ async fn prepared_twice(ends_first: bool) {
         assert_eq!(world.bank.payments(), [Payment::Paid]);
         world.bank.let_go();
     } else {
-        // The second is about to confirm when the first one's payment appears.
+        // The second driver is about to confirm when the first one's payment appears.
         world.bank.be(Mood::Slow);
         second.reconcile().await.unwrap();
         assert_eq!(world.bank.payments(), [Payment::Processing]);
@@ -83,7 +83,7 @@ async fn prepared_twice(ends_first: bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while world.bank.payments() != [Payment::Paid, Payment::Cancelled] {
         let payments = world.bank.payments();
-        assert!(Instant::now() < until, "it lies about: {payments:?}");
+        assert!(Instant::now() < until, "it was not cancelled: {payments:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(world.bank.charges(), 1);
@@ -102,7 +102,7 @@ async fn at_061_a_second_payment_is_called_off_when_the_first_has_settled() {
     prepared_twice(false).await;
 }
 
-/// Calling off is for all payments of a transaction, so it must wait until the one that counts is paid.
+/// A cancellation covers all payments of a transaction, so it must wait until the right one is paid.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_061_who_comes_late_does_not_call_off_what_another_is_about_to_confirm() {
     let world = World::new().await;
@@ -118,7 +118,7 @@ async fn at_061_who_comes_late_does_not_call_off_what_another_is_about_to_confir
     assert_eq!(world.bank.payments(), [Payment::Prepared]);
     world.bank.let_go_one();
     world.wait_for_payments(2).await;
-    // Long enough for the first one to see that it is in other hands.
+    // Long enough for the first driver to notice that its lease is lost.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(world.bank.payments(), [Payment::Prepared; 2]);
     world.bank.let_go();
@@ -133,7 +133,7 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
         options.sweep = std::time::Duration::from_millis(200);
     })
     .await;
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = consign_engine::Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     world.authorized("int_abc").await;
@@ -155,7 +155,7 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
     keeping.abort();
 }
 
-/// What comes is carried out, by whom it came to; what nobody asks for is left to others.
+/// A request is executed by the node that received it; the rest is left to other nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed() {
     let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
@@ -168,7 +168,7 @@ async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed(
     };
     let mut heart = Heartbeat::new(world.engine.clone(), identity);
     heart.beat().await.unwrap();
-    let sweeping = tokio::spawn(world.site.clone().sweep_for_ever());
+    let sweeping = tokio::spawn(world.site.clone().sweep_forever());
     let timekeeper = Timekeeper::new(world.engine.clone());
     let keeping = tokio::spawn(timekeeper.run(std::future::pending(), || {}));
     let drain = |drain| world.engine.drain_node(Operator::vouched(), 1, drain);
@@ -183,7 +183,7 @@ async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed(
     world.bank.be(Mood::Well);
     let told = body(&world.execute("int_def", KEY).await.unwrap());
     assert_eq!(told["state"], "settled");
-    // Several times as long as it takes on duty.
+    // Several times as long as it takes otherwise.
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(world.shown("int_abc").await["state"], "executing");
     heart.beat().await.unwrap();
@@ -207,7 +207,7 @@ async fn at_061_a_node_with_a_wrong_clock_takes_no_transaction_by_its_name_eithe
     world.bank.wait_for_held_back(1).await;
     world.bank.hold_back_no_more();
     let fast = world.other(|_| {}).await;
-    // By its clock the lease of the first is over.
+    // By its clock the first lease has expired.
     world.engine.clock_is_wrong(true);
     world.pass(61);
     let refused = fast.reconcile().await.unwrap_err();

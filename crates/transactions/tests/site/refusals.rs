@@ -1,4 +1,4 @@
-//! Refusals that are for good: an agent that repeats itself hears the same, whenever and from whichever process.
+//! Final refusals: a repeated request gets the same answer, at any time and from any process.
 
 use consign_kernel::ids::SECOND_US;
 use consign_transactions::instant;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{KEY, OTHER_KEY, World, agent, sign};
 
-/// What a request is refused with, as it is sent.
+/// The refusal of a request, as it is sent.
 async fn refusal(site: &Site, asked: &(&str, &str, Value)) -> (u16, String) {
     let (operation, key, body) = asked;
     let (key, body) = (Some(key.as_bytes()), body.to_string());
@@ -22,10 +22,10 @@ async fn refusal(site: &Site, asked: &(&str, &str, Value)) -> (u16, String) {
     (problem.status(), serde_json::to_string(&problem).unwrap())
 }
 
-/// A request by what it does, under which key, with which body, and the name of its refusal.
+/// A request by operation, key and body, with the name of its refusal.
 type Refused = (&'static str, &'static str, Value, &'static str);
 
-/// Requests that are refused for good.
+/// Requests that are finally refused.
 async fn refused_for_good(world: &World) -> (Vec<Refused>, Vec<Refused>) {
     let about = |id: &str| json!({"intent_id": id, "reason": "r"});
     let short = |id: &str| {

@@ -1,9 +1,9 @@
-//! A document that an agent or a principal signed is good for one operation, site, key and target, whatever the site asks for.
+//! A document signed by an agent or principal is valid for one operation, site, key and target, whatever the site requires.
 
 use consign_kernel::receipt::Signer;
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::Answer;
+use consign_transactions::site::SiteAnswer;
 use serde_json::{Value, json};
 
 use crate::world::{KEY, OTHER_KEY, SITE, World, agent, agent_key, body, name, request, sign};
@@ -14,30 +14,35 @@ async fn world(signed_requests: bool) -> World {
     World::with(|options| options.signed_requests = signed_requests).await
 }
 
-async fn send(world: &World, to: Operation, key: &str, sent: &Value) -> Result<Answer, Problem> {
+async fn send(
+    world: &World,
+    to: RequestOperation,
+    key: &str,
+    sent: &Value,
+) -> Result<SiteAnswer, Problem> {
     let (key, sent) = (Some(key.as_bytes()), sent.to_string());
     match to {
-        Operation::Authorize => world.site.authorize(key, sent.as_bytes()).await,
-        Operation::Execute => world.site.execute(key, sent.as_bytes()).await,
-        Operation::Compensate => world.site.compensate(key, sent.as_bytes()).await,
-        Operation::Cancel => world.site.cancel(key, sent.as_bytes()).await,
+        RequestOperation::Authorize => world.site.authorize(key, sent.as_bytes()).await,
+        RequestOperation::Execute => world.site.execute(key, sent.as_bytes()).await,
+        RequestOperation::Compensate => world.site.compensate(key, sent.as_bytes()).await,
+        RequestOperation::Cancel => world.site.cancel(key, sent.as_bytes()).await,
     }
 }
 
-/// What a request of each operation says, besides what it is for.
+/// The members of a request for each operation, without the envelope.
 fn members(id: &str) -> Value {
     json!({"intent_id": id, "nonce": format!("nonce-of-{id}"), "reason": "r"})
 }
 
-/// An intent for three executions, authorized, of which one is settled.
+/// An authorized intent for three executions, of which one is settled.
 async fn shopped(world: &World, id: &str) -> Value {
     let mut intent = world.intent(id);
     intent["max_executions"] = 3.into();
     intent["max_spend_cents"] = 9_000.into();
     let intent = sign(intent, &agent());
     world.authorize(&intent, KEY).await.unwrap();
-    let execute = request(world, Operation::Execute, KEY, members(id));
-    let answer = send(world, Operation::Execute, KEY, &execute).await;
+    let execute = request(world, RequestOperation::Execute, KEY, members(id));
+    let answer = send(world, RequestOperation::Execute, KEY, &execute).await;
     assert_eq!(answer.unwrap().status, 200);
     intent
 }
@@ -54,12 +59,16 @@ async fn a_document_signed_for_one_operation_is_refused_for_every_other() {
             &agent(),
         );
         let mut seen = vec![(None, intent), (None, receipt), (None, bare)];
-        for operation in Operation::ALL {
+        for operation in RequestOperation::ALL {
             let signed = request(&world, operation, OTHER_KEY, members("int_abc"));
             seen.push((Some(operation), signed));
         }
         for (meant, document) in &seen {
-            for to in [Operation::Execute, Operation::Compensate, Operation::Cancel] {
+            for to in [
+                RequestOperation::Execute,
+                RequestOperation::Compensate,
+                RequestOperation::Cancel,
+            ] {
                 if *meant == Some(to) {
                     continue;
                 }
@@ -69,17 +78,17 @@ async fn a_document_signed_for_one_operation_is_refused_for_every_other() {
                     assert_eq!(status, Some(400), "{mode} {to:?} {document}: {refused:?}");
                 }
             }
-            if matches!(meant, Some(operation) if *operation != Operation::Authorize) {
-                let refused = send(&world, Operation::Authorize, OTHER_KEY, document).await;
+            if matches!(meant, Some(operation) if *operation != RequestOperation::Authorize) {
+                let refused = send(&world, RequestOperation::Authorize, OTHER_KEY, document).await;
                 assert_eq!(name(&refused), "invalid_request", "{document}");
             }
         }
         let shown = world.shown("int_abc").await;
         assert_eq!(shown["data"]["executions"], 1, "{shown}");
         assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 0));
-        // Each is good for what it was signed for.
+        // Each is valid for its own operation.
         for (meant, document) in seen {
-            if let Some(to @ (Operation::Execute | Operation::Cancel)) = meant {
+            if let Some(to @ (RequestOperation::Execute | RequestOperation::Cancel)) = meant {
                 let answer = send(&world, to, OTHER_KEY, &document).await.unwrap();
                 assert_eq!(answer.status, 200, "{document}");
             }
@@ -101,7 +110,11 @@ async fn a_document_signed_for_one_key_site_time_or_target_is_refused_for_every_
             signed[name] = value;
             sign(signed, &agent())
         };
-        for to in [Operation::Execute, Operation::Compensate, Operation::Cancel] {
+        for to in [
+            RequestOperation::Execute,
+            RequestOperation::Compensate,
+            RequestOperation::Cancel,
+        ] {
             let signed = request(&world, to, OTHER_KEY, members("int_abc"));
             let refused = send(&world, to, THIRD_KEY, &signed).await;
             assert_eq!(name(&refused), "idempotency_key_invalid");
@@ -113,7 +126,7 @@ async fn a_document_signed_for_one_key_site_time_or_target_is_refused_for_every_
                 let refused = send(&world, to, OTHER_KEY, &stale).await;
                 assert_eq!(name(&refused), "timestamp_out_of_window", "{to:?} {mode}");
             }
-            // Nobody can put another intent in the place of the one that was signed.
+            // The signed intent cannot be replaced by another one.
             let mut moved = signed.clone();
             moved["intent_id"] = "int_def".into();
             let refused = send(&world, to, OTHER_KEY, &moved).await;
@@ -133,9 +146,9 @@ async fn a_document_signed_for_one_key_site_time_or_target_is_refused_for_every_
         let (first, second) = (transactions(&first.await), transactions(&second.await));
         let mut about = members("int_abc");
         about["transaction_id"] = first;
-        let mut undo = request(&world, Operation::Compensate, OTHER_KEY, about);
+        let mut undo = request(&world, RequestOperation::Compensate, OTHER_KEY, about);
         undo["transaction_id"] = second;
-        let refused = send(&world, Operation::Compensate, OTHER_KEY, &undo).await;
+        let refused = send(&world, RequestOperation::Compensate, OTHER_KEY, &undo).await;
         assert!(refused.is_err(), "{refused:?}");
         assert_eq!((world.bank.charges(), world.bank.refunds()), (2, 0));
     }
@@ -147,32 +160,38 @@ async fn where_requests_are_signed_each_operation_works_in_its_new_form_and_in_n
     world.create(&world.signed("int_abc")).await.unwrap();
     world.create(&world.signed("int_def")).await.unwrap();
     let typed = |operation, key: &str, id: &str| request(&world, operation, key, members(id));
-    let consent = typed(Operation::Authorize, KEY, "int_abc");
-    let refused = send(&world, Operation::Authorize, OTHER_KEY, &consent).await;
+    let consent = typed(RequestOperation::Authorize, KEY, "int_abc");
+    let refused = send(&world, RequestOperation::Authorize, OTHER_KEY, &consent).await;
     assert_eq!(name(&refused), "idempotency_key_invalid");
-    let answer = send(&world, Operation::Authorize, KEY, &consent).await;
+    let answer = send(&world, RequestOperation::Authorize, KEY, &consent).await;
     assert_eq!(answer.unwrap().status, 200);
     for body in [
         json!({"intent_id": "int_abc"}),
         json!({"intent_id": "int_abc", "type": "atp.execute.v1", "site": SITE}),
     ] {
-        let refused = send(&world, Operation::Execute, KEY, &body).await;
+        let refused = send(&world, RequestOperation::Execute, KEY, &body).await;
         assert_eq!(name(&refused), "invalid_signature");
-        let refused = send(&world, Operation::Execute, KEY, &sign(body, &agent())).await;
+        let refused = send(
+            &world,
+            RequestOperation::Execute,
+            KEY,
+            &sign(body, &agent()),
+        )
+        .await;
         assert_eq!(name(&refused), "invalid_request");
     }
-    let execute = typed(Operation::Execute, KEY, "int_abc");
+    let execute = typed(RequestOperation::Execute, KEY, "int_abc");
     let mut forged = execute.clone();
     forged["amount_cents"] = 1.into();
-    let refused = send(&world, Operation::Execute, KEY, &forged).await;
+    let refused = send(&world, RequestOperation::Execute, KEY, &forged).await;
     assert_eq!(name(&refused), "invalid_signature");
-    let settled = send(&world, Operation::Execute, KEY, &execute).await;
+    let settled = send(&world, RequestOperation::Execute, KEY, &execute).await;
     assert_eq!(body(&settled.unwrap())["state"], "settled");
-    let undo = typed(Operation::Compensate, KEY, "int_abc");
-    let undone = send(&world, Operation::Compensate, KEY, &undo).await;
+    let undo = typed(RequestOperation::Compensate, KEY, "int_abc");
+    let undone = send(&world, RequestOperation::Compensate, KEY, &undo).await;
     assert_eq!(body(&undone.unwrap())["state"], "compensated");
-    let cancel = typed(Operation::Cancel, KEY, "int_def");
-    let refused = send(&world, Operation::Cancel, OTHER_KEY, &cancel).await;
+    let cancel = typed(RequestOperation::Cancel, KEY, "int_def");
+    let refused = send(&world, RequestOperation::Cancel, OTHER_KEY, &cancel).await;
     assert_eq!(name(&refused), "idempotency_key_invalid");
     let answer = world.site.cancel(None, cancel.to_string().as_bytes()).await;
     assert_eq!(answer.unwrap().status, 200);
@@ -185,8 +204,18 @@ async fn the_routes_that_name_their_target_are_no_way_around() {
     let intent = shopped(&world, "int_abc").await;
     let shown = world.shown("int_abc").await;
     let id = shown["transactions"][0]["transaction_id"].as_str().unwrap();
-    let execute = request(&world, Operation::Execute, OTHER_KEY, members("int_abc"));
-    let cancel = request(&world, Operation::Cancel, OTHER_KEY, members("int_abc"));
+    let execute = request(
+        &world,
+        RequestOperation::Execute,
+        OTHER_KEY,
+        members("int_abc"),
+    );
+    let cancel = request(
+        &world,
+        RequestOperation::Cancel,
+        OTHER_KEY,
+        members("int_abc"),
+    );
     let key = Some(OTHER_KEY.as_bytes());
     for document in [&intent, &execute, &cancel, &json!({"reason": "r"})] {
         let sent = document.to_string();
@@ -204,7 +233,7 @@ async fn the_routes_that_name_their_target_are_no_way_around() {
     assert_eq!(name(&refused.await), "idempotency_key_invalid");
     let mut about = members("int_abc");
     about["transaction_id"] = id.into();
-    let undo = request(&world, Operation::Compensate, OTHER_KEY, about);
+    let undo = request(&world, RequestOperation::Compensate, OTHER_KEY, about);
     let sent = undo.to_string();
     let undone = world.site.compensate_named(id, key, sent.as_bytes()).await;
     assert_eq!(body(&undone.unwrap())["state"], "compensated");
@@ -220,32 +249,37 @@ async fn what_a_principal_signs_is_consent_and_nothing_else() {
             intent["principal_key"] = agent_key(principal).into();
             sign(intent, &agent())
         };
-        // Also where agent and principal are the same.
+        // Also if agent and principal are the same.
         for (id, key) in [("int_other", &principal), ("int_same", &agent())] {
             world.create(&with_principal(id, key)).await.unwrap();
-            let mut typed = request(&world, Operation::Authorize, KEY, members(id));
+            let mut typed = request(&world, RequestOperation::Authorize, KEY, members(id));
             typed.as_object_mut().unwrap().remove("signature");
             let typed = sign(typed, key);
             let bare = json!({"intent_id": id, "nonce": format!("nonce-of-{id}")});
             let bare = sign(bare, key);
             for document in [&typed, &bare] {
-                for to in [Operation::Execute, Operation::Compensate, Operation::Cancel] {
+                for to in [
+                    RequestOperation::Execute,
+                    RequestOperation::Compensate,
+                    RequestOperation::Cancel,
+                ] {
                     let refused = send(&world, to, KEY, document).await;
                     assert!(refused.is_err(), "{to:?} {document}");
                 }
             }
             if id == "int_other" {
-                let by_agent = request(&world, Operation::Authorize, KEY, members(id));
-                let refused = send(&world, Operation::Authorize, KEY, &by_agent).await;
+                let by_agent = request(&world, RequestOperation::Authorize, KEY, members(id));
+                let refused = send(&world, RequestOperation::Authorize, KEY, &by_agent).await;
                 assert_eq!(name(&refused), "invalid_signature");
             }
-            let answer = send(&world, Operation::Authorize, KEY, &typed).await;
+            let answer = send(&world, RequestOperation::Authorize, KEY, &typed).await;
             assert_eq!(answer.unwrap().status, 200);
             // Signed by a principal, and not by the agent.
             if id == "int_other" {
-                let mut execute = request(&world, Operation::Execute, KEY, members(id));
+                let mut execute = request(&world, RequestOperation::Execute, KEY, members(id));
                 execute.as_object_mut().unwrap().remove("signature");
-                let refused = send(&world, Operation::Execute, KEY, &sign(execute, key)).await;
+                let refused =
+                    send(&world, RequestOperation::Execute, KEY, &sign(execute, key)).await;
                 assert_eq!(name(&refused), "invalid_signature");
             }
         }
@@ -258,13 +292,13 @@ async fn a_request_is_repeated_after_its_time_with_the_first_signature_or_with_a
     let world = world(true).await;
     world.create(&world.signed("int_abc")).await.unwrap();
     let all = [
-        Operation::Authorize,
-        Operation::Execute,
-        Operation::Compensate,
-        Operation::Cancel,
+        RequestOperation::Authorize,
+        RequestOperation::Execute,
+        RequestOperation::Compensate,
+        RequestOperation::Cancel,
     ];
-    let asked = |operation: Operation| {
-        let id = if operation == Operation::Cancel {
+    let asked = |operation: RequestOperation| {
+        let id = if operation == RequestOperation::Cancel {
             "int_def"
         } else {
             "int_abc"
@@ -286,7 +320,7 @@ async fn a_request_is_repeated_after_its_time_with_the_first_signature_or_with_a
             assert!(answer.replayed, "{operation:?}");
         }
     }
-    // A repetition is recognised without its signature, and wants one all the same.
+    // A repetition is recognised without its signature, but still needs one.
     for (operation, sent) in all.into_iter().zip(&first) {
         for signature in [Value::Null, json!("AAAA")] {
             let mut stolen = sent.clone();

@@ -1,8 +1,8 @@
-//! Programs and packages that `cargo xtask` installs beside what it builds.
+//! Programs and packages that `cargo xtask` installs beside the build.
 
 use std::path::{Path, PathBuf};
 
-/// Where such a thing lies.
+/// The path of such a tool.
 pub(crate) fn tool(path: &str) -> PathBuf {
     let tool = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .with_file_name("xtask")

@@ -1,5 +1,5 @@
-//! Receipts in the hands of strangers: other implementations of canonical JSON and Ed25519, as processes of their own, with
-//! nothing but the documents and the site's list of keys.
+//! Independent verification of receipts: other implementations of canonical JSON and Ed25519, as separate processes, with
+//! only the documents and the site's key list.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -22,12 +22,12 @@ fn verifiers() -> [Command; 2] {
     python.args(["-c", PYTHON]);
     let mut node = Command::new("node");
     node.args(["--input-type=module", "--eval", NODE]);
-    // Packages are looked for from where it stands.
+    // Packages are resolved from the script's directory.
     node.current_dir(tool("node"));
     [python, node]
 }
 
-/// What a verifier says of each document.
+/// The verifier's result for each document.
 fn verdicts(mut verifier: Command, keys: &Value, documents: &[String]) -> Vec<Value> {
     let mut child = verifier
         .stdin(Stdio::piped())
@@ -47,7 +47,7 @@ fn verdict(found: &Value) -> &str {
     found["verdict"].as_str().unwrap()
 }
 
-/// The same document, signed by somebody else who claims a key of this id.
+/// The same document, signed by another key that claims this key id.
 fn forged(document: &Value, claimed: &str) -> String {
     let mut forged = document.clone();
     forged.as_object_mut().unwrap().remove("signature");
@@ -63,7 +63,7 @@ fn forged(document: &Value, claimed: &str) -> String {
     forged.to_string()
 }
 
-/// A settlement, its compensation, and a payment that was declined; the first two signed before the site's key changed.
+/// A settlement, its compensation, and a declined payment; the first two signed before a rotation of the site's key.
 async fn documents(world: &World) -> [Value; 3] {
     world.authorized("int_paid").await;
     world.execute("int_paid", KEY).await.unwrap();
@@ -90,7 +90,7 @@ async fn at_078_strangers_verify_receipts_with_tools_of_their_own() {
         assert!(found.iter().all(|one| verdict(one) == "good"), "{found:?}");
         assert_eq!(documents[1]["original_receipt_hash"], found[0]["hash"]);
     }
-    // The receipt names the permission by its hash, which whoever holds the permission can compute.
+    // The receipt names the permission by its hash, which a holder of the permission can compute.
     let shown = world.shown("int_paid").await;
     assert_eq!(documents[0]["intent"]["hash"], shown["intent_hash"]);
 }

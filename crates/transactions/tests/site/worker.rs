@@ -1,4 +1,4 @@
-//! The rail that is a worker: an effect is handed out once, and what a worker says is believed.
+//! The worker rail: an effect is handed out once, and the report of a worker is trusted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,9 @@ use consign_transactions::key::RailReference;
 use consign_transactions::money::{Cents, Currency};
 use consign_transactions::outcome::RailOutcome;
 use consign_transactions::problem::Problem;
-use consign_transactions::rail::{Charge, Fenced, Rail as _, Refunded, Worker, WorkerOptions};
+use consign_transactions::rail::{
+    Charge, Fenced, Rail as _, RefundOutcome, WorkerOptions, WorkerRail,
+};
 use consign_transactions::site::{Options, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -24,8 +26,8 @@ use crate::world::{KEY, OTHER_KEY, SITE, World, body};
 struct Shop {
     world: World,
     site: Site,
-    rail: Arc<Worker>,
-    news: mpsc::Receiver<String>,
+    rail: Arc<WorkerRail>,
+    changes: mpsc::Receiver<String>,
 }
 
 impl Shop {
@@ -39,11 +41,11 @@ impl Shop {
         let options = WorkerOptions {
             goal: "atp.effect".to_owned(),
             wait: Duration::from_millis(300),
-            news: tell,
+            changes: tell,
             watched_max,
         };
-        let rail = Arc::new(Worker::new(world.engine.clone(), options));
-        let mut options = Options::new(SITE, Arc::<Worker>::clone(&rail));
+        let rail = Arc::new(WorkerRail::new(world.engine.clone(), options));
+        let mut options = Options::new(SITE, Arc::<WorkerRail>::clone(&rail));
         options.execute_wait = Duration::from_secs(5);
         let site = Site::open(world.engine.clone(), options).await.unwrap();
         world.authorized("int_abc").await;
@@ -51,7 +53,7 @@ impl Shop {
             world,
             site,
             rail,
-            news,
+            changes: news,
         }
     }
 
@@ -60,7 +62,7 @@ impl Shop {
         body(&answer.unwrap())
     }
 
-    /// What a worker finds.
+    /// The intents that a worker can claim.
     async fn claim(&self) -> Vec<Intent> {
         let claim = Claim {
             face: Face::Intent,
@@ -110,7 +112,7 @@ async fn a_worker_that_completes_in_time_settles_at_once() {
             .await;
     };
     let (told, ()) = tokio::join!(shop.execute(), worker);
-    // The wait may just have been over.
+    // The wait may just have ended.
     let told = if told["state"] == "executing" {
         shop.swept().await
     } else {
@@ -128,8 +130,8 @@ async fn a_slow_worker_is_waited_for_and_has_news() {
     let effect = shop.claim().await.remove(0);
     shop.settle(&effect, Settlement::Complete { result: None })
         .await;
-    let reference = shop.news.recv().await.unwrap();
-    shop.site.look_again(&reference).await.unwrap();
+    let reference = shop.changes.recv().await.unwrap();
+    shop.site.recheck(&reference).await.unwrap();
     assert_eq!(shop.execute().await["state"], "settled");
 }
 
@@ -159,7 +161,7 @@ async fn a_lost_worker_leaves_it_open_though_its_intent_is_cancelled() {
     let shop = Shop::new().await;
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
-    // Its lease runs out, and the one attempt is used up.
+    // Its lease expires, and the only attempt is used.
     shop.world.pass(3_600);
     assert_eq!(shop.swept().await["state"], "executing");
     let cancel = Command::Cancel(Operate {
@@ -190,10 +192,10 @@ async fn what_is_cancelled_before_anybody_took_it_is_not_charged() {
 }
 
 impl Shop {
-    /// A worker takes what is published and is never heard of again.
+    /// A worker claims the effect and disappears.
     async fn lose_a_worker(&self) {
         assert_eq!(self.claim().await.len(), 1);
-        // Its lease runs out, and the one attempt is used up.
+        // Its lease expires, and the only attempt is used.
         self.world.pass(3_600);
     }
 
@@ -222,7 +224,7 @@ async fn an_operator_says_that_a_lost_worker_did_it() {
     assert_eq!(told["state"], "settled");
     assert_eq!(told["alert"], Value::Null);
     assert_eq!(told["operator_word"]["reason"], "seen at the bank");
-    // Whoever reads the receipt sees who said so.
+    // The receipt shows who decided the outcome.
     let receipt = &shop.execute().await["receipt"];
     let steps = receipt["transaction"]["steps"].as_array();
     let steps = steps.or_else(|| receipt["steps"].as_array()).unwrap();
@@ -240,7 +242,7 @@ async fn an_operator_says_that_a_lost_worker_never_did_it() {
     let shop = Shop::new().await;
     let id = shop.execute().await["transaction_id"].clone();
     shop.lose_a_worker().await;
-    // The rail is asked once more, which is how the loss is noticed.
+    // The rail is asked once more, which detects the loss.
     let told = shop
         .resolve(id.as_str().unwrap(), "not_charged")
         .await
@@ -273,7 +275,7 @@ async fn an_operator_has_no_say_while_a_worker_may_still_answer() {
     );
     let done = Settlement::Complete { result: None };
     shop.settle(&effect, done).await;
-    // The worker's word counts for more.
+    // The worker's report takes precedence.
     let late = shop.resolve(id, "not_charged").await;
     assert!(matches!(late, Err(Problem::NotInDoubt { .. })), "{late:?}");
     assert_eq!(shop.execute().await["state"], "settled");
@@ -305,7 +307,7 @@ fn charge(row: &str) -> Charge {
     }
 }
 
-/// A node that slept on its way to publishing an effect wakes up after another one ended the transaction as not charged.
+/// A node that slept before publishing an effect wakes up after another node ended the transaction as not charged.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_fenced_off_is_never_published() {
     let shop = Shop::new().await;
@@ -318,8 +320,8 @@ async fn what_is_fenced_off_is_never_published() {
         rail.look_up(&charge, None).await.outcome,
         RailOutcome::NotFound
     );
-    // What keeps it from happening does not keep it from being paid back.
-    assert_eq!(rail.refund(&charge, None).await, Refunded::Pending);
+    // The fence of an effect does not stop its refund.
+    assert_eq!(rail.refund(&charge, None).await, RefundOutcome::Pending);
     shop.world.is_sound().await;
 }
 
@@ -415,19 +417,19 @@ async fn a_refund_that_a_worker_failed_may_be_asked_for_again() {
     shop.world.is_sound().await;
 }
 
-/// Somebody started the server with another goal while an effect was open.
+/// The server was started with another goal while an effect was open.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_effect_is_found_under_the_goal_that_it_was_published_with() {
     let shop = Shop::new().await;
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
     let (news, _heard) = mpsc::channel(8);
-    let renamed = Worker::new(
+    let renamed = WorkerRail::new(
         shop.world.engine.clone(),
         WorkerOptions {
             goal: "shop.pay".to_owned(),
             wait: Duration::from_millis(300),
-            news,
+            changes: news,
             watched_max: 8,
         },
     );
@@ -447,10 +449,10 @@ async fn a_lost_worker_is_not_watched_for_ever() {
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
     shop.world.pass(3_600);
-    // Time acts on what is looked at.
+    // Time takes effect when the row is read.
     shop.world.engine.observe(effect.id).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(30), shop.news.recv()).await;
-    assert!(told.unwrap().is_some(), "it is the last news there is");
+    let told = tokio::time::timeout(Duration::from_secs(30), shop.changes.recv()).await;
+    assert!(told.unwrap().is_some(), "the change was not reported");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,15 +467,15 @@ async fn no_more_effects_are_watched_than_there_are_places() {
         let done = Settlement::Complete { result: None };
         shop.settle(&effect, done).await;
     }
-    assert!(shop.news.recv().await.is_some());
+    assert!(shop.changes.recv().await.is_some());
     let Shop {
         world,
         site,
         rail,
-        mut news,
+        mut changes,
     } = shop;
     drop((site, rail));
-    assert_eq!(news.recv().await, None, "nobody else had anything to tell");
+    assert_eq!(changes.recv().await, None, "no other change was reported");
     world.is_sound().await;
 }
 

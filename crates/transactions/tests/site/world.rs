@@ -1,4 +1,4 @@
-//! A ledger, a bank, a site, and an agent who signs.
+//! A ledger, a bank, a site, and a signing agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{Ledger, Reads};
 use consign_testkit::plants;
 use consign_transactions::document::SiteSigner;
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use consign_transactions::instant;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::{Answer, Options, Site};
+use consign_transactions::site::{Options, Site, SiteAnswer};
 use data_encoding::BASE64;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) const SITE: &str = "https://shop.example";
 pub(crate) const KEY: &str = "9b1c6f0e-7f5e-4a53-9a6c-2f1d7a0f3b11";
 pub(crate) const OTHER_KEY: &str = "another-key-of-the-same-agent";
 
-/// Time that can be moved on.
+/// Time that can be advanced.
 #[derive(Debug)]
 pub(crate) struct Moved {
     real: EngineClock,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// The same ledger and bank as another process sees them.
+    /// The same ledger and bank from another process.
     pub(crate) async fn other(&self, change: impl Fn(&mut Options)) -> Site {
         let mut options = Options::new(SITE, Arc::new(self.bank.clone()));
         options.execute_wait = Duration::from_millis(500);
@@ -113,7 +113,7 @@ impl World {
         self.clock.time_of_day()
     }
 
-    /// Sets the time of day so far ahead of engine time.
+    /// Sets the time of day this far ahead of engine time.
     pub(crate) fn set_day_ahead(&self, seconds: i64) {
         self.clock
             .day_ahead_us
@@ -150,11 +150,11 @@ impl World {
         sign(self.intent(id), &agent())
     }
 
-    pub(crate) async fn create(&self, intent: &Value) -> Result<Answer, Problem> {
+    pub(crate) async fn create(&self, intent: &Value) -> Result<SiteAnswer, Problem> {
         self.site.create(intent.to_string().as_bytes()).await
     }
 
-    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<SiteAnswer, Problem> {
         let body = body.to_string();
         self.site
             .authorize(Some(key.as_bytes()), body.as_bytes())
@@ -166,7 +166,7 @@ impl World {
         self.authorize(&self.signed(id), KEY).await.unwrap();
     }
 
-    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
         self.execute_at(&self.site, id, key).await
     }
 
@@ -175,23 +175,23 @@ impl World {
         site: &Site,
         id: &str,
         key: &str,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id}).to_string();
         site.execute(Some(key.as_bytes()), body.as_bytes()).await
     }
 
-    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id, "reason": "user_cancelled"}).to_string();
         let key = Some(key.as_bytes());
         self.site.compensate(key, body.as_bytes()).await
     }
 
-    pub(crate) async fn cancel(&self, id: &str) -> Result<Answer, Problem> {
+    pub(crate) async fn cancel(&self, id: &str) -> Result<SiteAnswer, Problem> {
         let body = json!({"intent_id": id}).to_string();
         self.site.cancel(None, body.as_bytes()).await
     }
 
-    /// What the intent shows.
+    /// The intent as shown.
     pub(crate) async fn shown(&self, id: &str) -> Value {
         body(&self.site.intent(id).await.unwrap())
     }
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Waits until the intent shows this state.
+    /// Waits until the intent has this state.
     pub(crate) async fn wait_until(&self, id: &str, state: &str) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -231,15 +231,20 @@ pub(crate) fn agent_key(agent: &Signer) -> String {
     format!("ed25519:{}", BASE64.encode(&agent.public_key()))
 }
 
-/// Signs as the protocol says: the canonical form without the signature.
+/// Signs as the protocol requires: the canonical form without the signature.
 pub(crate) fn sign(mut document: Value, signer: &Signer) -> Value {
     let bytes = canonical_value(&document).unwrap();
     document["signature"] = BASE64.encode(&signer.sign_bytes(&bytes)).into();
     document
 }
 
-/// A request as an agent signs it: for one operation, at this site, now, under this key.
-pub(crate) fn request(world: &World, operation: Operation, key: &str, members: Value) -> Value {
+/// A request as an agent signs it: for one operation, at this site, now, with this key.
+pub(crate) fn request(
+    world: &World,
+    operation: RequestOperation,
+    key: &str,
+    members: Value,
+) -> Value {
     let mut body = members;
     body["type"] = operation.document_type().into();
     body["site"] = SITE.into();
@@ -248,22 +253,22 @@ pub(crate) fn request(world: &World, operation: Operation, key: &str, members: V
     sign(body, &agent())
 }
 
-/// The id under which the protocol knows a key.
+/// The protocol's id of a key.
 pub(crate) fn key_id(seed: u8) -> String {
     SiteSigner::from_seed(&[seed; 32]).public().id().to_owned()
 }
 
-pub(crate) fn body(answer: &Answer) -> Value {
+pub(crate) fn body(answer: &SiteAnswer) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// The very text of a member.
+/// The exact text of a member.
 pub(crate) fn text_of(object: &str, member: &str) -> String {
     let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(object).unwrap();
     members[member].get().to_owned()
 }
 
-pub(crate) fn name(refused: &Result<Answer, Problem>) -> &'static str {
+pub(crate) fn name(refused: &Result<SiteAnswer, Problem>) -> &'static str {
     match refused {
         Err(problem) => problem.name(),
         Ok(answer) => panic!("not refused: {answer:?}"),

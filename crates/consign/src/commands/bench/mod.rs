@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ValueEnum, value_parser};
-use consign_bench::{BATCH_MAX, Error, NAMESPACE, Plan, Report, Started, Target, Work};
+use consign_bench::{
+    BATCH_MAX, BenchPlan, BenchReport, BenchTarget, Error, NAMESPACE, RestartSample, Workload,
+};
 use consign_client::{Address, Key};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -204,7 +206,7 @@ enum WorkArg {
     Transact,
 }
 
-impl From<WorkArg> for Work {
+impl From<WorkArg> for Workload {
     fn from(work: WorkArg) -> Self {
         match work {
             WorkArg::Cycle => Self::Cycle,
@@ -225,7 +227,7 @@ impl Args {
     pub(crate) async fn run(self: Box<Self>) -> anyhow::Result<Exit> {
         self.refuse_unused()?;
         // Checked before a server is started for nothing.
-        self.check_against(Target {
+        self.check_against(BenchTarget {
             server: Address::parse("http://127.0.0.1:1")?,
             key: Key::new(""),
             admin_token: None,
@@ -255,17 +257,17 @@ impl Args {
             ));
         }
         let mut tell = |line: &str| out::note(line);
-        if let (Work::Restart, Some(server)) = (plan.work, &mut running) {
-            let restart = async || -> anyhow::Result<Started> {
+        if let (Workload::Restart, Some(server)) = (plan.work, &mut running) {
+            let restart = async || -> anyhow::Result<RestartSample> {
                 let began = server.restart().await?;
                 let target = server.target()?;
-                Ok(Started { target, began })
+                Ok(RestartSample { target, began })
             };
             let report = consign_bench::restarts(plan, restart, &mut tell).await?;
             self.show(&report, consign_bench::restart_table)?;
             return Ok(Exit::Done);
         }
-        if plan.work == Work::Transact {
+        if plan.work == Workload::Transact {
             let findings = transact::measure(plan, &mut tell).await?;
             self.show(&findings, transact::table)?;
             verdict(&findings.cycles)?;
@@ -280,7 +282,7 @@ impl Args {
     }
 
     /// The server named, or one of our own that lives as long as the second value.
-    async fn target(&self) -> anyhow::Result<(Target, Option<PrivateServer>)> {
+    async fn target(&self) -> anyhow::Result<(BenchTarget, Option<PrivateServer>)> {
         let server = &self.server;
         let Some(url) = &server.url else {
             let mode = match self.work {
@@ -324,7 +326,7 @@ impl Args {
             server.admin_token.as_ref(),
             server.admin_token_file.as_deref(),
         )?;
-        let target = Target {
+        let target = BenchTarget {
             server: Address::parse(url)?,
             key,
             admin_token,
@@ -337,9 +339,9 @@ impl Args {
         Ok((target, None))
     }
 
-    fn check_against(&self, target: Target) -> anyhow::Result<Plan> {
+    fn check_against(&self, target: BenchTarget) -> anyhow::Result<BenchPlan> {
         let handoff = self.work == WorkArg::Handoff;
-        let plan = Plan {
+        let plan = BenchPlan {
             target,
             work: self.work.into(),
             clients: self.clients.unwrap_or(CLIENTS),
@@ -375,7 +377,7 @@ impl Args {
 }
 
 /// Carries a plan out on a server that runs.
-async fn load(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
+async fn load(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<BenchReport> {
     let report = consign_bench::run(plan, tell).await;
     report.map_err(|error| match error {
         Error::Connect { .. } => {
@@ -390,7 +392,7 @@ async fn load(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> 
     })
 }
 
-fn verdict(report: &Report) -> anyhow::Result<Exit> {
+fn verdict(report: &BenchReport) -> anyhow::Result<Exit> {
     let errors: u64 = report.errors.iter().map(|error| error.count).sum();
     if errors > 0 {
         let message = format!("{errors} requests failed; the rates count only those that did not");

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use consign_bench::Target;
+use consign_bench::BenchTarget;
 use consign_client::{Address, Key};
 use data_encoding::HEXLOWER;
 
@@ -96,7 +96,7 @@ impl PrivateServer {
         }
     }
 
-    pub(super) fn target(&self) -> anyhow::Result<Target> {
+    pub(super) fn target(&self) -> anyhow::Result<BenchTarget> {
         let data = self.place.data();
         let (key, admin_token) = match self.mode {
             Mode::Serve | Mode::Site => {
@@ -110,7 +110,7 @@ impl PrivateServer {
             // As long as a real key, so that requests are of the same size.
             Mode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
         };
-        Ok(Target {
+        Ok(BenchTarget {
             server: Address::parse(&self.url)?,
             key,
             admin_token,
@@ -219,7 +219,7 @@ fn configures(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use consign_faces::transaction::settings::Settings;
+    use consign_faces::transaction::settings::SiteSettings;
 
     use super::*;
 
@@ -230,7 +230,7 @@ mod tests {
             let found = settings.find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let site = Settings::read(lookup).unwrap().unwrap();
+        let site = SiteSettings::read(lookup).unwrap().unwrap();
         assert_eq!((site.writes_per_minute, site.public_per_minute), (0, 0));
     }
 

@@ -8,14 +8,14 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use consign_bench::{Order, Plan, Report, Work};
+use consign_bench::{BenchPlan, BenchReport, TransactionOrder, Workload};
 use consign_client::{Bytes, Client, HeaderMap, HeaderName, HeaderValue, Method, Options};
 use consign_kernel::ids::Micros;
 use consign_kernel::json;
 use consign_kernel::receipt::Signer;
-use consign_transactions::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use consign_transactions::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use consign_transactions::instant;
-use consign_transactions::keyring::{Keyring, SiteKey, Standing};
+use consign_transactions::keyring::{KeyStanding, Keyring, SiteKey};
 use data_encoding::{BASE64, HEXLOWER};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -37,14 +37,14 @@ const VERIFIED_ROUNDS: usize = 21;
 /// What was found.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
-    work: Work,
+    work: Workload,
     /// Transactions for each cycle.
     ratio: f64,
     receipt: Receipt,
     /// Of the side that suffered more.
     stolen_share: Option<f64>,
-    pub(super) transactions: Report,
-    pub(super) cycles: Report,
+    pub(super) transactions: BenchReport,
+    pub(super) cycles: BenchReport,
 }
 
 /// What the server's own receipt costs whoever is shown it: medians of rounds.
@@ -57,9 +57,12 @@ struct Receipt {
 }
 
 /// Cycles first, because they tell how many intents must be signed.
-pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Findings> {
-    let cycling = Plan {
-        work: Work::Cycle,
+pub(super) async fn measure(
+    plan: BenchPlan,
+    tell: &mut dyn FnMut(&str),
+) -> anyhow::Result<Findings> {
+    let cycling = BenchPlan {
+        work: Workload::Cycle,
         ..plan.clone()
     };
     let cycles = load(cycling, tell).await?;
@@ -72,7 +75,7 @@ pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::R
     )]
     let count = enough as usize + ORDERS_MIN;
     tell(&format!("signing {count} intents"));
-    let transacting = Plan {
+    let transacting = BenchPlan {
         orders: (0..count).map(|index| agent.order(index)).collect(),
         // They lie there already.
         backlog: 0,
@@ -85,7 +88,7 @@ pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::R
     let receipt = receipt(&server, &agent.order(count)).await?;
     let stolen = [&transactions, &cycles].map(|report| report.usage.stolen_share);
     Ok(Findings {
-        work: Work::Transact,
+        work: Workload::Transact,
         ratio: transactions.cycles_per_s.median / cycles.cycles_per_s.median,
         receipt,
         stolen_share: stolen.into_iter().flatten().reduce(f64::max),
@@ -115,7 +118,7 @@ pub(super) fn table(findings: &Findings) -> String {
 /// Signs intents; its key lives as long as the measurement.
 struct Agent {
     signer: Signer,
-    public: PublicKey,
+    public: AtpPublicKey,
     /// Tells the intents of this run from those of others in the same ledger.
     run: String,
 }
@@ -128,13 +131,13 @@ impl Agent {
         }
         let signer = Signer::from_seed(&seed);
         Ok(Self {
-            public: PublicKey::from(signer.public().clone()),
+            public: AtpPublicKey::from(signer.public().clone()),
             signer,
             run: HEXLOWER.encode(&run),
         })
     }
 
-    fn order(&self, index: usize) -> Order {
+    fn order(&self, index: usize) -> TransactionOrder {
         let id = format!("bench-{}-{index}", self.run);
         let now = Timestamp::now().as_microsecond();
         let until = now.saturating_add(i64::try_from(LIFE.as_micros()).unwrap_or(i64::MAX));
@@ -151,7 +154,7 @@ impl Agent {
             "issued_at": instant::print(Micros(now)),
             "expires_at": instant::print(Micros(until)),
         });
-        Order {
+        TransactionOrder {
             authorize: self.signed(&intent),
             execute: json!({ "intent_id": id }).to_string(),
             key: id,
@@ -168,7 +171,7 @@ impl Agent {
 }
 
 /// Has one more order carried out, and verifies its receipt with the site's published key, as a stranger would.
-async fn receipt(server: &str, order: &Order) -> anyhow::Result<Receipt> {
+async fn receipt(server: &str, order: &TransactionOrder) -> anyhow::Result<Receipt> {
     let client = Client::new(Options {
         server: server.to_owned(),
         ..Options::default()
@@ -178,10 +181,10 @@ async fn receipt(server: &str, order: &Order) -> anyhow::Result<Receipt> {
     let receipt = executed["receipt"].to_string();
     let published = get(&client, "/api/atp/keys").await?;
     let key = published["keys"][0]["public_key"].as_str();
-    let key = key.and_then(PublicKey::parse);
+    let key = key.and_then(AtpPublicKey::parse);
     let key = SiteKey {
         key: key.context("the site publishes no key")?,
-        standing: Standing::Current,
+        standing: KeyStanding::Current,
         valid_from: None,
     };
     let keyring = Keyring::new(SITE, vec![key])?;
@@ -190,7 +193,7 @@ async fn receipt(server: &str, order: &Order) -> anyhow::Result<Receipt> {
 
 fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<Receipt> {
     let now = Micros(Timestamp::now().as_microsecond());
-    let read = || Document::read(receipt.as_bytes(), VERIFY_BYTES_MAX);
+    let read = || AtpDocument::read(receipt.as_bytes(), VERIFY_BYTES_MAX);
     let document = read().map_err(|problem| anyhow!("no receipt: {problem}"))?;
     let verified = keyring.verify(&document, now);
     if !verified.ok {
@@ -219,7 +222,12 @@ fn median_us<T>(work: impl Fn() -> T) -> f64 {
     rounds[VERIFIED_ROUNDS / 2].as_secs_f64() * 1e6
 }
 
-async fn post(client: &Client, path: &str, order: &Order, body: &str) -> anyhow::Result<Value> {
+async fn post(
+    client: &Client,
+    path: &str,
+    order: &TransactionOrder,
+    body: &str,
+) -> anyhow::Result<Value> {
     let name = HeaderName::from_static("idempotency-key");
     let headers = HeaderMap::from_iter([(name, HeaderValue::from_str(&order.key)?)]);
     let body = Bytes::from(body.to_owned());
@@ -248,16 +256,17 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     use consign_transactions::document::REQUEST_BYTES_MAX;
-    use consign_transactions::intent::Intent;
+    use consign_transactions::intent::SignedIntent;
 
     use super::*;
 
     #[test]
     fn orders_are_signed_by_their_agent_and_no_two_are_the_same() {
         let agent = Agent::new().unwrap();
-        let read = |order: &Order| {
-            let document = Document::read(order.authorize.as_bytes(), REQUEST_BYTES_MAX).unwrap();
-            Intent::read(document).unwrap()
+        let read = |order: &TransactionOrder| {
+            let document =
+                AtpDocument::read(order.authorize.as_bytes(), REQUEST_BYTES_MAX).unwrap();
+            SignedIntent::read(document).unwrap()
         };
         let (first, second) = (agent.order(0), agent.order(1));
         for order in [&first, &second] {

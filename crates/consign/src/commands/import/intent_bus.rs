@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use consign_engine::{Error, ImportOptions, ImportReport, Operator, StoreError, import_intent_bus};
 use serde::Serialize;
 
-use super::ledger::Ledger;
+use super::ledger::ImportLedger;
 use crate::commands::OutputArgs;
 use crate::commands::store::StoreArgs;
 use crate::config::protocol_settings;
@@ -22,11 +22,11 @@ pub(crate) struct Args {
     /// Database file of the Intent Bus; it is only read, and its server must be stopped
     file: PathBuf,
 
-    /// Say what would be taken over, and change nothing
+    /// Show what would be imported, and change nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -45,7 +45,7 @@ Set BUS_SECRET to the main key of the old server, so that the intents of that ke
 belong to the main key here too. Running the import again takes nothing twice.";
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct ImportSummary<'a> {
     dry_run: bool,
     intents_taken: u64,
     intents_present: u64,
@@ -63,17 +63,17 @@ struct Report<'a> {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         if !self.file.is_file() {
-            let message = format!("there is no file {}", self.file.display());
+            let message = format!("file not found: {}", self.file.display());
             return Err(Failure::new(Exit::Nothing, message).into());
         }
         let settings = protocol_settings()?;
         let (data, path) = (self.store.data_dir(), self.store.path()?);
         let ledger = if self.dry_run {
-            Ledger::rehearse(&data, &path, &settings)?
+            ImportLedger::rehearse(&data, &path, &settings)?
         } else {
-            let question = format!("take over {} into {}?", self.file.display(), path.display());
+            let question = format!("import {} into {}?", self.file.display(), path.display());
             confirm(&question, self.yes)?;
-            Ledger::open(&data, &path, &settings, self.begin).await?
+            ImportLedger::open(&data, &path, &settings, self.begin).await?
         };
         let show = !self.output.json && std::io::stderr().is_terminal();
         let mut shown = u64::MAX;
@@ -103,13 +103,15 @@ impl Args {
         let report = report.map_err(|error| self.stopped(error))?;
         self.show(&report)?;
         if made_main_key {
-            out::note("a new main key was made: intents of the old one belong to no key here");
+            out::note(
+                "a new main key was created: intents of the old main key belong to no key here",
+            );
             out::note("hint: to avoid that, import into a new directory with BUS_SECRET set");
         }
         Ok(Exit::Done)
     }
 
-    /// What was taken before stays taken, whatever the storage says about its last commit.
+    /// Data that was imported before stays, whatever the storage reports about its last commit.
     fn stopped(&self, error: Error) -> anyhow::Error {
         if matches!(error, Error::Store(StoreError::Open { .. })) {
             return error.into();
@@ -127,13 +129,15 @@ impl Args {
                 .into();
         }
         failure
-            .hint("what was taken over so far stays; run the same command again, it takes nothing twice")
+            .hint(
+                "data imported so far stays; run the same command again, it imports nothing twice",
+            )
             .into()
     }
 
     fn show(&self, report: &ImportReport) -> anyhow::Result<()> {
         if self.output.json {
-            return out::json(&Report {
+            return out::json(&ImportSummary {
                 dry_run: self.dry_run,
                 intents_taken: report.intents_taken,
                 intents_present: report.intents_present,
@@ -162,16 +166,16 @@ impl Args {
 fn human(report: &ImportReport) -> String {
     let count = |count: u64| Some(count.to_string());
     render::fields(&[
-        ("intents taken over", count(report.intents_taken)),
-        ("intents already here", count(report.intents_present)),
-        ("keys taken over", count(report.keys_taken)),
-        ("keys already here", count(report.keys_present)),
-        ("values taken over", count(report.kv_taken)),
-        ("values already here", count(report.kv_present)),
-        ("values out of time", count(report.kv_expired)),
+        ("intents imported", count(report.intents_taken)),
+        ("intents already present", count(report.intents_present)),
+        ("keys imported", count(report.keys_taken)),
+        ("keys already present", count(report.keys_present)),
+        ("values imported", count(report.kv_taken)),
+        ("values already present", count(report.kv_present)),
+        ("values expired", count(report.kv_expired)),
         ("rows skipped", count(report.skipped)),
-        ("idempotency keys left", count(report.idempotency_left)),
-        ("nonces left", count(report.nonces_left)),
+        ("idempotency keys skipped", count(report.idempotency_left)),
+        ("nonces skipped", count(report.nonces_left)),
     ])
 }
 
@@ -189,16 +193,16 @@ mod tests {
         };
         assert_eq!(
             human(&report),
-            "intents taken over     12\n\
-             intents already here   0\n\
-             keys taken over        2\n\
-             keys already here      0\n\
-             values taken over      0\n\
-             values already here    0\n\
-             values out of time     0\n\
-             rows skipped           1\n\
-             idempotency keys left  0\n\
-             nonces left            0\n"
+            "intents imported          12\n\
+             intents already present   0\n\
+             keys imported             2\n\
+             keys already present      0\n\
+             values imported           0\n\
+             values already present    0\n\
+             values expired            0\n\
+             rows skipped              1\n\
+             idempotency keys skipped  0\n\
+             nonces skipped            0\n"
         );
     }
 }

@@ -1,7 +1,8 @@
-//! The ledger that an import writes to, opened directly because no server may run meanwhile.
+//! The ledger that an import writes to. It is opened directly, because no server may run at the
+//! same time.
 //!
-//! Invariant: a rehearsal changes nothing: it reads the database if there is one, makes no secrets
-//! and writes nothing; without a database it works on an empty one in memory.
+//! Invariant: a dry run changes nothing: it reads the database if there is one, creates no secrets
+//! and writes nothing; without a database it uses an empty one in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use crate::place::Place;
 use crate::secrets::{self, Name, Overrides, Secret, Secrets};
 use crate::serve::begin::{self, BeginArgs};
 
-/// An engine, and the lock that keeps servers away while it lives.
+/// An engine, and the lock that keeps servers from starting while it exists.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ImportLedger {
     pub(super) engine: Engine,
-    /// Secrets that had to be made for it.
+    /// Secrets that were created for it.
     pub(super) made: Vec<Name>,
     sqlite: Option<Arc<Sqlite>>,
     _locks: Vec<DataLock>,
 }
 
-impl Ledger {
-    /// The real one; made if missing.
+impl ImportLedger {
+    /// Opens the real ledger; creates it if it is missing.
     pub(super) async fn open(
         data: &DataDir,
         path: &Path,
@@ -46,7 +47,7 @@ impl Ledger {
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let overrides = Overrides::new(settings, seal_key);
         let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
-        let keys = Keys {
+        let keys = ImportKeys {
             main_key: secrets.bus_secret.reveal().to_owned(),
             seal: SealKey::new(*secrets.seal_key.reveal()),
             signer: Signer::from_seed(secrets.receipt_seed.reveal()),
@@ -56,7 +57,7 @@ impl Ledger {
         Ok(opened)
     }
 
-    /// One to rehearse on.
+    /// Opens a ledger for a dry run.
     pub(super) fn rehearse(
         data: &DataDir,
         path: &Path,
@@ -66,8 +67,8 @@ impl Ledger {
             Some(secret) => Some(secret.clone()),
             None => secrets::read(data, Name::BusSecret)?,
         };
-        // Nothing is sealed or signed in a rehearsal, so these keys are never used.
-        let keys = Keys {
+        // A dry run seals and signs nothing, so these keys are never used.
+        let keys = ImportKeys {
             main_key: main_key.map_or_else(String::new, |secret| secret.reveal().to_owned()),
             seal: SealKey::new(random()?),
             signer: Signer::from_seed(&random()?),
@@ -88,7 +89,7 @@ impl Ledger {
 
     fn on_file(
         path: &Path,
-        keys: Keys,
+        keys: ImportKeys,
         settings: &Settings,
         locks: Vec<DataLock>,
         made: Vec<Name>,
@@ -107,7 +108,7 @@ impl Ledger {
         })
     }
 
-    /// Finishes what waits; everything answered before is durable anyway.
+    /// Finishes pending work; every acknowledged write is durable already.
     pub(super) fn close(self) {
         if let Some(sqlite) = &self.sqlite {
             sqlite.close();
@@ -115,7 +116,7 @@ impl Ledger {
     }
 }
 
-struct Keys {
+struct ImportKeys {
     main_key: String,
     seal: SealKey,
     signer: Signer,
@@ -124,7 +125,7 @@ struct Keys {
 fn engine(
     store: SharedStore,
     clock: Arc<EngineClock>,
-    keys: Keys,
+    keys: ImportKeys,
     settings: &Settings,
 ) -> anyhow::Result<Engine> {
     Ok(Engine::new(Options {

@@ -10,7 +10,7 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whose key it is; shown in lists
+    /// The owner of the key; shown in lists
     #[arg(long, value_name = "NAME")]
     owner: String,
 
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Made<'a> {
+struct CreatedKey<'a> {
     api_key: &'a str,
     owner: &'a str,
 }
@@ -36,7 +36,7 @@ impl Args {
         let client = self.admin.client()?;
         let made = client.generate_key(Some(&self.owner)).await?;
         if self.output.json {
-            out::json(&Made {
+            out::json(&CreatedKey {
                 api_key: made.key.reveal(),
                 owner: &made.owner,
             })?;

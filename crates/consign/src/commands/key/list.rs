@@ -22,7 +22,7 @@ impl Args {
         if self.output.json {
             out::json(&keys)?;
         } else if keys.is_empty() {
-            out::note("no keys but the main one");
+            out::note("no keys except the main key");
         } else {
             out::data(&human(&keys))?;
         }

@@ -12,11 +12,11 @@ use crate::{input, out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The key: @FILE, - for standard input, or the key itself (others can see arguments)
+    /// The key: @FILE, - for standard input, or the key itself (other users can see arguments)
     #[arg(value_name = "KEY")]
     revoked: Key,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct RevokeReport<'a> {
     revoked: bool,
     key: &'a str,
 }
@@ -40,7 +40,7 @@ struct Outcome<'a> {
 impl Args {
     fn unknown(&self, shown: &str) -> anyhow::Result<Exit> {
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RevokeReport {
                 revoked: false,
                 key: shown,
             })?;
@@ -60,7 +60,7 @@ impl Args {
         if !self.dry_run {
             confirm(&format!("revoke the key {shown}?"), self.yes)?;
             let client = self.admin.client()?;
-            // The protocol answers the same for a key that was never there.
+            // The protocol gives the same answer for a key that never existed.
             let id = key_id(key.reveal());
             if !client.keys().await?.iter().any(|known| known.id == id) {
                 return self.unknown(&shown);
@@ -68,7 +68,7 @@ impl Args {
             client.revoke_key(&key).await?;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RevokeReport {
                 revoked: !self.dry_run,
                 key: &shown,
             })?;

@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Wait until no lease is left that it gave out
+    /// Wait until all its leases have ended
     #[arg(long)]
     wait: bool,
 
@@ -26,7 +26,7 @@ impl Args {
         let nodes = client.nodes().await?;
         let mut node = self.one.find(&nodes)?.clone();
         if !self.one.output.json && !others_serve(&nodes, node.id) {
-            out::note("no other node of this ledger gives out work");
+            out::note("no other node of this ledger hands out work");
         }
         if !self.one.dry_run {
             node = client.drain_node(node.id, true).await?;
@@ -40,31 +40,31 @@ impl Args {
         }
         let (called, leases) = (called(&node), node.leases);
         out::note(&if self.one.dry_run {
-            format!("would drain {called}, which gave out {leases} leases; nothing was sent")
+            format!("would drain {called}, which has {leases} leases; nothing was sent")
         } else if node.state == "drained" {
             format!("{called} is drained and can be stopped")
         } else {
-            format!("{called} gives out no more work within two seconds; {leases} leases are left")
+            format!("{called} stops handing out work within two seconds; {leases} leases are left")
         });
         Ok(Exit::Done)
     }
 
-    /// However long that takes: workers may extend their leases.
+    /// Without a time limit, because workers may extend their leases.
     async fn until_drained(&self, client: &Client, mut node: NodeInfo) -> anyhow::Result<NodeInfo> {
-        let mut told = None;
+        let mut printed = None;
         while node.state != "drained" {
-            let news = (node.state.clone(), node.leases);
-            if !self.one.output.json && told.as_ref() != Some(&news) {
+            let status = (node.state.clone(), node.leases);
+            if !self.one.output.json && printed.as_ref() != Some(&status) {
                 let (called, leases) = (called(&node), node.leases);
-                out::note(&format!("{called} is {}, {leases} leases left", news.0));
-                told = Some(news);
+                out::note(&format!("{called} is {}, {leases} leases left", status.0));
+                printed = Some(status);
             }
             tokio::time::sleep(LOOK_EVERY).await;
             let nodes = client.nodes().await?;
             let found = nodes.into_iter().find(|found| found.id == node.id);
             node = found.ok_or_else(|| {
                 Failure::new(Exit::Nothing, format!("{} is gone", called(&node))).hint(
-                    "it ended; leases that are left go on, and any other node takes their results",
+                    "it stopped; remaining leases stay valid, and any other node accepts their results",
                 )
             })?;
         }

@@ -22,7 +22,7 @@ impl Args {
         if self.output.json {
             out::json(&nodes)?;
         } else if nodes.is_empty() {
-            out::note("no node was heard of in the last 30 s");
+            out::note("no node was active in the last 30 s");
         } else {
             out::data(&human(&nodes))?;
         }

@@ -24,9 +24,9 @@ impl Args {
         }
         let called = called(&node);
         out::note(&if one.dry_run {
-            format!("would let {called} give out work again; nothing was sent")
+            format!("would let {called} hand out work again; nothing was sent")
         } else {
-            format!("{called} gives out work again within two seconds")
+            format!("{called} hands out work again within two seconds")
         });
         Ok(Exit::Done)
     }

@@ -1,6 +1,6 @@
 //! `consign receipt list [INTENT]`
 
-use consign_client::Transaction;
+use consign_client::TransactionView;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -11,8 +11,8 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The intent; without it, those of the site's latest transactions, for which the admin token
-    /// is needed
+    /// The intent; without it, receipts of the site's latest transactions, which needs the admin
+    /// token
     #[arg(value_name = "INTENT")]
     intent: Option<String>,
 
@@ -49,7 +49,7 @@ impl Args {
     }
 }
 
-fn both(transaction: Transaction) -> impl Iterator<Item = Box<RawValue>> {
+fn both(transaction: TransactionView) -> impl Iterator<Item = Box<RawValue>> {
     [transaction.receipt, transaction.compensation_receipt]
         .into_iter()
         .flatten()

@@ -6,7 +6,8 @@ use crate::out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The receipt (`atp_rcpt_…` or `atp_comp_…`); that of an intent comes from `intent show --receipt`
+    /// The receipt (`atp_rcpt_…` or `atp_comp_…`); for the receipt of an intent use `intent show
+    /// --receipt`
     id: String,
 
     #[command(flatten)]
@@ -17,7 +18,7 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.server.client()?;
         let shown = client.transactions().receipt(&self.id).await?;
-        // Its bytes are what the signature covers.
+        // Printed verbatim, because the signature covers its bytes.
         out::data(shown.body.receipt.get())?;
         Ok(Exit::Done)
     }

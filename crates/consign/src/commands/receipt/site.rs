@@ -1,11 +1,11 @@
-//! Checking the receipts of agent transactions, without asking the site.
+//! Offline verification of receipts of agent transactions.
 //!
-//! Invariant: only a key that the user pinned makes a receipt genuine. A key that came with it is never trusted, and without
-//! a pin nothing is checked at all.
+//! Invariant: only a key that the user pinned makes a receipt genuine. An embedded key is never trusted, and without a
+//! pinned key nothing is verified.
 
-use consign_transactions::document::{Document, PublicKey, VERIFY_BYTES_MAX};
+use consign_transactions::document::{AtpDocument, AtpPublicKey, VERIFY_BYTES_MAX};
 use consign_transactions::instant;
-use consign_transactions::keyring::{Keyring, Reason, Verification};
+use consign_transactions::keyring::{InvalidReason, Keyring, Verification};
 use consign_transactions::receipt::{COMPENSATION_TYPE, SETTLEMENT_TYPE};
 use serde::Serialize;
 use serde_json::Value;
@@ -16,29 +16,29 @@ use crate::commands::tx::{amount, now};
 use crate::failure::{Exit, Failure};
 use crate::{input, out, render};
 
-/// Which keys of a site the user trusts.
+/// The trusted keys of a site.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PinArgs {
     /// For receipts of agent transactions: trust this key of the site, written ed25519:BASE64
     #[arg(long, value_name = "KEY", conflicts_with = "site_keys")]
     site_key: Option<String>,
 
-    /// The same: trust the keys in this file, a saved /api/atp/keys (`site key show --json`) or
+    /// For receipts of agent transactions: trust the keys in this file, a saved /api/atp/keys (`site key show --json`) or
     /// /.well-known/wab.json
     #[arg(long, value_name = "FILE")]
     site_keys: Option<String>,
 
-    /// Check as well that it is the receipt of this signed intent
+    /// Verify also that it is the receipt of this signed intent
     #[arg(long, value_name = "FILE")]
     intent: Option<String>,
 
-    /// Check as well that it is the compensation of what this receipt proves
+    /// Verify also that it is the compensation of this receipt
     #[arg(long, value_name = "FILE")]
     original: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct SiteVerifyReport<'a> {
     valid: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
@@ -48,9 +48,9 @@ struct Outcome<'a> {
     receipt: &'a RawValue,
 }
 
-/// The receipt of an agent transaction in this text: the receipt itself, or an answer of a site that has it as `receipt`.
-pub(super) fn recognise(text: &str) -> Option<Document> {
-    let document = Document::read(text.as_bytes(), VERIFY_BYTES_MAX).ok()?;
+/// Parses the receipt of an agent transaction: the receipt itself, or an answer of a site that contains it as `receipt`.
+pub(super) fn parse_receipt(text: &str) -> Option<AtpDocument> {
+    let document = AtpDocument::read(text.as_bytes(), VERIFY_BYTES_MAX).ok()?;
     if is_receipt(&document) {
         return Some(document);
     }
@@ -58,24 +58,28 @@ pub(super) fn recognise(text: &str) -> Option<Document> {
     is_receipt(&inner).then_some(inner)
 }
 
-fn is_receipt(document: &Document) -> bool {
+fn is_receipt(document: &AtpDocument) -> bool {
     let kind = document.get("type");
     let kind = kind.as_ref().and_then(consign_kernel::json::Raw::as_str);
     kind.is_some_and(|kind| kind == SETTLEMENT_TYPE || kind == COMPENSATION_TYPE)
 }
 
 impl PinArgs {
-    pub(super) fn verify(&self, document: &Document, output: OutputArgs) -> anyhow::Result<Exit> {
+    pub(super) fn verify(
+        &self,
+        document: &AtpDocument,
+        output: OutputArgs,
+    ) -> anyhow::Result<Exit> {
         let ring = self.ring(document)?;
         let found = ring.verify(document, now());
         let receipt = std::str::from_utf8(document.sent())?;
         let members: Value = serde_json::from_str(receipt)?;
         let wrong = match found.reason {
-            Some(reason) => Some(told(reason)),
+            Some(reason) => Some(describe(reason)),
             None => self.foreign(&members)?,
         };
         if output.json {
-            out::json(&Outcome {
+            out::json(&SiteVerifyReport {
                 valid: wrong.is_none(),
                 reason: wrong.map(|(name, _)| name),
                 key_id: found.key_id.as_deref(),
@@ -93,37 +97,37 @@ impl PinArgs {
         Ok(Exit::Done)
     }
 
-    /// Why a genuine receipt does not prove what the user wants to know.
-    fn foreign(&self, receipt: &Value) -> anyhow::Result<Option<Wrong>> {
+    /// Why a genuine receipt does not prove what the user asked for.
+    fn foreign(&self, receipt: &Value) -> anyhow::Result<Option<Mismatch>> {
         if let Some(path) = &self.intent {
             let intent = input::file("the intent", path)?;
-            let intent = Document::read(intent.as_bytes(), VERIFY_BYTES_MAX);
+            let intent = AtpDocument::read(intent.as_bytes(), VERIFY_BYTES_MAX);
             let intent = intent.map_err(|problem| Failure::usage(problem.to_string()))?;
             if receipt["intent"]["hash"] != intent.hash() {
                 return Ok(Some((
                     "intent_mismatch",
-                    "the receipt is genuine, but not of this intent",
+                    "the receipt is genuine, but belongs to another intent",
                 )));
             }
         }
         if let Some(path) = &self.original {
-            let original = recognise(&input::file("the original receipt", path)?);
+            let original = parse_receipt(&input::file("the original receipt", path)?);
             if original.is_none_or(|original| receipt["original_receipt_hash"] != original.hash()) {
                 return Ok(Some((
                     "original_mismatch",
-                    "the receipt is genuine, but does not undo what the other one proves",
+                    "the receipt is genuine, but does not compensate the other receipt",
                 )));
             }
         }
         Ok(None)
     }
 
-    fn ring(&self, document: &Document) -> anyhow::Result<Keyring> {
+    fn ring(&self, document: &AtpDocument) -> anyhow::Result<Keyring> {
         if let Some(path) = &self.site_keys {
             let ring = Keyring::read(&input::file("the site's keys", path)?);
             return ring.map_err(|error| {
                 Failure::usage(format!(
-                    "{} holds no keys of a site: {error}",
+                    "{} contains no keys of a site: {error}",
                     render::safe(path)
                 ))
                 .hint("save them again with: consign site key show --json")
@@ -131,62 +135,62 @@ impl PinArgs {
             });
         }
         let Some(text) = &self.site_key else {
-            return Err(Failure::usage("no key of the site to check with")
-                .hint("get its keys once, from where you trust them, and name them with --site-keys or --site-key")
+            return Err(Failure::usage("no key of the site to verify with")
+                .hint("get its keys once from a trusted source, and name them with --site-keys or --site-key")
                 .into());
         };
-        let key = PublicKey::parse(text).ok_or_else(|| {
-            Failure::usage(format!("{} is no public key", render::safe(text)))
-                .hint("write it like ed25519: and the base64 of its 32 bytes")
+        let key = AtpPublicKey::parse(text).ok_or_else(|| {
+            Failure::usage(format!("{} is not a public key", render::safe(text)))
+                .hint("write it as ed25519: and the base64 of its 32 bytes")
         })?;
-        // Whoever names a key says that it is the site's, so it vouches for the name in the receipt.
+        // The user asserts that a named key is the site's, so it also vouches for the site's name in the receipt.
         let site = document.get("site");
         let site = site.as_ref().and_then(consign_kernel::json::Raw::as_str);
         Ok(Keyring::of_one(site.unwrap_or_default(), key))
     }
 }
 
-/// The protocol's name of what is wrong, and a sentence.
-type Wrong = (&'static str, &'static str);
+/// The protocol's name of the error, and a sentence.
+type Mismatch = (&'static str, &'static str);
 
-fn told(reason: Reason) -> Wrong {
+fn describe(reason: InvalidReason) -> Mismatch {
     match reason {
-        Reason::NoSignature => ("no_signature", "the receipt is not signed"),
-        Reason::UnsupportedAlgorithm => (
+        InvalidReason::NoSignature => ("no_signature", "the receipt is not signed"),
+        InvalidReason::UnsupportedAlgorithm => (
             "unsupported_algorithm",
             "the receipt is signed by another algorithm than ed25519",
         ),
-        Reason::KeyIdMismatch => (
+        InvalidReason::KeyIdMismatch => (
             "key_id_mismatch",
-            "the receipt names one key and carries another",
+            "the receipt names one key and embeds another",
         ),
-        Reason::SignatureMismatch => (
+        InvalidReason::SignatureMismatch => (
             "signature_mismatch",
             "the signature does not match: the receipt was altered or not issued by this key",
         ),
-        Reason::UnknownKey => (
+        InvalidReason::UnknownKey => (
             "unknown_key",
             "signed by a key that is not among the trusted ones",
         ),
-        Reason::KeyRevoked => ("key_revoked", "signed by a key that the site has revoked"),
-        Reason::KeyExpired => (
+        InvalidReason::KeyRevoked => ("key_revoked", "signed by a key that the site has revoked"),
+        InvalidReason::KeyExpired => (
             "key_expired",
             "issued at a time when the key that signed it was not in use",
         ),
-        Reason::SiteMismatch => (
+        InvalidReason::SiteMismatch => (
             "site_mismatch",
-            "the receipt is of another site than the trusted keys",
+            "the receipt belongs to another site than the trusted keys",
         ),
-        Reason::NotAReceipt => (
+        InvalidReason::NotAReceipt => (
             "not_a_receipt",
-            "the site signed this, but it is no receipt",
+            "the site signed this, but it is not a receipt",
         ),
     }
 }
 
 fn human(found: &Verification, receipt: &Value) -> String {
     let word = |value: &Value| value.as_str().map(render::safe);
-    // A compensation names it beside the rest, a settlement among what it tells of it.
+    // A compensation has it at the top level, a settlement inside the transaction.
     let transaction = word(&receipt["transaction"]["id"]);
     let transaction = transaction.or_else(|| word(&receipt["transaction_id"]));
     let key = found.key_id.as_deref().map(render::safe);
@@ -216,7 +220,7 @@ fn human(found: &Verification, receipt: &Value) -> String {
     text
 }
 
-/// What was paid, or paid back.
+/// The amount that was paid or refunded.
 pub(super) fn amount_of(receipt: &Value) -> String {
     let paid = &receipt["transaction"];
     let (cents, currency) = if paid["amount_cents"].is_null() {
@@ -240,15 +244,15 @@ mod tests {
 
     #[test]
     fn receipts_are_recognised_alone_and_in_answers() {
-        assert!(recognise(RECEIPT).is_some());
-        assert!(recognise(&format!(r#"{{"ok":true,"receipt":{RECEIPT}}}"#)).is_some());
+        assert!(parse_receipt(RECEIPT).is_some());
+        assert!(parse_receipt(&format!(r#"{{"ok":true,"receipt":{RECEIPT}}}"#)).is_some());
         for other in [
             "{}",
             "[]",
             r#"{"type":"consign.receipt.v1"}"#,
             r#"{"receipt":null}"#,
         ] {
-            assert!(recognise(other).is_none(), "{other}");
+            assert!(parse_receipt(other).is_none(), "{other}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `consign receipt verify FILE`
 //!
-//! Invariant: the trusted keys come from where the user pointed, never from the receipt.
+//! Invariant: the trusted keys come from the user's sources, never from the receipt.
 
 use consign_client::ReceiptStanding;
 use consign_kernel::receipt::{self, PublicKey, Signer, Statement, Verified};
@@ -18,13 +18,12 @@ pub(crate) struct Args {
     /// The receipt, or - for standard input
     file: String,
 
-    /// For receipts of intents: trust the keys in this JWK set; without it those of --server, or of
-    /// the data directory
+    /// For receipts of intents: trust the keys in this JWK set; without it, those of --server or of the data directory
     #[arg(long, value_name = "FILE")]
     jwks: Option<String>,
 
-    /// For receipts of intents: ask the server as well whether an operator had the intent settled anew since; --server asks
-    /// the server it names anyway
+    /// For receipts of intents: also ask the server whether an operator has settled the intent again since; with --server,
+    /// that server is always asked
     #[arg(long)]
     online: bool,
 
@@ -40,7 +39,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome<'a> {
+enum VerifyReport<'a> {
     Valid {
         valid: bool,
         key_id: &'a str,
@@ -60,7 +59,7 @@ enum Outcome<'a> {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let document = input::file("the receipt", &self.file)?;
-        if let Some(receipt) = site::recognise(&document) {
+        if let Some(receipt) = site::parse_receipt(&document) {
             if self.online {
                 let message =
                     "--online is for receipts of intents; this is one of an agent transaction";
@@ -74,7 +73,7 @@ impl Args {
             Err(error) => {
                 let error = error.to_string();
                 if self.output.json {
-                    out::json(&Outcome::Invalid {
+                    out::json(&VerifyReport::Invalid {
                         valid: false,
                         error: error.clone(),
                     })?;
@@ -83,12 +82,12 @@ impl Args {
             }
         };
         let online = self.standing(&document).await?;
-        let standing = online.as_ref().and_then(|told| told.standing.as_deref());
+        let standing = online.as_ref().and_then(|reply| reply.standing.as_deref());
         let superseded_by = online
             .as_ref()
-            .and_then(|told| told.superseded_by.as_deref());
+            .and_then(|reply| reply.superseded_by.as_deref());
         if self.output.json {
-            out::json(&Outcome::Valid {
+            out::json(&VerifyReport::Valid {
                 valid: true,
                 key_id: &verified.key_id,
                 standing,
@@ -101,14 +100,14 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    /// What the server says of a receipt that was found genuine, if one is to be asked.
+    /// The server's standing of a genuine receipt, if a server is asked.
     async fn standing(&self, document: &str) -> anyhow::Result<Option<ReceiptStanding>> {
         if !self.online && self.server.server.is_none() {
             return Ok(None);
         }
-        let told = match self.server.client()?.verify_receipt(document).await {
-            Ok(told) => told,
-            // It asks for a key on every path that it does not know.
+        let reply = match self.server.client()?.verify_receipt(document).await {
+            Ok(reply) => reply,
+            // An older server requires a key on every path that it does not know.
             Err(error)
                 if matches!(
                     error.status().map(|status| status.as_u16()),
@@ -116,18 +115,18 @@ impl Args {
                 ) =>
             {
                 out::note(
-                    "this server cannot say whether the receipt was superseded; it is of an older version",
+                    "this server does not report whether the receipt was superseded; it is an older version",
                 );
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
-        if told.valid {
-            return Ok(Some(told));
+        if reply.valid {
+            return Ok(Some(reply));
         }
-        let why = told.error.as_deref().unwrap_or("it does not say why");
+        let why = reply.error.as_deref().unwrap_or("it gives no reason");
         let message = format!(
-            "the server does not know the receipt as its own: {}",
+            "the server does not recognise the receipt as its own: {}",
             render::safe(why)
         );
         let hint = "it may be the receipt of another server, or the server has other keys now";
@@ -145,7 +144,7 @@ impl Args {
         match secrets::read_bytes(&data, Name::ReceiptSeed)? {
             Some(seed) => Ok(vec![Signer::from_seed(seed.reveal()).public().clone()]),
             None => Err(Failure::usage(format!(
-                "no keys to check with: {} holds none",
+                "no keys to verify with: {} contains none",
                 data.keys().display()
             ))
             .hint("name a JWK set with --jwks, or the server with --server")

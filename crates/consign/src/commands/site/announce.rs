@@ -9,7 +9,7 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show which key is announced already, if one is, and stop
+    /// Show the announced key, if there is one, and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -21,15 +21,15 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
-    /// Whether one is announced now, by this command or before it.
+struct AnnounceReport<'a> {
+    /// Whether a key is announced now, by this command or before.
     announced: bool,
     site: &'a str,
     next_public_key: Option<&'a str>,
 }
 
 impl Args {
-    /// Nobody is asked: it signs nothing yet, and one that is announced already stays.
+    /// No confirmation is needed: the key signs nothing yet, and an announced key stays.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.admin.client()?;
         let site = client.transactions().keys().await?.body;
@@ -40,7 +40,7 @@ impl Args {
             next = Some(announced.body.next_public_key);
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&AnnounceReport {
                 announced: next.is_some(),
                 site: &site.site,
                 next_public_key: next.as_deref(),
@@ -50,12 +50,12 @@ impl Args {
         let called = render::safe(&site.site);
         match next.as_deref().map(render::safe) {
             Some(key) if self.dry_run => out::note(&format!(
-                "the key {key} of {called} is announced already; nothing was sent"
+                "the key {key} of {called} is already announced; nothing was sent"
             )),
             Some(key) => {
                 out::data(&key)?;
                 out::note(&format!(
-                    "will sign for {called}; when verifiers have had time to pin it: consign site key rotate"
+                    "will sign for {called}; after verifiers have pinned it, run: consign site key rotate"
                 ));
             }
             None => out::note(&format!(

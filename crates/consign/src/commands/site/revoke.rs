@@ -10,19 +10,19 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The id of the key, as `site key show` lists it; the one that signs now must be rotated first
+    /// The id of the key, as `site key show` lists it; the current key must be rotated first
     #[arg(value_name = "KEY_ID")]
     id: String,
 
-    /// Why; it is published with the revocation
+    /// The reason; it is published with the revocation
     #[arg(long, value_name = "TEXT", default_value = "key_compromise")]
     reason: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
-    /// Show which key would be revoked, and stop
+    /// Show the key that would be revoked, and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct KeyRevokeReport<'a> {
     revoked: bool,
     site: &'a str,
     key_id: &'a str,
@@ -52,14 +52,15 @@ impl Args {
                 .into());
         };
         if key.status == "current" {
-            let message = format!("{id} signs for {called} now");
+            let message = format!("{id} is the current key of {called}");
             return Err(Failure::usage(message)
                 .hint("replace it first with: consign site key rotate")
                 .into());
         }
         if !self.dry_run {
-            let question =
-                format!("revoke the key {id} of {called}? No receipt that it signed will count");
+            let question = format!(
+                "revoke the key {id} of {called}? All receipts that it signed become invalid"
+            );
             confirm(&question, self.yes)?;
             client
                 .transactions()
@@ -67,7 +68,7 @@ impl Args {
                 .await?;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&KeyRevokeReport {
                 revoked: !self.dry_run,
                 site: &site.site,
                 key_id: &self.id,
@@ -78,7 +79,7 @@ impl Args {
             ));
         } else {
             out::note(&format!(
-                "the key {id} of {called} is revoked; whoever pins its keys needs: consign site key show --json"
+                "the key {id} of {called} is revoked; verifiers that pin its keys need: consign site key show --json"
             ));
         }
         Ok(Exit::Done)

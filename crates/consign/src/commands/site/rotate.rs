@@ -10,15 +10,15 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Why; it is published with the key that is replaced
+    /// The reason; it is published with the replaced key
     #[arg(long, value_name = "TEXT", default_value = "scheduled")]
     reason: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
-    /// Show which key would be replaced, and stop
+    /// Show the key that would be replaced, and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -30,10 +30,10 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct RotateReport<'a> {
     rotated: bool,
     site: &'a str,
-    /// The key that signs now.
+    /// The current key.
     public_key: &'a str,
 }
 
@@ -57,7 +57,7 @@ impl Args {
                 .public_key;
         }
         if self.output.json {
-            out::json(&Outcome {
+            out::json(&RotateReport {
                 rotated: !self.dry_run,
                 site: &site.site,
                 public_key: &key,
@@ -70,7 +70,7 @@ impl Args {
         } else {
             out::data(&render::safe(&key))?;
             out::note(&format!(
-                "signs for {called} from now on; whoever pins its keys needs: consign site key show --json"
+                "signs for {called} from now on; verifiers that pin its keys need: consign site key show --json"
             ));
         }
         Ok(Exit::Done)

@@ -1,6 +1,6 @@
 //! `consign site key show`
 
-use consign_client::KeyList;
+use consign_client::SiteKeyList;
 
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
@@ -25,14 +25,14 @@ impl Args {
             out::data(&human(&keys.body))?;
             let site = render::safe(&keys.body.site);
             out::note(&format!(
-                "the keys of {site}; keep them with --json > keys.json for: consign receipt verify"
+                "the keys of {site}; save them with --json > keys.json for: consign receipt verify"
             ));
         }
         Ok(Exit::Done)
     }
 }
 
-fn human(list: &KeyList) -> String {
+fn human(list: &SiteKeyList) -> String {
     let time = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), render::safe);
     let rows: Vec<Vec<String>> = list
         .keys

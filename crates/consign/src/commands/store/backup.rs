@@ -10,7 +10,7 @@ use consign_store::copy;
 use consign_store::postgres::{Address, Postgres};
 use serde::Serialize;
 
-use super::{StoreArgs, Teller, must_be_ours, no_ledger, now, tell_cost};
+use super::{ProgressPrinter, StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::data_dir::sync_directory;
 use crate::failure::{Exit, Failure};
@@ -41,7 +41,7 @@ As long as it takes, a PostgreSQL cleans nothing away, so that claims cost more 
 Where many are made, name a standby in --store: it serves as well.";
 
 #[derive(Serialize)]
-struct Report {
+struct BackupReport {
     from: String,
     to: String,
     bytes: u64,
@@ -65,12 +65,12 @@ impl Args {
         if let Place::Database(address) = &from
             && !self.output.json
         {
-            tell_cost(&address.for_reading()).await?;
+            warn_cost(&address.for_reading()).await?;
         }
         let show = !self.output.json && std::io::stderr().is_terminal();
         let bytes = back_up(&from, &self.to, show).await?;
         if self.output.json {
-            out::json(&Report {
+            out::json(&BackupReport {
                 from: from.to_string(),
                 to: self.to.display().to_string(),
                 bytes,
@@ -87,7 +87,7 @@ impl Args {
     }
 }
 
-/// Half a backup looks like one, so it gets its name when it is whole.
+/// An incomplete backup looks like a complete one, so the file gets its name at the end.
 pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
     let mut beside = to.as_os_str().to_owned();
     beside.push(".new");
@@ -98,7 +98,7 @@ pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Resu
         Place::Database(address) => save(&address.for_reading(), &beside, show).await,
     };
     if copied.is_err() {
-        // The error says more than a second one about the leftover would.
+        // The original error says more than one about the leftover would.
         let _ = remove_half(&beside);
     }
     copied?;
@@ -110,7 +110,7 @@ pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Resu
     Ok(fs::metadata(to)?.len())
 }
 
-/// What a copy that was cut off left, with the files in which SQLite keeps what it has not merged or would undo.
+/// Removes an interrupted copy, including SQLite's journal files.
 fn remove_half(beside: &Path) -> anyhow::Result<()> {
     for suffix in ["", "-journal", "-wal", "-shm"] {
         let mut path = beside.as_os_str().to_owned();
@@ -143,11 +143,11 @@ fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
 async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
     let (from, to) = (from.clone(), to.to_owned());
     let saved = tokio::task::spawn_blocking(move || {
-        let mut teller = Teller::new(show);
-        let saved = copy::save(&from, &to, now().0, |progress| teller.tell(progress));
-        teller.end();
+        let mut printer = ProgressPrinter::new(show);
+        let saved = copy::save(&from, &to, now().0, |progress| printer.print(progress));
+        printer.end();
         saved
     });
-    saved.await.context("the backup ended by a panic")??;
+    saved.await.context("the backup panicked")??;
     Ok(())
 }

@@ -6,7 +6,7 @@ use consign_store::postgres::{Address, Postgres};
 use consign_store::sqlite::{self, Sqlite};
 use serde::Serialize;
 
-use super::{StoreArgs, must_be_ours, no_ledger, now, tell_cost};
+use super::{StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
@@ -27,11 +27,11 @@ serves as well, and nothing is written.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = STANDBY)]
 pub(crate) struct Args {
-    /// Mend what can be derived from the rest: positions, counters, the time of the last commit
+    /// Repair derived data: positions, counters, the time of the last commit
     #[arg(long)]
     repair: bool,
 
-    /// With --repair: say what would be mended, and change nothing
+    /// With --repair: show what would be repaired, and change nothing
     #[arg(long, requires = "repair")]
     dry_run: bool,
 
@@ -43,16 +43,16 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct CheckReport<'a> {
     path: &'a str,
     ok: bool,
     findings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    repair: Option<&'a Mended>,
+    repair: Option<&'a RepairCounts>,
 }
 
 #[derive(Serialize)]
-struct Mended {
+struct RepairCounts {
     dry_run: bool,
     repaired: Vec<String>,
     left: Vec<String>,
@@ -63,7 +63,7 @@ impl Args {
         let place = self.store.place()?;
         let shown = place.to_string();
         let mended = if self.repair {
-            Some(self.mend(&place).await?)
+            Some(self.repair(&place).await?)
         } else {
             None
         };
@@ -76,13 +76,13 @@ impl Args {
             Place::Database(address) => {
                 let address = address.for_reading();
                 if !self.output.json {
-                    tell_cost(&address).await?;
+                    warn_cost(&address).await?;
                 }
                 (check_database(&address).await?, "the database")
             }
         };
         if self.output.json {
-            out::json(&Report {
+            out::json(&CheckReport {
                 path: &shown,
                 ok: findings.is_empty(),
                 findings: &findings,
@@ -101,10 +101,10 @@ impl Args {
             return Ok(Exit::Done);
         }
         let message = format!("{shown} has {} findings", findings.len());
-        let backup = format!("keep {keep} as it is and go back to a backup that checks clean");
-        let hint = if !self.repair && findings.iter().any(|finding| is_mendable(finding)) {
+        let backup = format!("keep {keep} unchanged and restore a backup that passes this check");
+        let hint = if !self.repair && findings.iter().any(|finding| is_repairable(finding)) {
             format!(
-                "positions, counters and the time can be mended: consign store check --repair; for anything else {backup}"
+                "positions, counters and the time can be repaired: consign store check --repair; for anything else {backup}"
             )
         } else {
             backup
@@ -112,7 +112,7 @@ impl Args {
         Err(Failure::failed(message).hint(hint).into())
     }
 
-    async fn mend(&self, place: &Place) -> anyhow::Result<Mended> {
+    async fn repair(&self, place: &Place) -> anyhow::Result<RepairCounts> {
         let dry_run = self.dry_run;
         let (repaired, left) = match place {
             Place::File(path) => {
@@ -128,7 +128,7 @@ impl Args {
                 (Postgres::repair(address, dry_run).await?, Vec::new())
             }
         };
-        Ok(Mended {
+        Ok(RepairCounts {
             dry_run,
             repaired,
             left,
@@ -136,28 +136,28 @@ impl Args {
     }
 }
 
-impl Mended {
+impl RepairCounts {
     fn show(&self, shown: &str) {
         for line in self.repaired.iter().chain(&self.left) {
             out::note(&render::safe(line));
         }
         out::note(&match (self.repaired.len(), self.dry_run) {
-            (0, _) => format!("{shown}: there is nothing to mend"),
-            (count, true) => format!("{shown}: {count} would be mended; nothing was changed"),
+            (0, _) => format!("{shown}: nothing to repair"),
+            (count, true) => format!("{shown}: {count} would be repaired; nothing was changed"),
             (count, false) => format!("{shown}: {count} mended"),
         });
     }
 }
 
-/// What [`Args::repair`] is for. What an ordinary check finds begins with what it is about.
-fn is_mendable(finding: &str) -> bool {
+/// Whether [`Args::repair`] can fix a finding. A finding begins with its subject.
+fn is_repairable(finding: &str) -> bool {
     ["position:", "counter ", "time:"]
         .iter()
         .any(|kind| finding.starts_with(kind))
         || finding.contains("beyond the numbers that were given out")
 }
 
-/// A last commit from the future is no damage, but no server starts on it.
+/// A last commit in the future is no damage, but no server starts on such a file.
 fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
     let ahead_us = Sqlite::last_time(path)?.map_or(0, |last| last.0.saturating_sub(now().0));
     let seconds = ahead_us / SECOND_US;
@@ -169,20 +169,20 @@ fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
 
 pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<String>> {
     must_be_ours(&path)?;
-    // A running server owns its files. A copy made by `store backup` can be checked meanwhile.
+    // A running server locks its files. A copy made by `store backup` can be checked at any time.
     let _lock = DataLock::database(&path)?;
     let looked = tokio::task::spawn_blocking(move || Sqlite::look_over(&path, now()));
-    Ok(looked.await.context("the check ended by a panic")??)
+    Ok(looked.await.context("the check panicked")??)
 }
 
-/// Reads only, as of one instant, so servers may run. A schema that is not of this version is not changed under them.
+/// Reads one snapshot, so servers may run. A schema of another version is not migrated under them.
 async fn check_database(address: &Address) -> anyhow::Result<Vec<String>> {
     let pending = Postgres::pending(address).await?;
     let pending = pending.ok_or_else(|| no_ledger(address))?;
     if !pending.is_empty() {
         return Err(
             Failure::failed(format!("{address} has a schema of an older version"))
-                .hint("bring it up to date with: consign store migrate")
+                .hint("migrate it with: consign store migrate")
                 .into(),
         );
     }

@@ -9,7 +9,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_store::copy::{self, Found, Options, Plan};
 use serde::Serialize;
 
-use super::{Teller, now};
+use super::{ProgressPrinter, now};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::lock::DataLock;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     from: String,
 
-    /// Where to copy it to: a new file, or a database without a ledger
+    /// The target: a new file, or a database without a ledger
     #[arg(long, value_name = "URL")]
     to: String,
 
@@ -35,11 +35,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     to_password_file: Option<PathBuf>,
 
-    /// Throw away what a copy that was cut off has left in the target, and begin anew
+    /// Discard what an interrupted copy has left in the target, and start again
     #[arg(long)]
     anew: bool,
 
-    /// Say what would be copied, and change nothing
+    /// Show what would be copied, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -54,12 +54,12 @@ both sides are counted and hashed. Keys are not in a database: servers on the ta
 need the `keys` of the servers on the source.";
 
 #[derive(Serialize)]
-struct Report {
+struct CopyReport {
     from: String,
     to: String,
     dry_run: bool,
     resumed: bool,
-    tables: Vec<Part>,
+    tables: Vec<CopiedPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +67,7 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Part {
+struct CopiedPart {
     table: &'static str,
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ impl Args {
         if self.dry_run {
             return self.rehearse(&from, &to).await;
         }
-        // By another name it would be refused as well, but as if a server held it.
+        // Otherwise it would be refused as locked by a server.
         if let (Place::File(from), Place::File(to)) = (&from, &to)
             && from.canonicalize().ok() == to.canonicalize().ok()
             && from.exists()
@@ -101,19 +101,19 @@ impl Args {
         let show = !self.output.json && std::io::stderr().is_terminal();
         let began = Instant::now();
         let copied = tokio::task::spawn_blocking(move || {
-            let mut teller = Teller::new(show);
-            let copied = copy::copy(&options, |progress| teller.tell(progress));
-            teller.end();
+            let mut printer = ProgressPrinter::new(show);
+            let copied = copy::copy(&options, |progress| printer.print(progress));
+            printer.end();
             copied
         });
-        let report = copied.await.context("the copy ended by a panic")??;
+        let report = copied.await.context("the copy panicked")??;
         let ahead_us = report.last_time_us - now().0;
-        let tables = report.tables.into_iter().map(|copied| Part {
+        let tables = report.tables.into_iter().map(|copied| CopiedPart {
             table: copied.table.name(),
             rows: copied.rows,
             digest: Some(copied.digest),
         });
-        self.show(&Report {
+        self.show(&CopyReport {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: false,
@@ -128,7 +128,7 @@ impl Args {
             out::note("keys are not in it: servers on it need the keys of those before");
         }
         if ahead_us > 2 * SECOND_US && matches!(to, Place::Database(_)) {
-            // A file remembers its time; servers on a database go by their clocks.
+            // A file stores its time; servers on a database use their clocks.
             let ahead_s = ahead_us / SECOND_US;
             out::note(&format!(
                 "the last commit was {ahead_s} s ahead of the clock of this machine: set the clocks before servers start, \
@@ -142,7 +142,7 @@ impl Args {
         must_exist(from)?;
         let (source, target, anew) = (from.to_end(), to.to_end(), self.anew);
         let plan = tokio::task::spawn_blocking(move || copy::look(&source, &target, anew));
-        let mut plan: Plan = plan.await.context("the look ended by a panic")??;
+        let mut plan: Plan = plan.await.context("the dry run panicked")??;
         for place in [from, to] {
             if let Place::File(path) = place
                 && DataLock::is_held(path)
@@ -151,12 +151,12 @@ impl Args {
                     .push(format!("{place} is in use by a server"));
             }
         }
-        let tables = plan.tables.iter().map(|(table, rows)| Part {
+        let tables = plan.tables.iter().map(|(table, rows)| CopiedPart {
             table: table.name(),
             rows: *rows,
             digest: None,
         });
-        self.show(&Report {
+        self.show(&CopyReport {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: true,
@@ -177,7 +177,7 @@ impl Args {
         }
     }
 
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    fn show(&self, report: &CopyReport) -> anyhow::Result<()> {
         if self.output.json {
             return out::json(report);
         }
@@ -198,7 +198,7 @@ impl Args {
     }
 }
 
-/// Before a lock is made for it.
+/// Checked before a lock file is created for it.
 fn must_exist(from: &Place) -> anyhow::Result<()> {
     match from {
         Place::File(path) => super::must_be_ours(path),
@@ -218,10 +218,10 @@ fn word(found: &Found) -> &'static str {
 
 fn sentence(found: &Found) -> String {
     match found {
-        Found::Nothing => "would be made".to_owned(),
+        Found::Nothing => "would be created".to_owned(),
         Found::Empty => "has an empty ledger".to_owned(),
         Found::Ledger => "has a ledger with content".to_owned(),
-        Found::Part => "has a part of this copy, which would go on".to_owned(),
+        Found::Part => "has a part of this copy, which would be continued".to_owned(),
         Found::OtherPart(other) => format!("has a part of a copy of {}", render::safe(other)),
     }
 }

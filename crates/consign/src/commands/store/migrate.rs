@@ -13,7 +13,7 @@ use crate::place::Place;
 #[derive(Debug, clap::Args)]
 #[command(after_help = WHEN)]
 pub(crate) struct Args {
-    /// Say which migrations are pending, and change nothing
+    /// Show which migrations are pending, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -30,7 +30,7 @@ of an older version refuses the file. On PostgreSQL servers of the version befor
 go on working beside new ones, and older ones refuse a schema that is too new.";
 
 #[derive(Serialize)]
-struct Report {
+struct MigrateReport {
     path: String,
     dry_run: bool,
     migrations: Vec<String>,
@@ -42,7 +42,7 @@ impl Args {
         if let Place::File(path) = &place {
             must_be_ours(path)?;
         }
-        // A running server has brought its file up to date itself. Databases are locked by the migration.
+        // A running server has migrated its file itself. The migration locks a database.
         let _lock = if self.dry_run { None } else { place.lock()? };
         let migrations = match &place {
             Place::File(path) => sqlite::pending(path)?,
@@ -56,7 +56,7 @@ impl Args {
                 Place::Database(address) => Postgres::migrate(address, now()).await?,
             }
         }
-        self.show(&Report {
+        self.show(&MigrateReport {
             path: place.to_string(),
             dry_run: self.dry_run,
             migrations,
@@ -64,7 +64,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    fn show(&self, report: &Report) -> anyhow::Result<()> {
+    fn show(&self, report: &MigrateReport) -> anyhow::Result<()> {
         if self.output.json {
             return out::json(report);
         }

@@ -1,17 +1,17 @@
-//! As which agent a command acts: its directory and its secret key.
+//! The agent of a command: its directory and its secret key.
 //!
-//! Invariant: the secret half is never printed; a key that others may have read is refused.
+//! Invariant: the secret key is never printed; a key file that other users can read is refused.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use consign_transactions::document::AgentSigner;
-use consign_transactions::intent::Intent;
+use consign_transactions::intent::SignedIntent;
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::state::{State, random_bytes};
+use super::agent_directory::{AgentDirectory, random_bytes};
 use crate::data_dir::{create_private, write_private_once};
 use crate::failure::Failure;
 use crate::{out, secrets};
@@ -19,8 +19,8 @@ use crate::{out, secrets};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Agent")]
 pub(crate) struct AgentArgs {
-    /// Directory of the agent: its key, its intents and the keys of its requests [default:
-    /// consign/agent in the user's data directory, ~/.local/share]
+    /// Directory of the agent: its key, its intents and the keys of its requests [default: consign/agent in the user's
+    /// data directory, ~/.local/share]
     #[arg(
         long,
         value_name = "DIR",
@@ -40,12 +40,12 @@ pub(crate) struct AgentArgs {
 }
 
 impl AgentArgs {
-    pub(super) fn state(&self) -> anyhow::Result<State> {
+    pub(super) fn state(&self) -> anyhow::Result<AgentDirectory> {
         let root = match &self.state {
             Some(root) => root.clone(),
             None => user_data()?.join("consign").join("agent"),
         };
-        Ok(State::at(root))
+        Ok(AgentDirectory::at(root))
     }
 
     pub(super) fn key_file(&self) -> anyhow::Result<PathBuf> {
@@ -61,7 +61,7 @@ impl AgentArgs {
         Ok(seed.map(|seed| AgentSigner::from_seed(seed.reveal())))
     }
 
-    /// The key, made now if there is none, and then said so.
+    /// The key; creates it, with a note, if there is none.
     pub(super) fn signer_or_new(&self) -> anyhow::Result<AgentSigner> {
         if let Some(signer) = self.signer()? {
             return Ok(signer);
@@ -80,14 +80,17 @@ impl AgentArgs {
             "made the agent's secret key {}; keep it, it is not shown",
             path.display()
         ));
-        // Somebody else may have made it at the same moment.
+        // A concurrent command may have created it.
         let made = self.signer()?;
         made.ok_or_else(|| Failure::failed(format!("{} is gone", path.display())).into())
     }
 
-    /// The key that signs requests under an intent: one that was asked for, or the one that signed the intent here. Others
-    /// may act without any signature where the site allows it, and a wrong one would be refused.
-    pub(super) fn signer_of(&self, intent: Option<&Intent>) -> anyhow::Result<Option<AgentSigner>> {
+    /// The key that signs requests under an intent: a named one, or the one that signed the intent here. Without one, the
+    /// request is sent unsigned, which the site may allow; a wrong signature would be refused.
+    pub(super) fn signer_of(
+        &self,
+        intent: Option<&SignedIntent>,
+    ) -> anyhow::Result<Option<AgentSigner>> {
         let signer = self.signer()?;
         if self.agent_key.is_some() {
             let path = self.key_file()?;
@@ -106,11 +109,11 @@ pub(super) fn sign(signer: &AgentSigner, members: &Value) -> anyhow::Result<Stri
 }
 
 pub(super) fn no_key(path: &str) -> Failure {
-    Failure::usage(format!("there is no agent key {path}"))
-        .hint("name it with --agent-key, or the agent's directory with --state; make one with: consign tx key")
+    Failure::usage(format!("no agent key at {path}"))
+        .hint("name it with --agent-key, or the agent's directory with --state; create one with: consign tx key")
 }
 
-/// Where a user's programs keep their data; the place must not depend on where the command is typed.
+/// The user's data directory; it must not depend on the current directory.
 fn user_data() -> Result<PathBuf, Failure> {
     let absolute = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -119,7 +122,7 @@ fn user_data() -> Result<PathBuf, Failure> {
     absolute("XDG_DATA_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local").join("share")))
         .ok_or_else(|| {
-            Failure::usage("there is no home directory to keep the agent's keys in")
+            Failure::usage("no home directory to store the agent's keys in")
                 .hint("name a directory with --state")
         })
 }

@@ -1,10 +1,10 @@
 //! `consign tx authorize INTENT`
 
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
 
 use super::agent::no_key;
-use super::request::{RequestArgs, sent};
+use super::request::{RequestArgs, send_signed};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -38,10 +38,15 @@ impl Args {
         let members = json!({"intent_id": self.ask.id, "nonce": nonce});
         let draft = self
             .ask
-            .draft(Operation::Authorize, intent.as_ref(), Some(signer), members)
+            .draft(
+                RequestOperation::Authorize,
+                intent.as_ref(),
+                Some(signer),
+                members,
+            )
             .await?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, REQUEST, &draft.shown());
+            return self.ask.show_dry_run(PATH, REQUEST, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let until = self
@@ -50,21 +55,21 @@ impl Args {
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
         let (client, key) = (&client, &key);
-        let told = sent(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().authorize(key, &body).await
         })
         .await?;
         if self.ask.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
         let (id, until) = (
-            render::safe(&told.body.intent_id),
-            render::safe(&told.body.expires_at),
+            render::safe(&reply.body.intent_id),
+            render::safe(&reply.body.expires_at),
         );
         out::note(&format!(
             "{id} is {}; carry it out before {until} with: consign tx execute {id}",
-            render::safe(&told.body.state)
+            render::safe(&reply.body.state)
         ));
         Ok(Exit::Done)
     }

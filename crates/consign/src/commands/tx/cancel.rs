@@ -1,9 +1,9 @@
 //! `consign tx cancel INTENT`
 
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
 
-use super::request::{RequestArgs, sent};
+use super::request::{RequestArgs, send_signed};
 use crate::failure::Exit;
 use crate::{out, render};
 
@@ -12,7 +12,7 @@ const REQUEST: &str = "cancel";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Why
+    /// The reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -31,10 +31,10 @@ impl Args {
         let signer = self.ask.agent.signer_of(intent.as_ref())?;
         let draft = self
             .ask
-            .draft(Operation::Cancel, intent.as_ref(), signer, members)
+            .draft(RequestOperation::Cancel, intent.as_ref(), signer, members)
             .await?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, REQUEST, &draft.shown());
+            return self.ask.show_dry_run(PATH, REQUEST, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let until = self
@@ -43,15 +43,15 @@ impl Args {
             .until(intent.map(|intent| intent.expires_at));
         let key = state.request_key(&self.ask.id, REQUEST)?;
         let (client, key) = (&client, &key);
-        let told = sent(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().cancel(key, &body).await
         })
         .await?;
         if self.ask.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
         } else {
-            let id = render::safe(&told.body.intent_id);
-            out::note(&format!("{id} is withdrawn; nothing was done"));
+            let id = render::safe(&reply.body.intent_id);
+            out::note(&format!("{id} is withdrawn; nothing was executed"));
         }
         Ok(Exit::Done)
     }

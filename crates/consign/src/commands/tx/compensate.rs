@@ -1,11 +1,11 @@
 //! `consign tx compensate INTENT --reason TEXT`
 
-use consign_client::{Told, Transaction};
-use consign_transactions::envelope::Operation;
+use consign_client::{Reply, TransactionView};
+use consign_transactions::envelope::RequestOperation;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, sent, told};
-use super::state::check_id;
+use super::agent_directory::check_id;
+use super::request::{RequestArgs, send_signed, transaction_fields};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -13,11 +13,11 @@ const PATH: &str = "/api/atp/compensate";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Why; the receipt repeats it
+    /// The reason; the receipt repeats it
     #[arg(long, value_name = "TEXT")]
     reason: String,
 
-    /// Which transaction, if there are several under the intent
+    /// The transaction, if the intent has several
     #[arg(long, value_name = "ID")]
     transaction: Option<String>,
 
@@ -33,7 +33,7 @@ impl Args {
         let draft = self
             .ask
             .draft(
-                Operation::Compensate,
+                RequestOperation::Compensate,
                 intent.as_ref(),
                 signer,
                 self.members(),
@@ -41,25 +41,25 @@ impl Args {
             .await?;
         let request = self.request()?;
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &draft.shown());
+            return self.ask.show_dry_run(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let key = state.request_key(&self.ask.id, &request)?;
-        // What was done may be undone long after the intent has expired.
+        // A transaction may be compensated long after its intent has expired.
         let until = self.ask.patience.until(None);
         let (client, key) = (&client, &key);
-        let answer = sent(until, &draft, key, |body| async move {
+        let answer = send_signed(until, &draft, key, |body| async move {
             client.transactions().compensate(key, &body).await
         })
         .await?;
         if self.ask.output.json {
             out::data(&answer.text)?;
         } else {
-            out::data(&told(&answer.body))?;
+            out::data(&transaction_fields(&answer.body))?;
         }
         let ended = outcome(&answer);
         if ended.is_err() && !answer.is_open() {
-            // The rail will not do it under this key, but perhaps when it is asked anew.
+            // The rail refused under this key; a new request may succeed.
             state.forget_request(&self.ask.id, &request)?;
         }
         ended
@@ -84,12 +84,12 @@ impl Args {
     }
 }
 
-fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
+fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
-        return Err(Failure::failed(format!("{id} is not undone yet"))
-            .hint("type the same again; it goes on under the same key and refunds nothing twice")
+        return Err(Failure::failed(format!("{id} is not compensated yet"))
+            .hint("run the same command again; it continues with the same key and refunds nothing twice")
             .into());
     }
     if transaction.state == "compensated" {
@@ -101,7 +101,9 @@ fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
         .map_or_else(String::new, |failure| {
             render::safe(&format!(": {} ({})", failure.message, failure.code))
         });
-    Err(Failure::failed(format!("the rail did not undo {id}{why}"))
-        .hint("it stays as it is; type the same again to ask anew")
-        .into())
+    Err(
+        Failure::failed(format!("the rail did not refund {id}{why}"))
+            .hint("its state is unchanged; run the same command again for a new attempt")
+            .into(),
+    )
 }

@@ -2,16 +2,16 @@
 
 use clap::builder::PossibleValuesParser;
 use consign_kernel::ids::{Micros, SECOND_US};
-use consign_transactions::document::{AgentSigner, Document, REQUEST_BYTES_MAX};
+use consign_transactions::document::{AgentSigner, AtpDocument, REQUEST_BYTES_MAX};
 use consign_transactions::instant;
-use consign_transactions::intent::{Action, Intent, TYPE};
+use consign_transactions::intent::{ScopeAction, SignedIntent, TYPE};
 use consign_transactions::money::Cents;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 
 use super::agent::{AgentArgs, sign};
-use super::request::{PatienceArgs, amount, now, patiently, show_dry, site_of};
-use super::state::{State, check_id, random_bytes};
+use super::agent_directory::{AgentDirectory, check_id, random_bytes};
+use super::request::{WaitArgs, amount, now, send_with_retries, show_dry_run, site_of};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
@@ -22,24 +22,24 @@ const LIFE_S_MAX: i64 = 7 * 24 * 60 * 60;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it is for, as the user would say it
+    /// The purpose, in the user's words
     #[arg(long, value_name = "TEXT")]
     purpose: String,
 
-    /// What may be done; repeat it for several
+    /// An allowed action; repeat for several
     #[arg(
         long = "action",
         value_name = "WORD",
         required = true,
-        value_parser = PossibleValuesParser::new(Action::ALL.iter().map(|action| action.word())),
+        value_parser = PossibleValuesParser::new(ScopeAction::ALL.iter().map(|action| action.word())),
     )]
     actions: Vec<String>,
 
-    /// Where it may be done: a host name; repeat it for several
+    /// An allowed domain: a host name; repeat for several
     #[arg(long = "domain", value_name = "HOST")]
     domains: Vec<String>,
 
-    /// What an execution costs, in cents or whatever the currency's smallest unit is
+    /// The amount of an execution, in the currency's smallest unit
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 
@@ -47,11 +47,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE", default_value = "EUR")]
     currency: String,
 
-    /// What all executions together may cost [default: the amount times the executions]
+    /// The maximum for all executions together [default: the amount times the executions]
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     max_spend_cents: Option<u64>,
 
-    /// How often it may be executed
+    /// The number of allowed executions
     #[arg(long, value_name = "N", default_value_t = 1)]
     max_executions: u16,
 
@@ -64,8 +64,8 @@ pub(crate) struct Args {
     )]
     expires_in: i64,
 
-    /// The site it is for; without it, the address named with --server, or what the server of the
-    /// data directory says
+    /// The site of the intent; without it, the address named with --server, or the site of the data directory's
+    /// server
     #[arg(long, value_name = "ORIGIN")]
     site: Option<String>,
 
@@ -73,27 +73,27 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 
-    /// How the agent calls itself
+    /// The agent's own name
     #[arg(long, value_name = "ID")]
     agent_id: Option<String>,
 
-    /// For whom it acts
+    /// The user it acts for
     #[arg(long, value_name = "ID")]
     user_id: Option<String>,
 
-    /// Public key of whoever must consent instead of the agent
+    /// Public key that must authorize it instead of the agent
     #[arg(long, value_name = "KEY")]
     principal_key: Option<String>,
 
-    /// Only if this other intent is settled; repeat it for several
+    /// An intent that must be settled first; repeat for several
     #[arg(long = "after", value_name = "INTENT")]
     after: Vec<String>,
 
-    /// What tells the same action from others, for sites that refuse doubles
+    /// Identifies the action, for sites that refuse duplicates
     #[arg(long, value_name = "TEXT")]
     action_dedup_key: Option<String>,
 
-    /// The rail that shall move the money, if the site has several
+    /// The rail that moves the money, if the site has several
     #[arg(long, value_name = "NAME")]
     rail: Option<String>,
 
@@ -113,7 +113,7 @@ pub(crate) struct Args {
     output: OutputArgs,
 
     #[command(flatten)]
-    patience: PatienceArgs,
+    patience: WaitArgs,
 
     #[command(flatten)]
     agent: AgentArgs,
@@ -122,8 +122,8 @@ pub(crate) struct Args {
     server: ServerArgs,
 }
 
-/// What makes two intents of the same content differ.
-struct Stamp {
+/// Distinguishes intents with the same content.
+struct IntentStamp {
     id: String,
     nonce: String,
     issued_at: Micros,
@@ -136,33 +136,33 @@ impl Args {
         let site = site_of(self.site.as_ref(), &self.server).await?;
         let members = self.members(&stamp, &site)?;
         if self.dry_run {
-            return show_dry(self.output, PATH, None, &members.to_string());
+            return show_dry_run(self.output, PATH, None, &members.to_string());
         }
         let signer = self.agent.signer_or_new()?;
         let (intent, text) = signed(&signer, members)?;
-        keep(&state, &stamp.id, &text)?;
+        save_intent(&state, &stamp.id, &text)?;
         let client = self.server.client()?;
         let until = self.patience.until(Some(intent.expires_at));
-        let told = patiently(until, || client.transactions().create(&text)).await?;
+        let reply = send_with_retries(until, || client.transactions().create(&text)).await?;
         if self.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
-        let id = render::safe(&told.body.intent_id);
+        let id = render::safe(&reply.body.intent_id);
         out::data(&id)?;
         let cost = self.amount_cents.map_or_else(String::new, |cents| {
             format!(", for {}", amount(cents, &self.currency))
         });
         out::note(&format!(
             "{} until {}{cost}; consent to it with: consign tx authorize {id}",
-            render::safe(&told.body.state),
-            render::safe(&told.body.expires_at),
+            render::safe(&reply.body.state),
+            render::safe(&reply.body.expires_at),
         ));
         Ok(Exit::Done)
     }
 
-    /// That of the intent which was signed here under the same id, so that it comes out the same.
-    fn stamp(&self, state: &State) -> anyhow::Result<Stamp> {
+    /// The stamp of the intent that was signed here under the same id, so that the document comes out the same.
+    fn stamp(&self, state: &AgentDirectory) -> anyhow::Result<IntentStamp> {
         let fresh = || -> anyhow::Result<String> { Ok(HEXLOWER.encode(&random_bytes::<16>()?)) };
         let id = match &self.id {
             Some(id) => id.clone(),
@@ -170,12 +170,12 @@ impl Args {
         };
         check_id("an intent", &id)?;
         Ok(match state.intent(&id)? {
-            Some(kept) => Stamp {
+            Some(kept) => IntentStamp {
                 id,
                 nonce: kept.nonce,
                 issued_at: kept.issued_at,
             },
-            None => Stamp {
+            None => IntentStamp {
                 id,
                 nonce: fresh()?,
                 issued_at: now(),
@@ -183,14 +183,14 @@ impl Args {
         })
     }
 
-    /// What all executions together may cost, said in so many words: whoever consents must not have to work it out.
+    /// The maximum for all executions together, stated explicitly, so that the authorizer need not compute it.
     fn max_spend(&self) -> Option<u64> {
         let each = self.amount_cents.and_then(Cents::new);
         let all = each.map(|each| each.times(self.max_executions).get());
         self.max_spend_cents.or(all.filter(|cents| *cents > 0))
     }
 
-    fn members(&self, stamp: &Stamp, site: &str) -> anyhow::Result<Value> {
+    fn members(&self, stamp: &IntentStamp, site: &str) -> anyhow::Result<Value> {
         let mut scope = json!({"actions": self.actions});
         if !self.domains.is_empty() {
             scope["domains"] = json!(self.domains);
@@ -243,17 +243,17 @@ impl Args {
     }
 }
 
-/// The intent as it is sent, after everything that can be checked here.
-fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(Intent, String)> {
+/// The intent as it is sent, after all local checks.
+fn signed(signer: &AgentSigner, mut members: Value) -> anyhow::Result<(SignedIntent, String)> {
     members["agent_key"] = signer.public().to_string().into();
     let text = sign(signer, &members)?;
-    let intent = Document::read(text.as_bytes(), REQUEST_BYTES_MAX).and_then(Intent::read);
+    let intent = AtpDocument::read(text.as_bytes(), REQUEST_BYTES_MAX).and_then(SignedIntent::read);
     let intent = intent.map_err(|problem| Failure::usage(problem.to_string()))?;
     Ok((intent, text))
 }
 
-/// On disk before it is sent: whoever consents to it later needs it.
-fn keep(state: &State, id: &str, text: &str) -> anyhow::Result<()> {
+/// Stored before it is sent: authorize needs it later.
+fn save_intent(state: &AgentDirectory, id: &str, text: &str) -> anyhow::Result<()> {
     if state.keep_intent(id, text)? == text {
         return Ok(());
     }

@@ -1,12 +1,12 @@
 //! `consign tx execute INTENT`
 
-use consign_client::{Client, Told, Transaction};
+use consign_client::{Client, Reply, TransactionView};
 use consign_kernel::ids::Micros;
-use consign_transactions::envelope::Operation;
+use consign_transactions::envelope::RequestOperation;
 use consign_transactions::money::Cents;
 use serde_json::{Value, json};
 
-use super::request::{RequestArgs, parsed, patiently, sent, told};
+use super::request::{RequestArgs, parsed, send_signed, send_with_retries, transaction_fields};
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -14,7 +14,7 @@ const PATH: &str = "/api/atp/execute";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What it costs, if not what the intent says; at most that, or what was signed with --max-spend-cents
+    /// Amount, if not the intent's; at most that, or what was signed with --max-spend-cents
     #[arg(long, value_name = "CENTS", value_parser = clap::value_parser!(u64).range(..=Cents::MAX.get()))]
     amount_cents: Option<u64>,
 
@@ -22,15 +22,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CODE")]
     currency: Option<String>,
 
-    /// Which of the allowed actions it is
+    /// The action, if the intent allows several
     #[arg(long, value_name = "WORD")]
     action: Option<String>,
 
-    /// What the receipt shall say about it
+    /// The summary for the receipt
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
 
-    /// Which execution, for an intent that allows several: the same number is the same execution
+    /// The number of the execution, for an intent that allows several: the same number is the same
+    /// execution
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     nth: u16,
 
@@ -45,26 +46,31 @@ impl Args {
         let signer = self.ask.agent.signer_of(intent.as_ref())?;
         let draft = self
             .ask
-            .draft(Operation::Execute, intent.as_ref(), signer, self.members())
+            .draft(
+                RequestOperation::Execute,
+                intent.as_ref(),
+                signer,
+                self.members(),
+            )
             .await?;
         let request = format!("execute-{}", self.nth);
         if self.ask.dry_run {
-            return self.ask.show_dry(PATH, &request, &draft.shown());
+            return self.ask.show_dry_run(PATH, &request, &draft.shown());
         }
         let client = self.ask.server.client()?;
         let expires_at = match intent {
             Some(intent) => Some(intent.expires_at),
-            None => self.ask_end(&client).await?,
+            None => self.intent_end(&client).await?,
         };
         let key = state.request_key(&self.ask.id, &request)?;
         let until = self.ask.patience.until(expires_at);
         let (client, key) = (&client, &key);
-        let told = sent(until, &draft, key, |body| async move {
+        let reply = send_signed(until, &draft, key, |body| async move {
             client.transactions().execute(key, &body).await
         })
         .await?;
-        self.tell(&told)?;
-        outcome(&told)
+        self.show_reply(&reply)?;
+        outcome(&reply)
     }
 
     fn members(&self) -> Value {
@@ -81,29 +87,32 @@ impl Args {
         members
     }
 
-    /// Of an intent that was signed elsewhere, the site knows how long it lasts.
-    async fn ask_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
+    /// The site knows the expiry of an intent that was signed elsewhere.
+    async fn intent_end(&self, client: &Client) -> anyhow::Result<Option<Micros>> {
         let until = self.ask.patience.until(None);
-        let shown = patiently(until, || client.transactions().intent(&self.ask.id)).await?;
+        let shown = send_with_retries(until, || client.transactions().intent(&self.ask.id)).await?;
         Ok(shown.body.expires_at.as_deref().and_then(parsed))
     }
 
-    fn tell(&self, answer: &Told<Transaction>) -> anyhow::Result<()> {
+    fn show_reply(&self, answer: &Reply<TransactionView>) -> anyhow::Result<()> {
         if self.ask.output.json {
             return out::data(&answer.text);
         }
-        out::data(&told(&answer.body))
+        out::data(&transaction_fields(&answer.body))
     }
 }
 
-/// Only what is settled is a success: a script that goes on must be able to rely on it.
-fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
+/// Only a settled transaction is a success, so that scripts can rely on the exit code.
+fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
-        let message = format!("{id} is not over yet: {}", render::safe(&transaction.state));
+        let message = format!(
+            "{id} is still in progress: {}",
+            render::safe(&transaction.state)
+        );
         return Err(Failure::failed(message)
-            .hint("type the same again; it goes on under the same key and charges nothing twice")
+            .hint("run the same command again; it continues with the same key and charges nothing twice")
             .into());
     }
     if transaction.state == "settled" {
@@ -115,10 +124,10 @@ fn outcome(answer: &Told<Transaction>) -> anyhow::Result<Exit> {
             render::safe(&format!("{} ({})", failure.message, failure.code))
         ),
         (None, None) => format!("{id} was not charged"),
-        (_, Some(_)) => format!("{id} was settled and then undone"),
+        (_, Some(_)) => format!("{id} was settled and then compensated"),
     };
     Err(Failure::failed(message)
-        .hint("it is over; make a new intent to try again")
+        .hint("this is final; create a new intent to try again")
         .into())
 }
 
@@ -136,7 +145,7 @@ mod tests {
         for (name, value) in more.as_object().unwrap() {
             row[name] = value.clone();
         }
-        let answer = Told {
+        let answer = Reply {
             status,
             retry_after: Some(Duration::ZERO),
             replayed: false,
@@ -155,7 +164,7 @@ mod tests {
         );
         assert_eq!(
             ended(202, "executed", &json!({})).unwrap_err(),
-            "atp_tx_1 is not over yet: executed"
+            "atp_tx_1 is still in progress: executed"
         );
         let declined = json!({"failure": {"code": "card_declined", "message": "no funds"}});
         assert_eq!(
@@ -164,7 +173,7 @@ mod tests {
         );
         assert_eq!(
             ended(200, "compensated", &json!({"receipt": {}})).unwrap_err(),
-            "atp_tx_1 was settled and then undone"
+            "atp_tx_1 was settled and then compensated"
         );
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct AgentKeyReport<'a> {
     key_id: &'a str,
     public_key: String,
     file: String,
@@ -28,7 +28,7 @@ impl Args {
         let signer = self.agent.signer_or_new()?;
         let public = signer.public();
         if self.output.json {
-            out::json(&Shown {
+            out::json(&AgentKeyReport {
                 key_id: public.id(),
                 public_key: public.to_string(),
                 file: self.agent.key_file()?.display().to_string(),

@@ -1,6 +1,6 @@
 //! `consign tx list`
 
-use consign_client::Transaction;
+use consign_client::TransactionView;
 use consign_kernel::ids::{Micros, SECOND_US};
 
 use super::request::{amount, now, parsed};
@@ -15,11 +15,11 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["executing", "executed", "settled", "compensated"])]
     state: Option<String>,
 
-    /// How many at most, up to 200
+    /// Maximal number, up to 200
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: Option<u32>,
 
-    /// Go on where a page ended: the number it told
+    /// Continue after a page: the number it printed
     #[arg(long, value_name = "NEXT", requires = "state")]
     from: Option<u64>,
 
@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-fn human(transactions: &[Transaction], now: Micros) -> String {
+fn human(transactions: &[TransactionView], now: Micros) -> String {
     let rows: Vec<Vec<String>> = transactions.iter().map(|one| row(one, now)).collect();
     let heading = [
         "TRANSACTION",
@@ -69,7 +69,7 @@ fn human(transactions: &[Transaction], now: Micros) -> String {
     render::table(&heading, &rows)
 }
 
-fn row(transaction: &Transaction, now: Micros) -> Vec<String> {
+fn row(transaction: &TransactionView, now: Micros) -> Vec<String> {
     let begun = parsed(&transaction.created_at);
     let tries = transaction.attempts.map(|tries| tries.to_string());
     vec![
@@ -92,7 +92,7 @@ fn row(transaction: &Transaction, now: Micros) -> Vec<String> {
     ]
 }
 
-/// In the largest unit that leaves a number worth reading.
+/// In the largest unit that gives a useful number.
 fn age(us: i64) -> String {
     let seconds = us.max(0) / SECOND_US;
     match seconds {
@@ -112,7 +112,7 @@ mod tests {
         let json = r#"[{"intent_id":"int_1","transaction_id":"atp_tx_1","state":"executing","amount_cents":1500,"currency":"EUR",
             "rail":{"name":"stripe","reference":"atp_5d"},"created_at":"2026-05-25T12:00:00.000Z","updated_at":"2026-05-25T12:00:00.000Z",
             "attempts":3,"alert":"amount\u001bdiffers"}]"#;
-        let transactions: Vec<Transaction> = serde_json::from_str(json).unwrap();
+        let transactions: Vec<TransactionView> = serde_json::from_str(json).unwrap();
         let now = parsed("2026-05-25T12:05:00.000Z").unwrap();
         assert_eq!(
             human(&transactions, now),
@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn an_age_is_told_in_the_unit_that_fits() {
-        let told: Vec<String> = [-1, 119, 120, 7_199, 7_200, 172_799, 172_800]
+        let ages: Vec<String> = [-1, 119, 120, 7_199, 7_200, 172_799, 172_800]
             .map(|seconds| age(seconds * SECOND_US))
             .to_vec();
         assert_eq!(
-            told,
+            ages,
             ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"]
         );
     }

@@ -16,15 +16,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let told = self.admin.client()?.transactions().reconcile().await?;
+        let reply = self.admin.client()?.transactions().reconcile().await?;
         if self.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
-        let swept = &told.body.swept;
+        let swept = &reply.body.swept;
         let count = |name: &str| swept[name].as_u64().unwrap_or(0);
         out::note(&format!(
-            "{} looked at: {} settled, {} compensated, {} still open",
+            "{} checked: {} settled, {} compensated, {} still open",
             count("looked_at"),
             count("settled"),
             count("compensated"),

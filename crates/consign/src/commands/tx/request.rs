@@ -1,15 +1,15 @@
-//! What the requests about an intent have in common: patience, dry runs, and how a transaction is told.
+//! Shared parts of requests about an intent: retries, dry runs, and the output of a transaction.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use consign_client::{Key, Patience, Transaction};
+use consign_client::{Key, RetryLoop, TransactionView};
 use consign_kernel::ids::Micros;
 use consign_transactions::document::AgentSigner;
-use consign_transactions::envelope::{Operation, Seal};
+use consign_transactions::envelope::{RequestContext, RequestOperation};
 use consign_transactions::instant;
-use consign_transactions::intent::Intent;
+use consign_transactions::intent::SignedIntent;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
 use crate::{out, render};
 
-/// A request about an intent: which one, sent or only shown, as whom and to whom.
+/// The arguments of a request about an intent.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// The intent
@@ -35,9 +35,9 @@ pub(crate) struct RequestArgs {
     pub(super) output: OutputArgs,
 
     #[command(flatten)]
-    pub(super) patience: PatienceArgs,
+    pub(super) patience: WaitArgs,
 
-    /// The site of an intent that was signed elsewhere; without it, as for create
+    /// The site of an intent signed elsewhere; default as for create
     #[arg(long, value_name = "ORIGIN")]
     pub(super) site: Option<String>,
 
@@ -48,21 +48,21 @@ pub(crate) struct RequestArgs {
     pub(super) server: ServerArgs,
 }
 
-/// A request before it is sent: what it asks for, and who signs it.
-pub(super) struct Draft {
-    operation: Operation,
+/// A request before it is sent, and its signer.
+pub(super) struct RequestDraft {
+    operation: RequestOperation,
     members: Value,
-    /// With the site that it is signed for; nobody if it is sent without a signature.
+    /// With the site that it is signed for; none if it is sent unsigned.
     signer: Option<(AgentSigner, String)>,
 }
 
-impl Draft {
-    /// Signed for this key and this moment. The same request may be signed as often as it is sent.
+impl RequestDraft {
+    /// Signs for this key and the current time. A request may be signed again for every attempt.
     pub(super) fn signed(&self, key: &Key) -> anyhow::Result<String> {
         let Some((signer, site)) = &self.signer else {
             return Ok(self.shown());
         };
-        let seal = Seal {
+        let seal = RequestContext {
             operation: self.operation,
             site,
             idempotency_key: key.reveal(),
@@ -72,7 +72,7 @@ impl Draft {
         Ok(signed.map_err(|problem| Failure::usage(problem.to_string()))?)
     }
 
-    /// Without its key and its signature: what is signed can be used by whoever reads it.
+    /// Without key and signature, because a signed request can be used by anyone who reads it.
     pub(super) fn shown(&self) -> String {
         let mut members = self.members.clone();
         members["type"] = self.operation.document_type().into();
@@ -83,8 +83,8 @@ impl Draft {
     }
 }
 
-/// The site that something is signed for. A server that was only named must not choose it: what is signed for another site
-/// could be used there.
+/// The site that a document is signed for. A remote server must not choose it: a document for another site could be used
+/// there.
 pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyhow::Result<String> {
     if let Some(site) = named {
         return Ok(site.clone());
@@ -99,11 +99,11 @@ pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyh
 impl RequestArgs {
     pub(super) async fn draft(
         &self,
-        operation: Operation,
-        intent: Option<&Intent>,
+        operation: RequestOperation,
+        intent: Option<&SignedIntent>,
         signer: Option<AgentSigner>,
         members: Value,
-    ) -> anyhow::Result<Draft> {
+    ) -> anyhow::Result<RequestDraft> {
         let signer = match (signer, intent) {
             (None, _) => None,
             (Some(signer), Some(intent)) if self.site.is_none() => {
@@ -114,34 +114,34 @@ impl RequestArgs {
                 Some((signer, site))
             }
         };
-        Ok(Draft {
+        Ok(RequestDraft {
             operation,
             members,
             signer,
         })
     }
 
-    /// Shows a request that bears the idempotency key called `request`.
-    pub(super) fn show_dry(
+    /// Shows a request with the idempotency key named `request`.
+    pub(super) fn show_dry_run(
         &self,
         path: &'static str,
         request: &str,
         body: &str,
     ) -> anyhow::Result<Exit> {
         let begun = self.agent.state()?.is_begun(&self.id, request)?;
-        show_dry(self.output, path, Some(begun), body)
+        show_dry_run(self.output, path, Some(begun), body)
     }
 }
 
-/// How long to try.
+/// The time limit for retries.
 #[derive(Debug, Args)]
-pub(crate) struct PatienceArgs {
-    /// Seconds to try again at most, and never longer than the intent lasts
+pub(crate) struct WaitArgs {
+    /// Maximal seconds of retries; they also end when the intent expires
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u32,
 }
 
-impl PatienceArgs {
+impl WaitArgs {
     /// When to give up; `expires_at` is the end of the intent.
     pub(super) fn until(&self, expires_at: Option<Micros>) -> SystemTime {
         let own = SystemTime::now() + Duration::from_secs(u64::from(self.wait));
@@ -151,67 +151,68 @@ impl PatienceArgs {
     }
 }
 
-/// Tells on standard error why it takes so long, each reason once.
-pub(super) struct Teller {
-    told: RefCell<Option<String>>,
+/// Prints the reason for retries on standard error, each once.
+pub(super) struct RetryNotes {
+    noted: RefCell<Option<String>>,
 }
 
-impl Teller {
+impl RetryNotes {
     pub(super) fn new() -> Self {
         Self {
-            told: RefCell::new(None),
+            noted: RefCell::new(None),
         }
     }
 
-    pub(super) fn hear(&self, why: &str) {
-        if self.told.borrow().as_deref() != Some(why) {
+    pub(super) fn note(&self, why: &str) {
+        if self.noted.borrow().as_deref() != Some(why) {
             out::note(&format!("{}; trying again", render::safe(why)));
-            *self.told.borrow_mut() = Some(why.to_owned());
+            *self.noted.borrow_mut() = Some(why.to_owned());
         }
     }
 }
 
-/// Sends a request until it is answered for good, signed anew each time: it may take longer than a signature is good for.
-pub(super) async fn sent<T, F>(
+/// Sends a request until its answer is final. It is signed again for each attempt, because retries may outlast a
+/// signature.
+pub(super) async fn send_signed<T, F>(
     until: SystemTime,
-    draft: &Draft,
+    draft: &RequestDraft,
     key: &Key,
     send: impl Fn(String) -> F,
-) -> anyhow::Result<consign_client::Told<T>>
+) -> anyhow::Result<consign_client::Reply<T>>
 where
-    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
 {
     let first = draft.signed(key)?;
     let body = || draft.signed(key).unwrap_or_else(|_| first.clone());
-    Ok(patiently(until, || send(body())).await?)
+    Ok(send_with_retries(until, || send(body())).await?)
 }
 
-/// Runs `send` until it is answered for good.
-pub(super) async fn patiently<T, F>(
+/// Runs `send` until its answer is final.
+pub(super) async fn send_with_retries<T, F>(
     until: SystemTime,
     send: impl Fn() -> F,
-) -> Result<consign_client::Told<T>, consign_client::Error>
+) -> Result<consign_client::Reply<T>, consign_client::Error>
 where
-    F: Future<Output = Result<consign_client::Told<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
 {
-    let teller = Teller::new();
-    let hear = |why: &str, _: Duration| teller.hear(why);
-    Patience::until(until, &hear).send(send).await
+    let notes = RetryNotes::new();
+    let hear = |why: &str, _: Duration| notes.note(why);
+    RetryLoop::until(until, &hear).send(send).await
 }
 
 /// A request that is shown instead of sent.
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct RequestDryRun<'a> {
     method: &'static str,
     path: &'static str,
-    /// Whether the request was begun before and would be repeated. The key itself stays where it is.
+    /// Whether the request was begun before and would be repeated. The key itself is not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     begun: Option<bool>,
     body: &'a RawValue,
 }
 
-/// Shows a request; `begun` for one that bears an idempotency key.
-pub(super) fn show_dry(
+/// Shows a request; `begun` for one with an idempotency key.
+pub(super) fn show_dry_run(
     output: OutputArgs,
     path: &'static str,
     begun: Option<bool>,
@@ -219,7 +220,7 @@ pub(super) fn show_dry(
 ) -> anyhow::Result<Exit> {
     if output.json {
         let body: &RawValue = serde_json::from_str(body)?;
-        out::json(&DryRun {
+        out::json(&RequestDryRun {
             method: "POST",
             path,
             begun,
@@ -230,14 +231,14 @@ pub(super) fn show_dry(
     out::data(&format!("POST {path}"))?;
     out::data(&render::safe(body))?;
     out::note(match begun {
-        Some(true) => "nothing was sent; it was begun before and would go on under the same key",
+        Some(true) => "nothing was sent; it was begun before and would continue with the same key",
         Some(false) | None => "nothing was sent",
     });
     Ok(Exit::Done)
 }
 
-/// A transaction as fields.
-pub(super) fn told(transaction: &Transaction) -> String {
+/// The fields of a transaction.
+pub(super) fn transaction_fields(transaction: &TransactionView) -> String {
     let receipt_id = |receipt: &Option<Box<RawValue>>| {
         receipt.as_deref().and_then(|receipt| id_of(receipt.get()))
     };
@@ -273,7 +274,7 @@ pub(super) fn told(transaction: &Transaction) -> String {
     ])
 }
 
-/// Money in the unit of the protocol, which does not say how many decimals a currency has.
+/// An amount in the protocol's unit, which does not define the decimals of a currency.
 pub(crate) fn amount(cents: u64, currency: &str) -> String {
     format!("{cents} cents {}", render::safe(currency))
 }

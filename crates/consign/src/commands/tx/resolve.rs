@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::request::{amount, show_dry};
+use super::request::{amount, show_dry_run};
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
 use crate::link::AdminArgs;
@@ -12,15 +12,15 @@ const PATH: &str = "/api/atp/admin/transactions/{transaction_id}/resolve";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The transaction, which must have an alert; `consign tx list` shows them
+    /// The transaction, which must have an alert; see `consign tx list`
     #[arg(value_name = "TRANSACTION")]
     id: String,
 
-    /// What became of the effect, or of the refund under way
+    /// The outcome of the effect, or of the pending refund
     #[arg(value_name = "OUTCOME", value_parser = ["charged", "not_charged", "refunded", "not_refunded"])]
     outcome: String,
 
-    /// How you know
+    /// The evidence
     #[arg(long, value_name = "TEXT")]
     reason: String,
 
@@ -39,17 +39,17 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let body = self.body().to_string();
         if self.dry_run {
-            return show_dry(self.output, PATH, None, &body);
+            return show_dry_run(self.output, PATH, None, &body);
         }
         let client = self.admin.client()?;
-        let told = client.transactions().resolve(&self.id, &body).await?;
+        let reply = client.transactions().resolve(&self.id, &body).await?;
         if self.output.json {
-            out::data(&told.text)?;
+            out::data(&reply.text)?;
             return Ok(Exit::Done);
         }
-        let one = &told.body.transaction;
+        let one = &reply.body.transaction;
         out::note(&format!(
-            "{} over {} is {}",
+            "{} of {} is {}",
             render::safe(&one.transaction_id),
             amount(one.amount_cents, &one.currency),
             render::safe(&one.state),

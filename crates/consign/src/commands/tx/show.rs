@@ -1,14 +1,14 @@
 //! `consign tx show ID`
 
-use consign_client::Permission;
+use consign_client::IntentView;
 
-use super::request::{amount, told};
+use super::request::{amount, transaction_fields};
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
 use crate::link::ServerArgs;
 use crate::{out, render};
 
-/// What ids of transactions begin with; agents choose those of intents.
+/// The prefix of transaction ids; agents choose the ids of intents.
 const TRANSACTION: &str = "atp_tx_";
 
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ impl Args {
         let client = self.server.client()?;
         let (text, human) = if self.id.starts_with(TRANSACTION) {
             let shown = client.transactions().transaction(&self.id).await?;
-            (shown.text, told(&shown.body))
+            (shown.text, transaction_fields(&shown.body))
         } else {
             let shown = client.transactions().intent(&self.id).await?;
             (shown.text, summary(&shown.body))
@@ -38,7 +38,7 @@ impl Args {
     }
 }
 
-fn summary(intent: &Permission) -> String {
+fn summary(intent: &IntentView) -> String {
     let safe = |text: &Option<String>| text.as_deref().map(render::safe);
     let allowed = intent.data.as_ref();
     let mut text = render::fields(&[
@@ -66,7 +66,7 @@ fn summary(intent: &Permission) -> String {
     ]);
     for transaction in &intent.transactions {
         text.push('\n');
-        text.push_str(&told(transaction));
+        text.push_str(&transaction_fields(transaction));
     }
     if intent.more {
         text.push_str("\nthere are more transactions\n");
@@ -86,7 +86,7 @@ mod tests {
             "transactions":[{"intent_id":"int_1","transaction_id":"atp_tx_1","state":"settled","amount_cents":1500,"currency":"EUR",
             "rail":{"name":"null","reference":"atp_5d"},"receipt":{"receipt_id":"atp_rcpt_1"},
             "created_at":"2026-05-25T12:00:02.000Z","updated_at":"2026-05-25T12:00:05.000Z"}]}"#;
-        let intent: Permission = serde_json::from_str(json).unwrap();
+        let intent: IntentView = serde_json::from_str(json).unwrap();
         assert_eq!(
             summary(&intent),
             "intent         int_1\n\

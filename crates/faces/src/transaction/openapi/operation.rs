@@ -1,26 +1,26 @@
-//! One method of one path: what it takes, what it answers, and how it refuses.
+//! One method of one path: request, responses and errors.
 
 use consign_transactions::key::{KEY_CHARS_MAX, KEY_CHARS_MIN};
 use serde_json::{Map, Value, json};
 
 use super::{OPERATOR, TAG, reference};
 
-/// What is told of one method of one path.
-pub(super) struct Told {
+/// The description of one method of one path.
+pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     id: &'static str,
     summary: &'static str,
-    /// For operators alone.
+    /// For operators only.
     guarded: bool,
     parameters: Vec<Value>,
     body: Option<Value>,
-    /// Status and the name of the schema.
+    /// The status and the name of the schema.
     answers: Vec<(u16, &'static str)>,
     refuses: Vec<u16>,
 }
 
-impl Told {
+impl Operation {
     pub(super) fn get(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("get", path, id, summary)
     }
@@ -46,23 +46,23 @@ impl Told {
             parameters: named.map(in_path).collect(),
             body: None,
             answers: Vec::new(),
-            // Any request may be unreadable, and any may meet a server that cannot.
+            // Any request may be malformed, and any server may be unavailable.
             refuses: vec![400, 403, 431, 500, 503],
         }
     }
 
-    pub(super) fn guarded(mut self) -> Self {
+    pub(super) fn for_operators(mut self) -> Self {
         self.guarded = true;
         self.refuses(&[401])
     }
 
-    /// An effect happens once for each key.
-    pub(super) fn once(mut self) -> Self {
+    /// Executed once per idempotency key.
+    pub(super) fn with_idempotency_key(mut self) -> Self {
         self.parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
-            "description": "Chosen by the agent; in the body as idempotency_key if not here. The same key brings the same answer.",
+            "description": "Chosen by the agent; may be in the body as idempotency_key instead. The same key returns the same answer.",
             "schema": {"type": "string", "minLength": KEY_CHARS_MIN, "maxLength": KEY_CHARS_MAX},
         }));
         self.refuses(&[422])
@@ -74,11 +74,11 @@ impl Told {
         self
     }
 
-    pub(super) fn takes(self, schema: &str, max_bytes: usize) -> Self {
+    pub(super) fn requires_body(self, schema: &str, max_bytes: usize) -> Self {
         self.body(true, schema, max_bytes)
     }
 
-    pub(super) fn may_take(self, schema: &str, max_bytes: usize) -> Self {
+    pub(super) fn allows_body(self, schema: &str, max_bytes: usize) -> Self {
         self.body(false, schema, max_bytes)
     }
 
@@ -101,7 +101,7 @@ impl Told {
         self
     }
 
-    pub(super) fn told(self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         let refused = self
             .refuses
             .iter()
@@ -112,23 +112,23 @@ impl Told {
             .chain(refused)
             .map(|(status, response)| (status.to_string(), response))
             .collect();
-        let ways_in = if self.guarded {
+        let security = if self.guarded {
             json!([{OPERATOR: []}])
         } else {
             json!([])
         };
-        let mut told = json!({
+        let mut operation = json!({
             "operationId": self.id,
             "tags": [TAG],
             "summary": self.summary,
-            "security": ways_in,
+            "security": security,
             "parameters": self.parameters,
             "responses": responses,
         });
         if let Some(body) = self.body {
-            told["requestBody"] = body;
+            operation["requestBody"] = body;
         }
-        told
+        operation
     }
 }
 
@@ -137,10 +137,22 @@ fn in_path(name: &str) -> Value {
 }
 
 fn answer(status: u16, schema: &str) -> Value {
-    let description = match status {
-        201 => "It is created.",
-        202 => "It is under way; ask again with the same key after Retry-After seconds.",
-        _ => "It is so.",
+    let description = match (status, schema) {
+        (201, _) => "The intent was created.",
+        (202, _) => {
+            "The transaction is in progress; repeat the request with the same key after Retry-After seconds."
+        }
+        (_, "AtpCreated") => "The intent was created before by the same document.",
+        (_, "AtpAuthorized") => "The intent is authorized.",
+        (_, "AtpCancelled") => "The intent is cancelled.",
+        (_, "AtpTransaction") => "The transaction and its current state.",
+        (_, "AtpIntent") => "The intent, its current state and its transactions.",
+        (_, "AtpIntents" | "AtpTransactions" | "AtpTransitions") => "A page of the list.",
+        (_, "AtpReceipt" | "AtpReceipts") => "The signed receipts.",
+        (_, "AtpVerification") => "The result of the verification.",
+        (_, "AtpKeys" | "AtpManifest" | "AtpRevocations") => "The published document.",
+        (_, "AtpHealth") => "The site can store transactions.",
+        _ => "The operation is done.",
     };
     json!({
         "description": description,
@@ -150,22 +162,35 @@ fn answer(status: u16, schema: &str) -> Value {
 
 fn refusal(status: u16) -> Value {
     let (description, schema) = match status {
-        // A head that cannot be read is refused before anybody knows which face it is for.
-        400 | 431 => ("Something in the request is wrong.", "AtpUnreadable"),
-        401 => ("The signature or the token is not right.", "AtpRefusal"),
-        403 => (
-            "Neither the intent nor plain HTTP allows this.",
+        // A malformed request head is refused before its face is known, so the error may have
+        // another format.
+        400 | 431 => ("The request is malformed.", "AtpUnreadable"),
+        401 => (
+            "The signature or the token is missing or not valid.",
             "AtpRefusal",
         ),
-        404 => ("There is no such thing.", "AtpRefusal"),
-        409 => ("Refused for good; do not repeat it.", "AtpRefusal"),
-        410 => ("The intent is over.", "AtpRefusal"),
-        412 => ("A precondition can hold no more.", "AtpRefusal"),
+        403 => (
+            "Not allowed: by the intent, for this user, from this origin, or over plain HTTP.",
+            "AtpRefusal",
+        ),
+        404 => (
+            "No intent, transaction, receipt, key or path matches.",
+            "AtpRefusal",
+        ),
+        409 => ("A final conflict; do not repeat the request.", "AtpRefusal"),
+        410 => ("The intent has ended.", "AtpRefusal"),
+        412 => ("A precondition can no longer be met.", "AtpRefusal"),
         413 => ("The body is too long.", "AtpRefusal"),
-        422 => ("It contradicts what is known.", "AtpRefusal"),
-        425 => ("A precondition does not hold yet.", "AtpRefusal"),
+        422 => (
+            "The request contradicts the intent or an earlier request with the same key.",
+            "AtpRefusal",
+        ),
+        425 => ("A precondition is not met yet.", "AtpRefusal"),
         429 => ("Too many requests; see Retry-After.", "AtpRefusal"),
-        _ => ("The same request may be sent again.", "AtpRefusal"),
+        _ => (
+            "A temporary failure; the same request may be sent again.",
+            "AtpRefusal",
+        ),
     };
     json!({"description": description, "content": {"application/json": {"schema": reference(schema)}}})
 }

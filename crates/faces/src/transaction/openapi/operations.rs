@@ -1,209 +1,219 @@
-//! Every operation, for agents, for readers and for operators.
+//! All operations: for agents, for readers and for operators.
 
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
 use serde_json::{Value, json};
 
-use super::operation::Told;
+use super::operation::Operation;
 use super::states;
 use crate::transaction::CALLBACK_BYTES_MAX;
 
 pub(super) fn all() -> impl Iterator<Item = (String, &'static str, Value)> {
     let all = agents().into_iter().chain(readers()).chain(operators());
-    all.map(|told| (told.path.to_owned(), told.method, told.told()))
+    all.map(|operation| {
+        (
+            operation.path.to_owned(),
+            operation.method,
+            operation.to_json(),
+        )
+    })
 }
 
-fn agents() -> Vec<Told> {
+fn agents() -> Vec<Operation> {
     vec![
-        Told::post("/api/atp/intents", "atpCreate", "Present a signed intent")
-            .takes("AtpIntentDocument", REQUEST_BYTES_MAX)
-            .answers(201, "AtpCreated")
-            .answers(200, "AtpCreated")
-            .refuses(&[401, 403, 409, 410, 429]),
-        Told::post(
+        Operation::post(
+            "/api/atp/intents",
+            "atpCreate",
+            "Create an intent from a signed document",
+        )
+        .requires_body("AtpIntentDocument", REQUEST_BYTES_MAX)
+        .answers(201, "AtpCreated")
+        .answers(200, "AtpCreated")
+        .refuses(&[401, 403, 409, 410, 429]),
+        Operation::post(
             "/api/atp/authorize",
             "atpAuthorize",
-            "Record consent and burn the nonce",
+            "Authorize an intent and use its nonce",
         )
-        .once()
-        .takes("AtpAuthorize", REQUEST_BYTES_MAX)
+        .with_idempotency_key()
+        .requires_body("AtpAuthorize", REQUEST_BYTES_MAX)
         .answers(200, "AtpAuthorized")
         .refuses(&[401, 403, 404, 409, 410, 412, 425, 429]),
-        Told::post("/api/atp/execute", "atpExecute", "Have the effect, once")
-            .once()
-            .takes("AtpExecute", REQUEST_BYTES_MAX)
-            .answers(200, "AtpTransaction")
-            .answers(202, "AtpTransaction")
-            .refuses(&[401, 403, 404, 409, 410, 429]),
-        Told::post(
-            "/api/atp/compensate",
-            "atpCompensate",
-            "Have the effect undone",
+        Operation::post(
+            "/api/atp/execute",
+            "atpExecute",
+            "Execute a transaction, once per idempotency key",
         )
-        .once()
-        .takes("AtpCompensate", NOTE_BYTES_MAX)
+        .with_idempotency_key()
+        .requires_body("AtpExecute", REQUEST_BYTES_MAX)
         .answers(200, "AtpTransaction")
         .answers(202, "AtpTransaction")
         .refuses(&[401, 403, 404, 409, 410, 429]),
-        Told::post(
+        Operation::post(
+            "/api/atp/compensate",
+            "atpCompensate",
+            "Compensate a transaction",
+        )
+        .with_idempotency_key()
+        .requires_body("AtpCompensate", NOTE_BYTES_MAX)
+        .answers(200, "AtpTransaction")
+        .answers(202, "AtpTransaction")
+        .refuses(&[401, 403, 404, 409, 410, 429]),
+        Operation::post(
             "/api/atp/cancel",
             "atpCancel",
-            "Take an intent back before anything is done",
+            "Cancel an intent before an execution",
         )
-        .takes("AtpCancel", NOTE_BYTES_MAX)
+        .requires_body("AtpCancel", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
         .refuses(&[401, 403, 404, 409, 410]),
-        Told::post(
+        Operation::post(
             "/api/atp/transactions/{transaction_id}/compensate",
             "atpCompensateNamed",
-            "Have the effect undone; the path may stand for intent_id and transaction_id",
+            "Compensate a transaction; the path implies intent_id and transaction_id",
         )
-        .once()
-        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .with_idempotency_key()
+        .allows_body("AtpMessage", NOTE_BYTES_MAX)
         .answers(200, "AtpTransaction")
         .answers(202, "AtpTransaction")
         .refuses(&[401, 404, 409, 410, 429]),
-        Told::post(
+        Operation::post(
             "/api/atp/intents/{intent_id}/revoke",
             "atpRevoke",
-            "Take an intent back; the path may stand for intent_id",
+            "Cancel an intent; the path implies intent_id",
         )
-        .may_take("AtpMessage", NOTE_BYTES_MAX)
+        .allows_body("AtpMessage", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
         .refuses(&[401, 404, 409, 410]),
-        Told::post(
+        Operation::post(
             "/api/atp/rails/{rail}/callback",
             "atpCallback",
-            "A payment rail tells that it has news",
+            "Receive a callback of a payment rail",
         )
-        .takes("AtpMessage", CALLBACK_BYTES_MAX)
+        .requires_body("AtpMessage", CALLBACK_BYTES_MAX)
         .answers(200, "AtpDone")
         .refuses(&[404]),
     ]
 }
 
-fn readers() -> Vec<Told> {
+fn readers() -> Vec<Operation> {
     vec![
-        Told::get(
+        Operation::get(
             "/api/atp/intents/{intent_id}",
             "atpIntent",
-            "See an intent and its transactions",
+            "Get an intent and its transactions",
         )
         .answers(200, "AtpIntent")
         .refuses(&[404]),
-        Told::get(
+        Operation::get(
             "/api/atp/intents/{intent_id}/receipts",
             "atpReceipts",
-            "See the receipts under an intent",
+            "Get the receipts of an intent",
         )
         .answers(200, "AtpReceipts")
         .refuses(&[404]),
-        Told::get(
+        Operation::get(
             "/api/atp/transactions/{transaction_id}",
             "atpTransaction",
-            "See a transaction",
+            "Get a transaction",
         )
         .answers(200, "AtpTransaction")
         .refuses(&[404]),
-        Told::get(
+        Operation::get(
             "/api/atp/receipts/{receipt_id}",
             "atpReceipt",
-            "See a receipt",
+            "Get a receipt",
         )
         .answers(200, "AtpReceipt")
         .refuses(&[404, 429]),
-        Told::post(
-            "/api/atp/receipts/verify",
-            "atpVerify",
-            "Ask what a document proves",
-        )
-        .takes("AtpMessage", VERIFY_BYTES_MAX)
-        .answers(200, "AtpVerification")
-        .refuses(&[404, 429]),
-        Told::get("/api/atp/keys", "atpKeys", "Fetch the site's keys").answers(200, "AtpKeys"),
-        Told::get("/api/atp/health", "atpHealth", "Ask whether it is well")
+        Operation::post("/api/atp/receipts/verify", "atpVerify", "Verify a receipt")
+            .requires_body("AtpMessage", VERIFY_BYTES_MAX)
+            .answers(200, "AtpVerification")
+            .refuses(&[404, 429]),
+        Operation::get("/api/atp/keys", "atpKeys", "Get the site's keys").answers(200, "AtpKeys"),
+        Operation::get("/api/atp/health", "atpHealth", "Get the health of the site")
             .answers(200, "AtpHealth"),
-        Told::get(
+        Operation::get(
             "/.well-known/wab.json",
             "atpManifest",
-            "Fetch the site's signed manifest",
+            "Get the site's signed manifest",
         )
         .answers(200, "AtpManifest"),
-        Told::get(
+        Operation::get(
             "/.well-known/wab-revocations.json",
             "atpRevocations",
-            "Fetch the signed list of revoked keys",
+            "Get the signed list of revoked keys",
         )
         .answers(200, "AtpRevocations"),
     ]
 }
 
-fn operators() -> Vec<Told> {
-    // More than a page holds is no error: a page is what comes.
+fn operators() -> Vec<Operation> {
+    // A limit beyond the page size is not an error: the page is shorter.
     let count = json!({"type": "integer", "minimum": 0});
     let states = json!({"type": "string", "enum": states()});
     vec![
-        Told::get("/api/atp/intents", "atpIntents", "List the latest intents")
-            .guarded()
+        Operation::get("/api/atp/intents", "atpIntents", "List the latest intents")
+            .for_operators()
             .query("limit", &count)
             .query("offset", &count)
             .query("from", &count)
             .answers(200, "AtpIntents"),
-        Told::get(
+        Operation::get(
             "/api/atp/admin/transactions",
             "atpTransactions",
             "List transactions, open ones first",
         )
-        .guarded()
+        .for_operators()
         .query("limit", &count)
         .query("from", &count)
         .query("state", &states)
         .answers(200, "AtpTransactions"),
-        Told::post(
+        Operation::post(
             "/api/atp/admin/transactions/{transaction_id}/resolve",
             "atpResolve",
-            "Say what became of an effect that no rail can tell",
+            "Record the outcome of an effect that the rail cannot report",
         )
-        .guarded()
-        .takes("AtpWord", NOTE_BYTES_MAX)
+        .for_operators()
+        .requires_body("AtpWord", NOTE_BYTES_MAX)
         .answers(200, "AtpResolved")
         .refuses(&[404, 409]),
-        Told::get(
+        Operation::get(
             "/api/atp/admin/audit",
             "atpAudit",
             "Read the log of transitions",
         )
-        .guarded()
+        .for_operators()
         .query("after", &count)
         .answers(200, "AtpTransitions"),
-        Told::post(
+        Operation::post(
             "/api/atp/admin/reconcile",
             "atpReconcile",
-            "Look at open transactions now",
+            "Check open transactions now",
         )
-        .guarded()
+        .for_operators()
         .answers(200, "AtpSwept"),
-        Told::post(
+        Operation::post(
             "/api/atp/admin/keys/announce",
             "atpAnnounceKey",
-            "Make the next key known before it signs",
+            "Announce the next key before it signs",
         )
-        .guarded()
+        .for_operators()
         .answers(200, "AtpAnnounced"),
-        Told::post(
+        Operation::post(
             "/api/atp/admin/keys/rotate",
             "atpRotateKey",
-            "Sign with the announced key, or with a new one",
+            "Rotate to the announced key, or to a new one",
         )
-        .guarded()
-        .may_take("AtpReason", NOTE_BYTES_MAX)
+        .for_operators()
+        .allows_body("AtpReason", NOTE_BYTES_MAX)
         .answers(200, "AtpRotated"),
-        Told::post(
+        Operation::post(
             "/api/atp/admin/keys/{key_id}/revoke",
             "atpRevokeKey",
-            "Vouch for a key no more",
+            "Revoke a key",
         )
-        .guarded()
-        .may_take("AtpReason", NOTE_BYTES_MAX)
+        .for_operators()
+        .allows_body("AtpReason", NOTE_BYTES_MAX)
         .answers(200, "AtpRevoked")
         .refuses(&[404]),
     ]

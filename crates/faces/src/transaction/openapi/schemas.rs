@@ -1,17 +1,17 @@
-//! The values that requests and answers are made of.
+//! The schemas of requests and answers.
 
-use consign_transactions::envelope::Operation;
-use consign_transactions::intent::{self, Action};
+use consign_transactions::envelope::RequestOperation;
+use consign_transactions::intent::{self, ScopeAction};
 use serde_json::{Map, Value, json};
 
 use super::{reference, states};
 
-/// An object with these members, which all are there.
+/// An object with these required members.
 fn whole(members: &[(&str, Value)]) -> Value {
     object(members, &[])
 }
 
-/// An object with these members, of which the latter may be missing.
+/// An object with required and optional members.
 fn object(needed: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {
     let names: Vec<&str> = needed.iter().map(|(name, _)| *name).collect();
     let members = needed.iter().chain(optional);
@@ -34,50 +34,53 @@ pub(super) fn all() -> Value {
     schemas.into_iter().collect::<Map<_, _>>().into()
 }
 
-type Named = (String, Value);
+type NamedSchema = (String, Value);
 
-fn named(name: &str, schema: Value) -> Named {
+fn named(name: &str, schema: Value) -> NamedSchema {
     (name.to_owned(), schema)
 }
 
-/// What every signed request says about itself; whoever signs nothing may leave it out.
-fn meant(operation: Operation) -> Vec<(&'static str, Value)> {
+/// The envelope members of every signed request; optional in an unsigned one.
+fn envelope_members(operation: RequestOperation) -> Vec<(&'static str, Value)> {
     let maybe = |schema: &str| json!({"type": ["string", "null"], "description": schema});
     vec![
         (
             "type",
-            json!({"enum": [operation.document_type(), null], "description": "Needed in a signed request."}),
+            json!({"enum": [operation.document_type(), null], "description": "Required in a signed request."}),
         ),
         (
             "site",
-            maybe("The site that it is for. Needed in a signed request."),
+            maybe("The site that the request is for. Required in a signed request."),
         ),
         (
             "issued_at",
             json!({
                 "type": ["string", "null"], "format": "date-time",
-                "description": "At most 300 seconds from the site's clock. Needed in a signed request.",
+                "description": "At most 300 seconds from the site's clock. Required in a signed request.",
             }),
         ),
         (
             "idempotency_key",
-            maybe("That of the header, where both are given. Needed in a signed request."),
+            maybe("Must equal the header if both are present. Required in a signed request."),
         ),
         (
             "signature",
-            json!({"description": "The agent's, over the RFC 8785 form of all else."}),
+            json!({"description": "The agent's signature over the RFC 8785 form of all other members."}),
         ),
     ]
 }
 
-fn requests() -> Vec<Named> {
+fn requests() -> Vec<NamedSchema> {
     let text = json!({"type": "string", "minLength": 1});
     let short = json!({"type": "string", "minLength": 1, "maxLength": 128});
     let id = json!({"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"});
     let cents = json!({"type": ["integer", "null"], "minimum": 0, "maximum": (1_u64 << 53) - 1});
     let currency = json!({"type": ["string", "null"], "pattern": "^[A-Z]{3}$"});
     let instant = json!({"type": "string", "format": "date-time"});
-    let actions: Vec<&str> = Action::ALL.iter().map(|action| action.word()).collect();
+    let actions: Vec<&str> = ScopeAction::ALL
+        .iter()
+        .map(|action| action.word())
+        .collect();
     let actions =
         json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"enum": actions}});
     let executions =
@@ -103,17 +106,17 @@ fn requests() -> Vec<Named> {
                 &[
                     (
                         "amount_cents",
-                        with_description(&cents, "What one execution may cost, and what it costs where it names no amount."),
+                        with_description(&cents, "The maximum for one execution, and its amount if the request names none."),
                     ),
                     (
                         "max_spend_cents",
-                        with_description(&cents, "What all executions may cost; without it, amount_cents for each."),
+                        with_description(&cents, "The maximum for all executions together; if absent, amount_cents for each."),
                     ),
                     ("currency", currency.clone()),
                     ("max_executions", executions),
                     (
                         "signature",
-                        json!({"description": "Ed25519 over the RFC 8785 form of all else."}),
+                        json!({"description": "Ed25519 signature over the RFC 8785 form of all other members."}),
                     ),
                 ],
             ),
@@ -121,11 +124,11 @@ fn requests() -> Vec<Named> {
         named(
             "AtpAuthorize",
             json!({
-                "description": "The id and the nonce of an intent that was created, signed; or a whole signed intent, which is created by this.",
+                "description": "The id and the nonce of a created intent, signed; or a whole signed intent, which is created and authorized at once.",
                 "anyOf": [
                     object(
                         &[("intent_id", id.clone()), ("nonce", short)],
-                        &meant(Operation::Authorize),
+                        &envelope_members(RequestOperation::Authorize),
                     ),
                     reference("AtpIntentDocument"),
                 ],
@@ -141,10 +144,10 @@ fn requests() -> Vec<Named> {
                         ("currency", currency),
                         (
                             "rail",
-                            json!({"description": "The name of the rail, or an object with it; must be the site's."}),
+                            json!({"description": "The name of the rail, or an object with it; must be the site's rail."}),
                         ),
                     ],
-                    &meant(Operation::Execute)[..],
+                    &envelope_members(RequestOperation::Execute)[..],
                 ]
                 .concat(),
             ),
@@ -167,7 +170,7 @@ fn requests() -> Vec<Named> {
                         ),
                         ("amount_cents", cents),
                     ],
-                    &meant(Operation::Compensate)[..],
+                    &envelope_members(RequestOperation::Compensate)[..],
                 ]
                 .concat(),
             ),
@@ -181,7 +184,7 @@ fn requests() -> Vec<Named> {
                         "reason",
                         json!({"type": ["string", "null"], "maxLength": 500}),
                     )],
-                    &meant(Operation::Cancel)[..],
+                    &envelope_members(RequestOperation::Cancel)[..],
                 ]
                 .concat(),
             ),
@@ -210,7 +213,7 @@ fn requests() -> Vec<Named> {
     ]
 }
 
-fn answers() -> Vec<Named> {
+fn answers() -> Vec<NamedSchema> {
     let ok = || ("ok", json!({"const": true}));
     let text = || json!({"type": "string"});
     let maybe_text = || json!({"type": ["string", "null"]});
@@ -218,7 +221,7 @@ fn answers() -> Vec<Named> {
     let thing = || json!({"type": "object"});
     let maybe_thing = || json!({"type": ["object", "null"]});
     let count = || json!({"type": "integer", "minimum": 0});
-    // Where the next page begins, if there is one: `from` of the next request.
+    // The position of the next page, if there is one: `from` of the next request.
     let next = || ("next", json!({"type": ["integer", "null"], "minimum": 0}));
     let list = |items: Value| json!({"type": "array", "items": items});
     let at = || json!({"type": "string", "pattern": "^[0-9-]{10}T[0-9:.]{12}Z$"});
@@ -309,7 +312,7 @@ fn answers() -> Vec<Named> {
                     ("updated_at", at()),
                 ],
                 &[
-                    // Left out in the operators' list of intents.
+                    // Omitted in the operators' list of intents.
                     ("receipt", maybe_thing()),
                     ("compensation_receipt", maybe_thing()),
                     ("data", thing()),
@@ -359,7 +362,7 @@ fn answers() -> Vec<Named> {
         ),
         named(
             "AtpVerification",
-            // The same as that of the verification.
+            // Equal to `ok` of the verification.
             whole(&[("ok", flag()), ("verification", verification)]),
         ),
         named("AtpKeys", whole(&[("site", text()), ("keys", list(key))])),
@@ -421,16 +424,16 @@ fn answers() -> Vec<Named> {
     ]
 }
 
-fn refusals() -> Vec<Named> {
+fn refusals() -> Vec<NamedSchema> {
     let refused = whole(&[
         ("ok", json!({"const": false})),
         (
             "error",
-            json!({"type": "string", "pattern": "^[a-z_]+$", "description": "Branch on this."}),
+            json!({"type": "string", "pattern": "^[a-z_]+$", "description": "The stable name of the error."}),
         ),
         (
             "message",
-            json!({"type": "string", "description": "For people; may change."}),
+            json!({"type": "string", "description": "A message for humans; it may change."}),
         ),
     ]);
     let unreadable = json!({"type": "object", "required": ["error"], "properties": {"error": {"type": "object"}}});

@@ -1,65 +1,67 @@
-//! An account at Stripe, whatever its payments are called there: how they are made, found, listed and paid back.
+//! A Stripe account: creates, finds, lists and refunds payments of either API.
 
 use consign_client::percent_encode;
 use serde::de::DeserializeOwned;
 
-use super::api::{Api, Listed, Pair, Reply};
+use super::api::{FormField, ListItem, StripeApi, StripeReply};
 use super::payment::sum_up;
 use super::refund::pay_back;
-use super::{Options, key, units, unless};
-use crate::callback::{Event, Secrets};
+use super::{Options, key, units, unknown_if_still};
+use crate::callback::{StripeEvent, StripeSecrets};
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
-use crate::rail::wire::Setup;
-use crate::rail::{Charge, Hint, Message, Refunded, Report};
+use crate::rail::client::RailSetupError;
+use crate::rail::{CallbackHint, CallbackMessage, Charge, RailReport, RefundOutcome};
 
 const SIGNATURE: &str = "stripe-signature";
 
-/// A payment as the account shows it.
-pub(in crate::rail) trait Shown: Listed + DeserializeOwned {
-    /// Where they are made and listed.
+/// A payment object of the account.
+pub(in crate::rail) trait StripeObject: ListItem + DeserializeOwned {
+    /// The path to create and list them.
     const PATH: &'static str;
-    /// How a refund calls the payment that it pays back.
+    /// The name of the payment's id in a refund.
     const NAME: &'static str;
 
-    /// The reference that it was made under, if it is one of ours.
+    /// The reference that it was created under, if this site created it.
     fn reference(&self) -> Option<&str>;
     /// In seconds.
-    fn made_at(&self) -> i64;
-    /// What it means for the transaction that it should belong to.
-    fn report(&self, charge: &Charge) -> Report;
+    fn created_at(&self) -> i64;
+    /// The report for the transaction that it should belong to.
+    fn report(&self, charge: &Charge) -> RailReport;
 }
 
 #[derive(Debug)]
-pub(in crate::rail) struct Account {
-    pub(in crate::rail) api: Api,
-    webhook_secrets: Secrets,
+pub(in crate::rail) struct StripeAccount {
+    pub(in crate::rail) api: StripeApi,
+    webhook_secrets: StripeSecrets,
 }
 
-impl Account {
-    pub(in crate::rail) fn new(options: Options) -> Result<Self, Setup> {
+impl StripeAccount {
+    pub(in crate::rail) fn new(options: Options) -> Result<Self, RailSetupError> {
         Ok(Self {
-            api: Api::new(&options.base, &options.secret, options.timeout)?,
+            api: StripeApi::new(&options.base, &options.secret, options.timeout)?,
             webhook_secrets: options.webhook_secrets,
         })
     }
 
-    /// Makes a payment of what all of them have, and of what `own` makes of the payment method. Nothing moves by that.
-    pub(in crate::rail) async fn make<P: Shown>(
+    /// Creates a payment with the common fields and the fields that `own` derives from the payment method. No money moves.
+    pub(in crate::rail) async fn make<P: StripeObject>(
         &self,
         charge: &Charge,
         endpoint: &str,
-        own: impl FnOnce(String) -> Vec<Pair<'static>>,
-    ) -> Report {
+        own: impl FnOnce(String) -> Vec<FormField<'static>>,
+    ) -> RailReport {
         let Some(method) = charge.payment_method.clone() else {
-            return Report::of(RailOutcome::Failed).because(
+            return RailReport::of(RailOutcome::Failed).with_failure(
                 "payment_method_required",
                 "the intent names no payment method in rail.payment_method",
             );
         };
         let amount = match units::amount(charge.amount, charge.currency) {
             Ok(amount) => amount,
-            Err(why) => return Report::of(RailOutcome::Failed).because("invalid_amount", why),
+            Err(why) => {
+                return RailReport::of(RailOutcome::Failed).with_failure("invalid_amount", why);
+            }
         };
         let mut form = vec![
             ("amount", amount.to_string()),
@@ -70,49 +72,54 @@ impl Account {
         form.extend(own(method));
         let key = key(charge, endpoint);
         match self.api.post::<P>(P::PATH, &form, Some(&key)).await {
-            Reply::Done(payment) => payment.report(charge),
-            Reply::Refused(failure) | Reply::Missing(failure) => Report {
+            StripeReply::Done(payment) => payment.report(charge),
+            StripeReply::Refused(failure) | StripeReply::Missing(failure) => RailReport {
                 failure: Some(failure),
-                ..Report::of(RailOutcome::Failed)
+                ..RailReport::of(RailOutcome::Failed)
             },
-            // It may be there all the same, and a key that once failed fails for a day.
-            Reply::Unclear => unless(self.find::<P>(charge).await, RailOutcome::NotFound),
+            // It may exist all the same, and a key that failed once fails for a day.
+            StripeReply::Unclear => {
+                unknown_if_still(self.find::<P>(charge).await, RailOutcome::NotFound)
+            }
         }
     }
 
-    pub(in crate::rail) async fn look<P: Shown>(
+    pub(in crate::rail) async fn look<P: StripeObject>(
         &self,
         charge: &Charge,
         id: Option<&str>,
-    ) -> Report {
+    ) -> RailReport {
         let Some(id) = id else {
             return self.find::<P>(charge).await;
         };
         match self.api.get::<P>(&path_of::<P>(id)).await {
-            Reply::Done(payment) => payment.report(charge),
-            Reply::Missing(_) => self.find::<P>(charge).await,
-            Reply::Refused(_) | Reply::Unclear => Report::of(RailOutcome::Unknown).named(id),
+            StripeReply::Done(payment) => payment.report(charge),
+            StripeReply::Missing(_) => self.find::<P>(charge).await,
+            StripeReply::Refused(_) | StripeReply::Unclear => {
+                RailReport::of(RailOutcome::Unknown).with_payment_id(id)
+            }
         }
     }
 
-    /// By the reference alone.
-    async fn find<P: Shown>(&self, charge: &Charge) -> Report {
+    /// Looks up by the reference alone.
+    async fn find<P: StripeObject>(&self, charge: &Charge) -> RailReport {
         match self.under_reference::<P>(charge).await {
             Some(payments) => {
-                let told = payments.iter().map(|p| (p.made_at(), p.report(charge)));
-                sum_up(told.collect())
+                let reports = payments.iter().map(|p| (p.created_at(), p.report(charge)));
+                sum_up(reports.collect())
             }
-            None => Report::of(RailOutcome::Unknown),
+            None => RailReport::of(RailOutcome::Unknown),
         }
     }
 
-    async fn under_reference<P: Shown>(&self, charge: &Charge) -> Option<Vec<P>> {
+    async fn under_reference<P: StripeObject>(&self, charge: &Charge) -> Option<Vec<P>> {
         let ours = |payment: &P| payment.reference() == Some(charge.reference.as_str());
         self.api.list(P::PATH, &[], ours).await
     }
 
-    /// All that a fence must be around: what lies under the reference, and the one that is named. None if it cannot be told.
-    pub(in crate::rail) async fn to_fence<P: Shown>(
+    /// All payments that a fence must cancel: those under the reference, and the given one. None if the list is not
+    /// available.
+    pub(in crate::rail) async fn ids_to_fence<P: StripeObject>(
         &self,
         charge: &Charge,
         id: Option<&str>,
@@ -128,33 +135,36 @@ impl Account {
         Some(ids)
     }
 
-    pub(in crate::rail) async fn give_back<P: Shown>(
+    pub(in crate::rail) async fn refund_payment<P: StripeObject>(
         &self,
         charge: &Charge,
         id: Option<&str>,
-    ) -> Refunded {
+    ) -> RefundOutcome {
         let found = match id {
             Some(id) => Some(id.to_owned()),
             None => self.find::<P>(charge).await.payment_id,
         };
         match found {
             Some(id) => pay_back(&self.api, charge, P::NAME, &id).await,
-            None => Refunded::Unknown,
+            None => RefundOutcome::Unknown,
         }
     }
 
-    pub(in crate::rail) fn heard(&self, message: Message<'_>) -> Result<Hint, Problem> {
+    pub(in crate::rail) fn parse_callback(
+        &self,
+        message: CallbackMessage<'_>,
+    ) -> Result<CallbackHint, Problem> {
         let signature = message.header(SIGNATURE).ok_or(Problem::CallbackRefused {
             reason: "is missing; the rail sends it as Stripe-Signature",
         })?;
         self.webhook_secrets
             .check(signature, message.body, message.now)?;
-        let event = Event::read(message.body)?;
-        Hint::new(event.id, event.payment_id)
+        let event = StripeEvent::read(message.body)?;
+        CallbackHint::new(event.id, event.payment_id)
     }
 }
 
-/// Where one of them is.
-pub(in crate::rail) fn path_of<P: Shown>(id: &str) -> String {
+/// The path of one object.
+pub(in crate::rail) fn path_of<P: StripeObject>(id: &str) -> String {
     format!("{}/{}", P::PATH, percent_encode(id.as_bytes()))
 }

@@ -1,8 +1,7 @@
-//! Stripe's HTTP API: form in, JSON out, and which answers can be relied upon.
+//! Stripe's HTTP API: form requests, JSON answers, and which answers are conclusive.
 //!
-//! Invariant: only an answer that settles the question is more than [`Reply::Unclear`]. A refusal counts if Stripe's own error
-//! object comes with a status that means the request itself; wrong credentials, limits, conflicts and failures of the server
-//! say nothing about the payment.
+//! Invariant: an inconclusive answer is [`StripeReply::Unclear`]. A refusal is conclusive if it has Stripe's error object and a
+//! status about the request itself; wrong credentials, limits, conflicts and server errors say nothing about the payment.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,54 +10,58 @@ use consign_client::{HeaderMap, HeaderName, HeaderValue, percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::rail::Failure;
-use crate::rail::wire::{Answer, Setup, Wire, failure};
+use crate::rail::RailFailure;
+use crate::rail::client::{RailClient, RailResponse, RailSetupError, failure};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const AUTHORIZATION: HeaderName = HeaderName::from_static("authorization");
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
-/// As many as Stripe lists at once.
+/// Stripe's maximal page size.
 const PAGE: usize = 100;
-/// How far back a listing goes: the newest payments of an account are at its front.
+/// How many pages are read: the newest payments of an account come first.
 const PAGES_MAX: usize = 8;
 
-pub(in crate::rail) struct Api {
-    wire: Wire,
+pub(in crate::rail) struct StripeApi {
+    client: RailClient,
     bearer: HeaderValue,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug)]
-pub(in crate::rail) enum Reply<T> {
+pub(in crate::rail) enum StripeReply<T> {
     Done(T),
     /// Understood and refused: the same request will be refused again.
-    Refused(Failure),
-    /// What the request names does not exist.
-    Missing(Failure),
-    /// No answer, or none that settles anything.
+    Refused(RailFailure),
+    /// The named object does not exist.
+    Missing(RailFailure),
+    /// No answer, or an inconclusive one.
     Unclear,
 }
 
-/// Name and value in a form; a name with brackets leads into an object.
-pub(in crate::rail) type Pair<'a> = (&'a str, String);
+/// Name and value of a form field; brackets in a name address an object.
+pub(in crate::rail) type FormField<'a> = (&'a str, String);
 
-impl Api {
-    pub(in crate::rail) fn new(base: &str, secret: &str, timeout: Duration) -> Result<Self, Setup> {
+impl StripeApi {
+    pub(in crate::rail) fn new(
+        base: &str,
+        secret: &str,
+        timeout: Duration,
+    ) -> Result<Self, RailSetupError> {
         let secret = secret.trim();
         if secret.is_empty() {
-            return Err(Setup::Secret {
+            return Err(RailSetupError::Secret {
                 reason: "is empty; give the rail's API key",
             });
         }
         let bearer = HeaderValue::from_str(&format!("Bearer {secret}"));
-        let mut bearer = bearer.map_err(|_| Setup::Secret {
-            reason: "has characters that no header can carry; check that it was copied whole",
+        let mut bearer = bearer.map_err(|_| RailSetupError::Secret {
+            reason: "has characters that are not allowed in a header; check that it was copied completely",
         })?;
         bearer.set_sensitive(true);
         Ok(Self {
-            wire: Wire::new(base, timeout)?,
+            client: RailClient::new(base, timeout)?,
             bearer,
         })
     }
@@ -68,36 +71,36 @@ impl Api {
         operation: impl Future<Output = T>,
         late: T,
     ) -> T {
-        self.wire.within(operation, late).await
+        self.client.within(operation, late).await
     }
 
-    pub(in crate::rail) async fn get<T: DeserializeOwned>(&self, path: &str) -> Reply<T> {
-        read(self.wire.get(path, self.headers()).await)
+    pub(in crate::rail) async fn get<T: DeserializeOwned>(&self, path: &str) -> StripeReply<T> {
+        read(self.client.get(path, self.headers()).await)
     }
 
-    /// With a key, the first answer to it is what later calls get as well, for a day.
+    /// With a key, Stripe repeats the first answer for a day.
     pub(in crate::rail) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        form: &[Pair<'_>],
+        form: &[FormField<'_>],
         key: Option<&str>,
-    ) -> Reply<T> {
+    ) -> StripeReply<T> {
         let mut headers = self.headers();
         if let Some(key) = key {
             let Ok(key) = HeaderValue::from_str(key) else {
-                return Reply::Unclear;
+                return StripeReply::Unclear;
             };
             headers.insert(IDEMPOTENCY_KEY, key);
         }
         headers.insert(CONTENT_TYPE, FORM);
-        read(self.wire.post(path, headers, encoded(form)).await)
+        read(self.client.post(path, headers, encoded(form)).await)
     }
 
-    /// Those of the account's newest objects that are wanted; none if the listing broke off.
-    pub(in crate::rail) async fn list<T: DeserializeOwned + Listed>(
+    /// The matching objects among the account's newest; none if a page is not available.
+    pub(in crate::rail) async fn list<T: DeserializeOwned + ListItem>(
         &self,
         path: &str,
-        filter: &[Pair<'_>],
+        filter: &[FormField<'_>],
         wanted: impl Fn(&T) -> bool,
     ) -> Option<Vec<T>> {
         let mut found = Vec::new();
@@ -107,7 +110,9 @@ impl Api {
             query.push(("limit", PAGE.to_string()));
             query.extend(after.take().map(|after| ("starting_after", after)));
             let query = String::from_utf8(encoded(&query)).ok()?;
-            let Reply::Done(page) = self.get::<Page<T>>(&format!("{path}?{query}")).await else {
+            let StripeReply::Done(page) =
+                self.get::<StripePage<T>>(&format!("{path}?{query}")).await
+            else {
                 return None;
             };
             after = page.data.last().map(|last| last.id().to_owned());
@@ -124,37 +129,37 @@ impl Api {
     }
 }
 
-impl fmt::Debug for Api {
+impl fmt::Debug for StripeApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Api")
-            .field("wire", &self.wire)
+        f.debug_struct("StripeApi")
+            .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }
 
-/// An object that listings go on after.
-pub(in crate::rail) trait Listed {
+/// An object by whose id a listing continues.
+pub(in crate::rail) trait ListItem {
     fn id(&self) -> &str;
 }
 
 #[derive(Deserialize)]
-struct Page<T> {
+struct StripePage<T> {
     data: Vec<T>,
     #[serde(default)]
     has_more: bool,
 }
 
-/// Why Stripe refuses, or why a payment failed.
+/// Stripe's error object: why a request was refused or a payment failed.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(in crate::rail) struct Complaint {
+pub(in crate::rail) struct StripeError {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     code: Option<String>,
     message: Option<String>,
 }
 
-impl Complaint {
-    pub(in crate::rail) fn failure(&self) -> Failure {
+impl StripeError {
+    pub(in crate::rail) fn failure(&self) -> RailFailure {
         let code = self.code.as_deref().or(self.kind.as_deref());
         failure(
             code.unwrap_or("refused"),
@@ -162,7 +167,7 @@ impl Complaint {
         )
     }
 
-    /// Whether it is about the request itself, so that it will not pass.
+    /// Whether the error is about the request itself, so that a repetition would fail too.
     fn is_final(&self) -> bool {
         self.kind.as_deref() != Some("idempotency_error")
             && self.code.as_deref() != Some("balance_insufficient")
@@ -170,30 +175,30 @@ impl Complaint {
 }
 
 #[derive(Deserialize)]
-struct Complaints {
-    error: Complaint,
+struct StripeErrorBody {
+    error: StripeError,
 }
 
-fn read<T: DeserializeOwned>(answer: Option<Answer>) -> Reply<T> {
+fn read<T: DeserializeOwned>(answer: Option<RailResponse>) -> StripeReply<T> {
     let Some(answer) = answer else {
-        return Reply::Unclear;
+        return StripeReply::Unclear;
     };
-    let complaint = || answer.json::<Complaints>().map(|body| body.error);
+    let complaint = || answer.json::<StripeErrorBody>().map(|body| body.error);
     let reply = match answer.status {
-        200..=299 => answer.json().map(Reply::Done),
-        404 => complaint().map(|told| Reply::Missing(told.failure())),
+        200..=299 => answer.json().map(StripeReply::Done),
+        404 => complaint().map(|error| StripeReply::Missing(error.failure())),
         400 | 402 => complaint()
-            .filter(Complaint::is_final)
-            .map(|told| Reply::Refused(told.failure())),
+            .filter(StripeError::is_final)
+            .map(|error| StripeReply::Refused(error.failure())),
         _ => None,
     };
     reply.unwrap_or_else(|| {
-        answer.pass_over();
-        Reply::Unclear
+        answer.log_unusable();
+        StripeReply::Unclear
     })
 }
 
-fn encoded(form: &[Pair<'_>]) -> Vec<u8> {
+fn encoded(form: &[FormField<'_>]) -> Vec<u8> {
     let pairs = form.iter().map(|(name, value)| {
         let name = percent_encode(name.as_bytes());
         format!("{name}={}", percent_encode(value.as_bytes()))
@@ -219,10 +224,10 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown_and_must_be_one() {
-        let api = Api::new("https://a", "sk_test_hidden", crate::rail::TIMEOUT).unwrap();
+        let api = StripeApi::new("https://a", "sk_test_hidden", crate::rail::TIMEOUT).unwrap();
         assert!(!format!("{api:?}").contains("hidden"));
         for secret in ["", " \n", "sk_\n_hidden"] {
-            let refused = Api::new("https://a", secret, crate::rail::TIMEOUT).unwrap_err();
+            let refused = StripeApi::new("https://a", secret, crate::rail::TIMEOUT).unwrap_err();
             assert!(!refused.to_string().contains("hidden"), "{refused}");
         }
     }

@@ -1,38 +1,38 @@
-//! A payment as Stripe shows it, and what it means for the transaction it should belong to.
+//! A Stripe payment intent, and the report for the transaction that it should belong to.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::account::Shown;
-use super::api::{Complaint, Listed};
+use super::account::StripeObject;
+use super::api::{ListItem, StripeError};
 use super::units;
 use crate::outcome::RailOutcome;
-use crate::rail::{Charge, Report, wire};
+use crate::rail::{Charge, RailReport, client};
 
-/// A payment intent. It can succeed once, and never again after it was cancelled.
+/// A payment intent. It can succeed once, and never after it was cancelled.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Payment {
-    #[serde(deserialize_with = "wire::id")]
+pub(super) struct PaymentIntent {
+    #[serde(deserialize_with = "client::id")]
     id: String,
     pub(super) status: String,
     amount: u64,
-    /// Less than the amount if only a part was captured.
+    /// Less than the amount if it was captured in part.
     amount_received: Option<u64>,
     currency: String,
     #[serde(default)]
     created: i64,
     #[serde(default)]
     metadata: Value,
-    last_payment_error: Option<Complaint>,
+    last_payment_error: Option<StripeError>,
 }
 
-impl Listed for Payment {
+impl ListItem for PaymentIntent {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-impl Shown for Payment {
+impl StripeObject for PaymentIntent {
     const PATH: &'static str = "/v1/payment_intents";
     const NAME: &'static str = "payment_intent";
 
@@ -40,24 +40,24 @@ impl Shown for Payment {
         self.metadata.get("atp_ref").and_then(Value::as_str)
     }
 
-    fn made_at(&self) -> i64 {
+    fn created_at(&self) -> i64 {
         self.created
     }
 
-    fn report(&self, charge: &Charge) -> Report {
-        let report = |outcome| Report::of(outcome).named(&self.id);
+    fn report(&self, charge: &Charge) -> RailReport {
+        let report = |outcome| RailReport::of(outcome).with_payment_id(&self.id);
         if let Some(difference) = self.differs(charge) {
-            return report(RailOutcome::Different).because("payment_mismatch", difference);
+            return report(RailOutcome::Different).with_failure("payment_mismatch", difference);
         }
         match self.status.as_str() {
             "succeeded" => report(RailOutcome::Succeeded),
             "requires_capture" => report(RailOutcome::Held),
             "processing" => report(RailOutcome::Processing),
             "requires_confirmation" => report(RailOutcome::Unconfirmed),
-            // Nobody is there to act, so it will not go on.
-            "requires_action" => report(RailOutcome::Failed).because(
+            // No payer is present to act, so it cannot continue.
+            "requires_action" => report(RailOutcome::Failed).with_failure(
                 "authentication_required",
-                "the payment needs an action of the payer",
+                "the payment requires an action of the payer",
             ),
             "requires_payment_method" => self.failed("payment_failed", "the payment failed"),
             "canceled" => self.failed("canceled", "the payment was cancelled"),
@@ -66,19 +66,19 @@ impl Shown for Payment {
     }
 }
 
-impl Payment {
-    fn failed(&self, code: &str, message: &str) -> Report {
-        let report = Report::of(RailOutcome::Failed).named(&self.id);
+impl PaymentIntent {
+    fn failed(&self, code: &str, message: &str) -> RailReport {
+        let report = RailReport::of(RailOutcome::Failed).with_payment_id(&self.id);
         match &self.last_payment_error {
-            Some(complaint) => Report {
+            Some(complaint) => RailReport {
                 failure: Some(complaint.failure()),
                 ..report
             },
-            None => report.because(code, message),
+            None => report.with_failure(code, message),
         }
     }
 
-    /// Why this cannot be the payment of that transaction.
+    /// Why this is not the payment of that transaction.
     fn differs(&self, charge: &Charge) -> Option<String> {
         let amount = match self.amount_received {
             Some(received) if self.status == "succeeded" => received,
@@ -88,7 +88,7 @@ impl Payment {
     }
 }
 
-/// Why a payment of this amount, currency and reference is not that of the transaction.
+/// Why a payment with this amount, currency and reference is not that of the transaction.
 pub(in crate::rail) fn difference(
     charge: &Charge,
     amount: u64,
@@ -104,32 +104,33 @@ pub(in crate::rail) fn difference(
     is_another.then(|| "the payment belongs to another transaction".to_owned())
 }
 
-/// What all payments under one reference come to; each with the time when it was made.
-pub(in crate::rail) fn sum_up(told: Vec<(i64, Report)>) -> Report {
-    if told
+/// The combined report of all payments under one reference, each with its creation time.
+pub(in crate::rail) fn sum_up(reports: Vec<(i64, RailReport)>) -> RailReport {
+    if reports
         .iter()
         .filter(|(_, report)| moves_money(report))
         .count()
         > 1
     {
-        return Report::of(RailOutcome::Different).because(
+        return RailReport::of(RailOutcome::Different).with_failure(
             "several_payments",
             "the rail shows more than one payment of this transaction",
         );
     }
-    // Of those that nothing became of yet, the first, so that everybody chooses the same.
-    let order =
-        |(made, report): &(i64, Report)| (rank(report.outcome), *made, report.payment_id.clone());
-    let first = told.into_iter().min_by_key(order);
-    first.map_or(Report::of(RailOutcome::NotFound), |(_, report)| report)
+    // Among open payments the first one counts, so that all drivers choose the same.
+    let order = |(made, report): &(i64, RailReport)| {
+        (rank(report.outcome), *made, report.payment_id.clone())
+    };
+    let first = reports.into_iter().min_by_key(order);
+    first.map_or(RailReport::of(RailOutcome::NotFound), |(_, report)| report)
 }
 
-fn moves_money(report: &Report) -> bool {
+fn moves_money(report: &RailReport) -> bool {
     use RailOutcome::{Held, Processing, Succeeded};
     matches!(report.outcome, Succeeded | Held | Processing)
 }
 
-/// What weighs more comes first.
+/// Lower ranks take precedence.
 const fn rank(outcome: RailOutcome) -> u8 {
     match outcome {
         RailOutcome::Different => 0,
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::rail::tests::charge;
 
-    fn payment(id: &str, status: &str, more: &Value) -> Payment {
+    fn payment(id: &str, status: &str, more: &Value) -> PaymentIntent {
         let mut object = json!({
             "id": id, "status": status, "amount": 1_500, "currency": "eur",
             "metadata": {"atp_ref": charge().reference.as_str()},
@@ -161,7 +162,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn report(status: &str, more: &Value) -> Report {
+    fn report(status: &str, more: &Value) -> RailReport {
         payment("pi_1", status, more).report(&charge())
     }
 
@@ -215,7 +216,7 @@ mod tests {
             let report = report("succeeded", &more);
             assert_eq!(report.outcome, RailOutcome::Different, "{more}");
         }
-        // Before anything is received, that is no difference; and metadata may have been removed by hand.
+        // Before anything is received, this is no difference; and metadata may have been removed by hand.
         let unpaid = report("requires_confirmation", &json!({"amount_received": 0}));
         assert_eq!(unpaid.outcome, RailOutcome::Unconfirmed);
         let bare = report(
@@ -235,29 +236,29 @@ mod tests {
                     &json!({"created": 9 - index}),
                 )
             });
-            let told = payments.map(|payment| (payment.created, payment.report(&charge())));
-            sum_up(told.collect())
+            let reports = payments.map(|payment| (payment.created, payment.report(&charge())));
+            sum_up(reports.collect())
         };
-        let told = |statuses: &[&str]| {
+        let reports = |statuses: &[&str]| {
             let report = summed(statuses);
             (report.outcome, report.payment_id.unwrap_or_default())
         };
         let open = "requires_confirmation";
-        assert_eq!(summed(&[]), Report::of(RailOutcome::NotFound));
+        assert_eq!(summed(&[]), RailReport::of(RailOutcome::NotFound));
         assert_eq!(
-            told(&[open, "succeeded", "canceled"]),
+            reports(&[open, "succeeded", "canceled"]),
             (RailOutcome::Succeeded, "pi_1".to_owned())
         );
         assert_eq!(
-            told(&["canceled", open, open]),
+            reports(&["canceled", open, open]),
             (RailOutcome::Unconfirmed, "pi_2".to_owned())
         );
         assert_eq!(
-            told(&["canceled", "something_new", open]).0,
+            reports(&["canceled", "something_new", open]).0,
             RailOutcome::Unknown
         );
         for pair in [["succeeded", "succeeded"], ["succeeded", "processing"]] {
-            assert_eq!(told(&pair).0, RailOutcome::Different);
+            assert_eq!(reports(&pair).0, RailOutcome::Different);
         }
     }
 }

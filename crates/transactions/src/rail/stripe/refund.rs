@@ -1,35 +1,35 @@
-//! Refunds: what was paid back before is counted first, because a rail may well pay back twice.
+//! Refunds: earlier refunds are counted first, because a rail may refund twice.
 
 use consign_kernel::plant::{self, Plant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::api::{Api, Listed, Reply};
+use super::api::{ListItem, StripeApi, StripeReply};
 use super::{key, units};
-use crate::rail::wire::{self, failure};
-use crate::rail::{Charge, Failure, Refunded};
+use crate::rail::client::{self, failure};
+use crate::rail::{Charge, RailFailure, RefundOutcome};
 
 const REFUNDS: &str = "/v1/refunds";
 
 #[derive(Debug, Deserialize)]
 struct Refund {
-    #[serde(deserialize_with = "wire::id")]
+    #[serde(deserialize_with = "client::id")]
     id: String,
     amount: u64,
-    /// Old refunds of Stripe have none; they are done.
+    /// Old Stripe refunds have no status; they are done.
     status: Option<String>,
     failure_reason: Option<String>,
     #[serde(default)]
     metadata: Value,
 }
 
-impl Listed for Refund {
+impl ListItem for Refund {
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-enum Standing {
+enum RefundStanding {
     Done,
     Pending,
     Failed,
@@ -37,12 +37,12 @@ enum Standing {
 }
 
 impl Refund {
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> RefundStanding {
         match self.status.as_deref() {
-            Some("succeeded") | None => Standing::Done,
-            Some("pending" | "requires_action") => Standing::Pending,
-            Some("failed" | "canceled") => Standing::Failed,
-            Some(_) => Standing::Unknown,
+            Some("succeeded") | None => RefundStanding::Done,
+            Some("pending" | "requires_action") => RefundStanding::Pending,
+            Some("failed" | "canceled") => RefundStanding::Failed,
+            Some(_) => RefundStanding::Unknown,
         }
     }
 
@@ -50,37 +50,37 @@ impl Refund {
         self.metadata.get("atp_ref").and_then(Value::as_str) == Some(&*charge.refund_reference())
     }
 
-    fn failure(&self) -> Failure {
+    fn failure(&self) -> RailFailure {
         let reason = self.failure_reason.as_deref().unwrap_or("unknown");
         failure("refund_failed", &format!("the refund failed: {reason}"))
     }
 
-    fn told(self) -> Refunded {
+    fn outcome(self) -> RefundOutcome {
         match self.standing() {
-            Standing::Done => Refunded::done(Some(self.id)),
-            Standing::Pending => Refunded::Pending,
-            Standing::Failed => Refunded::Refused(self.failure()),
-            Standing::Unknown => Refunded::Unknown,
+            RefundStanding::Done => RefundOutcome::done(Some(self.id)),
+            RefundStanding::Pending => RefundOutcome::Pending,
+            RefundStanding::Failed => RefundOutcome::Refused(self.failure()),
+            RefundStanding::Unknown => RefundOutcome::Unknown,
         }
     }
 }
 
-/// Pays back what is left of `paid`, which is the id of a payment or charge as `what` says.
+/// Refunds the rest of `paid`, which is the id of a payment or charge, depending on `what`.
 pub(in crate::rail) async fn pay_back(
-    api: &Api,
+    api: &StripeApi,
     charge: &Charge,
     what: &'static str,
     paid: &str,
-) -> Refunded {
+) -> RefundOutcome {
     let filter = vec![(what, paid.to_owned())];
     let list = || api.list::<Refund>(REFUNDS, &filter, |_| true);
     let Some(before) = list().await else {
-        return Refunded::Unknown;
+        return RefundOutcome::Unknown;
     };
     let left = match sum_up(before, charge) {
-        Sum::Left(left) => left,
-        Sum::Told(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
-        Sum::Told(told) => return told,
+        RefundSum::Left(left) => left,
+        RefundSum::Decided(_) if plant::on(Plant::UnlistedRefund) => whole(charge),
+        RefundSum::Decided(outcome) => return outcome,
     };
     let reference = charge.refund_reference();
     let form = vec![
@@ -89,37 +89,37 @@ pub(in crate::rail) async fn pay_back(
         ("metadata[atp_ref]", reference),
         ("metadata[intent_id]", charge.intent_id.clone()),
     ];
-    // Stripe repeats its answer to a key, so a refund that it refused is asked for under another one.
+    // Stripe repeats its answer to a key, so a refund that was refused is requested with another key.
     let key = match charge.refunds_refused {
         0 => key(charge, "refund"),
         refused => key(charge, &format!("refund_{}", refused + 1)),
     };
     let refusal = match api.post::<Refund>(REFUNDS, &form, Some(&key)).await {
-        Reply::Done(refund) => return refund.told(),
-        Reply::Refused(failure) => Some(failure),
-        Reply::Missing(_) | Reply::Unclear => None,
+        StripeReply::Done(refund) => return refund.outcome(),
+        StripeReply::Refused(failure) => Some(failure),
+        StripeReply::Missing(_) | StripeReply::Unclear => None,
     };
-    // Somebody else may have been faster, or the answer was lost on its way.
+    // A concurrent refund may have succeeded, or the answer was lost.
     match (list().await.map(|all| sum_up(all, charge)), refusal) {
-        (Some(Sum::Told(told)), _) => told,
-        (Some(Sum::Left(_)), Some(failure)) => Refunded::Refused(failure),
-        _ => Refunded::Unknown,
+        (Some(RefundSum::Decided(outcome)), _) => outcome,
+        (Some(RefundSum::Left(_)), Some(failure)) => RefundOutcome::Refused(failure),
+        _ => RefundOutcome::Unknown,
     }
 }
 
-/// What was paid, as Stripe counts it.
+/// The paid amount in Stripe's units.
 fn whole(charge: &Charge) -> u64 {
     units::amount_of(charge).unwrap_or(charge.amount.get())
 }
 
-enum Sum {
-    /// This much is to be paid back yet.
+enum RefundSum {
+    /// This much remains to be refunded.
     Left(u64),
-    Told(Refunded),
+    Decided(RefundOutcome),
 }
 
-/// What refunds, ours and those made by hand, come to.
-fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
+/// The combined result of all refunds, including manual ones.
+fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> RefundSum {
     let amount = whole(charge);
     let (mut done, mut under_way) = (0_u64, 0_u64);
     let mut last: Option<String> = None;
@@ -127,25 +127,25 @@ fn sum_up(refunds: Vec<Refund>, charge: &Charge) -> Sum {
     for refund in refunds {
         let ours = refund.is_ours(charge);
         match refund.standing() {
-            Standing::Done => {
+            RefundStanding::Done => {
                 done = done.saturating_add(refund.amount);
                 if ours || last.is_none() {
                     last = Some(refund.id);
                 }
             }
-            // What may have been paid back is not paid back again.
-            Standing::Pending | Standing::Unknown => {
+            // A refund that may have happened is not repeated.
+            RefundStanding::Pending | RefundStanding::Unknown => {
                 under_way = under_way.saturating_add(refund.amount);
             }
-            Standing::Failed if ours => failed = Some(refund.failure()),
-            Standing::Failed => {}
+            RefundStanding::Failed if ours => failed = Some(refund.failure()),
+            RefundStanding::Failed => {}
         }
     }
     match failed {
-        _ if done >= amount => Sum::Told(Refunded::done(last)),
-        _ if done.saturating_add(under_way) >= amount => Sum::Told(Refunded::Pending),
-        Some(failure) => Sum::Told(Refunded::Refused(failure)),
-        None => Sum::Left(amount - done - under_way),
+        _ if done >= amount => RefundSum::Decided(RefundOutcome::done(last)),
+        _ if done.saturating_add(under_way) >= amount => RefundSum::Decided(RefundOutcome::Pending),
+        Some(failure) => RefundSum::Decided(RefundOutcome::Refused(failure)),
+        None => RefundSum::Left(amount - done - under_way),
     }
 }
 
@@ -166,9 +166,11 @@ mod tests {
             serde_json::from_value(refund).unwrap()
         });
         match sum_up(refunds.collect(), &charge()) {
-            Sum::Left(left) => format!("{left} left"),
-            Sum::Told(Refunded::Done { refund_id }) => format!("done by {}", refund_id.unwrap()),
-            Sum::Told(told) => format!("{told:?}"),
+            RefundSum::Left(left) => format!("{left} left"),
+            RefundSum::Decided(RefundOutcome::Done { refund_id }) => {
+                format!("done by {}", refund_id.unwrap())
+            }
+            RefundSum::Decided(outcome) => format!("{outcome:?}"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How Stripe counts money where it does not count as ISO 4217 does.
+//! Stripe's units of money where they differ from ISO 4217.
 //!
 //! Invariant: an amount is converted exactly or not at all.
 
@@ -6,30 +6,32 @@ use crate::money::{Cents, Currency};
 use crate::problem::Problem;
 use crate::rail::Charge;
 
-/// The amount as Stripe wants it. The reason says why there is none.
+/// The amount in Stripe's units, or the reason why there is none.
 pub(in crate::rail) fn amount(cents: Cents, currency: Currency) -> Result<u64, String> {
     let units = cents.get();
     match (currency.as_str(), currency.minor_digits()) {
         (code, None) => Err(format!(
             "{code} is not a currency that payments are made in"
         )),
-        // Its documentation counts whole shillings in one place, and hundredths in another.
-        ("UGX", _) => Err("Stripe does not say clearly how it counts UGX".to_owned()),
-        // Counted in hundredths there, of which there must be whole hundreds.
+        // Stripe's documentation counts whole shillings in one place and hundredths in another.
+        ("UGX", _) => {
+            Err("Stripe's documentation contradicts itself on the unit of UGX".to_owned())
+        }
+        // Stripe counts hundredths, which must be whole hundreds.
         ("ISK", _) => units
             .checked_mul(100)
-            .ok_or_else(|| "it is more than Stripe can count".to_owned()),
-        // Counted as whole ones there.
+            .ok_or_else(|| "it exceeds the largest amount of Stripe".to_owned()),
+        // Stripe counts whole units.
         ("MGA", _) if units.is_multiple_of(100) => Ok(units / 100),
-        ("MGA", _) => Err("Stripe takes whole MGA alone: a multiple of 100".to_owned()),
+        ("MGA", _) => Err("Stripe accepts only whole MGA: a multiple of 100".to_owned()),
         (code, Some(3)) if !units.is_multiple_of(10) => Err(format!(
-            "Stripe takes no thousandths of {code}: a multiple of 10"
+            "Stripe accepts no thousandths of {code}: a multiple of 10"
         )),
         (_, Some(_)) => Ok(units),
     }
 }
 
-/// Of a charge, if Stripe can count it.
+/// The amount of a charge in Stripe's units, if it is representable.
 pub(in crate::rail) fn amount_of(charge: &Charge) -> Option<u64> {
     amount(charge.amount, charge.currency).ok()
 }

@@ -1,4 +1,4 @@
-//! Permissions that the site writes down for a user.
+//! Permissions that the site creates for a user.
 
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
@@ -7,21 +7,21 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{Kind, Put};
 use serde_json::{Map, Value, json};
 
-use super::shown::{IntentStatus, intent_shown};
+use super::views::{CompatStatus, intent_shown};
 use super::{ForUser, enveloped, read_body};
-use crate::document::Document;
-use crate::envelope::Operation;
-use crate::fields::Fields;
+use crate::document::AtpDocument;
+use crate::envelope::RequestOperation;
+use crate::fields::DocumentFields;
 use crate::ids;
 use crate::instant;
-use crate::intent::{self, Intent};
+use crate::intent::{self, SignedIntent};
 use crate::problem::Problem;
-use crate::rail::Manual;
-use crate::site::books::{self, Burned};
+use crate::rail::ManualRail;
 use crate::site::lists::LIST_MAX;
-use crate::site::{Answer, Caller, TRIES_MAX, unavailable};
+use crate::site::records::{self, UsedNonce};
+use crate::site::{SiteAnswer, SiteCaller, TRIES_MAX, unavailable};
 
-/// What the document takes over from the request as it is.
+/// Members that are copied from the request unchanged.
 const TAKEN_OVER: [&str; 8] = [
     "agent_id",
     "currency",
@@ -35,36 +35,36 @@ const TAKEN_OVER: [&str; 8] = [
 const TTL_S: std::ops::RangeInclusive<i64> = 30..=604_800;
 const TTL_S_DEFAULT: i64 = 3_600;
 const LIST_DEFAULT: u32 = 50;
-/// How long a draft stands in its user's list: longer than any draft lives.
+/// How long a draft stays in the user's list: longer than any draft lives.
 const DRAFT_LISTED_US: i64 = 9 * DAY_US;
-/// How far into a list a client may go.
+/// The largest offset into a list.
 const OFFSET_MAX: u32 = 10_000;
 const REASON_CHARS_MAX: usize = 500;
-const INEXACT: &str = "has a number that is not exact everywhere; send it as text";
+const INEXACT: &str = "contains a number that is not exact in every JSON parser; send it as text";
 
 impl ForUser {
-    pub async fn create(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let intent = self.written_down(&read_body(body)?)?;
-        let mut permission = self.site.received(&intent);
+    pub async fn create(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let intent = self.draft_intent(&read_body(body)?)?;
+        let mut permission = self.site.new_permission(&intent);
         permission.value.user = Some(self.user.clone());
         let created_at = Micros(permission.value.created_at);
-        let listing = books::listing_key(&self.user, created_at, &intent.intent_id);
+        let listing = records::listing_key(&self.user, created_at, &intent.intent_id);
         let steps = vec![
-            permission.unchanged(),
-            books::begin_permission(
+            permission.expect_version(),
+            records::begin_permission(
                 permission.value.row()?,
                 &intent,
                 created_at,
-                Some((format!("user:{}", self.user), self.site.room())),
+                Some((format!("user:{}", self.user), self.site.open_limits())),
             ),
             permission.put(),
             Command::Put(Put {
-                // Nobody may ever consent, and then the permission goes as well.
+                // A draft without consent is removed, and this entry with it.
                 expires_at: Some(self.site.engine_now().plus(DRAFT_LISTED_US)),
-                ..books::writing(listing, &intent.intent_id)
+                ..records::new_put(listing, &intent.intent_id)
             }),
         ];
-        // Its name is made of chance, so nobody can have been quicker.
+        // The id is random, so no concurrent request can have used it.
         let committed = self.site.commit(steps).await?;
         committed.ok_or(Problem::StoreUnavailable)?;
         Ok(enveloped(&intent_shown(
@@ -75,15 +75,15 @@ impl ForUser {
     }
 
     /// The document that an agent would have signed.
-    fn written_down(&self, request: &Document) -> Result<Intent, Problem> {
-        let fields = Fields::of(request);
+    fn draft_intent(&self, request: &AtpDocument) -> Result<SignedIntent, Problem> {
+        let fields = DocumentFields::of(request);
         let ttl_s = fields.read("ttl_seconds", "an integer from 30 to 604800", |value| {
             value.as_i64().filter(|seconds| TTL_S.contains(seconds))
         })?;
         let mut document = Map::new();
         for name in TAKEN_OVER {
             if let Some(value) = fields.get(name) {
-                // 1e16 has one reading, and yet its canonical form is an integer that is refused.
+                // 1e16 is valid JSON, but its canonical form is an integer that is refused.
                 let exact = canonical(value.text().as_bytes());
                 exact.map_err(|_| fields.refuse(name, INEXACT))?;
                 let unread = |_| fields.refuse(name, "cannot be read");
@@ -104,21 +104,21 @@ impl ForUser {
             ("nonce", json!(format!("{:032x}", entropy.draw()))),
             ("issued_at", json!(instant::print(now))),
             ("expires_at", json!(instant::print(expires_at))),
-            ("rail", json!({"name": Manual::NAME})),
+            ("rail", json!({"name": ManualRail::NAME})),
         ];
         document.extend(own.map(|(name, value)| (name.to_owned(), value)));
         let signed = keys.signer.sign(&Value::Object(document), now);
-        let intent = Intent::read(Document::read(signed.text.as_bytes(), usize::MAX)?)?;
+        let intent = SignedIntent::read(AtpDocument::read(signed.text.as_bytes(), usize::MAX)?)?;
         intent.check_currency()?;
         Ok(intent)
     }
 
-    /// The user's own, the latest first.
+    /// The user's own intents, latest first.
     pub async fn intents(
         &self,
         limit: Option<u32>,
         offset: Option<u32>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let limit = limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let offset = offset.unwrap_or(0).min(OFFSET_MAX);
         let engine = self.site.engine();
@@ -129,11 +129,13 @@ impl ForUser {
             let Some((_, intent_id)) = entry.key.name.split_once(':') else {
                 continue;
             };
-            // A draft goes some time after its end.
+            // A draft is removed some time after its end.
             let Some(permission) = self.site.permission(intent_id).await? else {
                 continue;
             };
-            permission.value.check_caller(Caller::User(&self.user))?;
+            permission
+                .value
+                .check_caller(SiteCaller::User(&self.user))?;
             let intent = permission.value.intent()?;
             let now = self.site.judged_at(&permission.value, &intent).await?;
             shown.push(intent_shown(&permission.value, &intent, now));
@@ -141,7 +143,7 @@ impl ForUser {
         Ok(enveloped(&Value::Array(shown)))
     }
 
-    pub async fn intent(&self, intent_id: &str) -> Result<Answer, Problem> {
+    pub async fn intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
         let permission = self.permission(intent_id).await?;
         let intent = permission.value.intent()?;
         let now = self.site.judged_at(&permission.value, &intent).await?;
@@ -149,42 +151,42 @@ impl ForUser {
         Ok(enveloped(&shown))
     }
 
-    /// The user consents: once, in time.
-    pub async fn authorize(&self, intent_id: &str) -> Result<Answer, Problem> {
+    /// The user's consent: once, and before expiry.
+    pub async fn authorize(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;
             let intent = permission.value.intent()?;
             let now = self.site.judged_at(&permission.value, &intent).await?;
-            match IntentStatus::of(&permission.value, &intent, now) {
-                IntentStatus::Draft => {}
-                IntentStatus::Expired if permission.value.authorized_at.is_none() => {
+            match CompatStatus::of(&permission.value, &intent, now) {
+                CompatStatus::Draft => {}
+                CompatStatus::Expired if permission.value.authorized_at.is_none() => {
                     return Err(Problem::Expired);
                 }
-                status @ (IntentStatus::Authorized
-                | IntentStatus::Consumed
-                | IntentStatus::Revoked
-                | IntentStatus::Expired) => {
-                    return Err(status.cannot_become(IntentStatus::Authorized));
+                status @ (CompatStatus::Authorized
+                | CompatStatus::Consumed
+                | CompatStatus::Revoked
+                | CompatStatus::Expired) => {
+                    return Err(status.cannot_become(CompatStatus::Authorized));
                 }
             }
             permission.value.authorized_at = Some(now.0);
             let created_at = Micros(permission.value.created_at);
-            let listing = books::listing_key(&self.user, created_at, &intent.intent_id);
-            let burned = Burned {
+            let listing = records::listing_key(&self.user, created_at, &intent.intent_id);
+            let used = UsedNonce {
                 intent_id: intent.intent_id.clone(),
                 at: now.0,
             };
             let steps = vec![
-                permission.unchanged(),
-                Command::Expect(books::nonce_key(&intent), 0),
+                permission.expect_version(),
+                Command::Expect(records::nonce_key(&intent), 0),
                 Command::Validate(Operate {
                     id: permission.value.row()?,
                     face: Face::Transaction,
                     reason: String::new(),
                 }),
                 permission.put(),
-                books::put(books::nonce_key(&intent), &burned),
-                books::put(listing, &intent.intent_id),
+                records::put(records::nonce_key(&intent), &used),
+                records::put(listing, &intent.intent_id),
             ];
             if self.site.commit(steps).await?.is_some() {
                 return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
@@ -193,17 +195,17 @@ impl ForUser {
         Err(Problem::StoreUnavailable)
     }
 
-    pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<Answer, Problem> {
+    pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let request = read_body(body)?;
-        self.check_meant(&request, Operation::Cancel)?;
-        let reason = Fields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
+        self.check_envelope(&request, RequestOperation::Cancel)?;
+        let reason = DocumentFields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;
             let intent = permission.value.intent()?;
             let now = self.site.judged_at(&permission.value, &intent).await?;
-            let status = IntentStatus::of(&permission.value, &intent, now);
-            if !matches!(status, IntentStatus::Draft | IntentStatus::Authorized) {
-                return Err(status.cannot_become(IntentStatus::Revoked));
+            let status = CompatStatus::of(&permission.value, &intent, now);
+            if !matches!(status, CompatStatus::Draft | CompatStatus::Authorized) {
+                return Err(status.cannot_become(CompatStatus::Revoked));
             }
             let reason = reason.clone().unwrap_or_default();
             if self.site.withdraw(&mut permission, reason).await? {

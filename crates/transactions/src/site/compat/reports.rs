@@ -1,64 +1,64 @@
-//! Transactions whose caller takes the effects and reports them.
+//! Transactions whose caller executes the effects and reports them.
 //!
-//! Every change is made by one who holds the row, as with any rail, so reports that come at once come one after the other.
+//! Every change needs the row's lease, as with any rail, so concurrent reports are applied one after the other.
 
 use tokio::time::Instant;
 
 use super::{ForUser, enveloped, read_body};
-use crate::document::{Document, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX, hash};
-use crate::envelope::Operation;
-use crate::fields::Fields;
+use crate::document::{AtpDocument, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX, hash};
+use crate::envelope::RequestOperation;
+use crate::fields::DocumentFields;
 use crate::instant;
 use crate::key::IdempotencyKey;
 use crate::money::Cents;
 use crate::problem::Problem;
-use crate::rail::{self, Reported};
+use crate::rail::{self, ReportedStatus};
 use crate::request::{Compensate, Execute};
 use crate::site::answer::print;
-use crate::site::books::{Kept, Manual, Noted, Transaction};
-use crate::site::carry::Held;
+use crate::site::drive::LeasedTransaction;
 use crate::site::execute::{LOOK_FIRST, LOOK_MAX, raw};
-use crate::site::{Answer, Caller, TRIES_MAX};
+use crate::site::records::{ManualRecord, ReportedStep, TransactionRecord, Versioned};
+use crate::site::{SiteAnswer, SiteCaller, TRIES_MAX};
 
 const ACTION_CHARS_MAX: usize = 200;
 const ERROR_CHARS_MAX: usize = 2_000;
 const SUMMARY_CHARS_MAX: usize = 1_000;
 const REASON_CHARS_MAX: usize = 1_000;
-/// Steps lie in the transaction's record, which is written anew with each of them.
+/// Steps are part of the transaction's record, which is rewritten with each of them.
 const STEPS_MAX: usize = 100;
 const STEPS_BYTES_MAX: usize = VERIFY_BYTES_MAX;
 const REASON_DEFAULT: &str = "compensated";
 
-/// What the caller says.
-struct Move {
-    to: Reported,
+/// A report of the caller.
+struct StatusReport {
+    to: ReportedStatus,
     error: Option<String>,
     summary: Option<String>,
 }
 
-/// A transaction in our hands, or one that has come to its end.
-enum Taken {
-    Held(Box<Held>),
-    Over(Box<Kept<Transaction>>),
+/// A leased transaction, or one in its final state.
+enum TakenTransaction {
+    Leased(Box<LeasedTransaction>),
+    Ended(Box<Versioned<TransactionRecord>>),
 }
 
 impl ForUser {
-    /// Once for each key, whatever else the request says.
-    pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<Answer, Problem> {
+    /// Begins a transaction once per key, whatever else the request contains.
+    pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let document = read_body(body)?;
         let key = IdempotencyKey::of_compat_request(key, &document)?;
-        self.check_meant(&document, Operation::Execute)?;
+        self.check_envelope(&document, RequestOperation::Execute)?;
         let request = Execute::read(&document)?;
         let this = self.clone();
-        whoever_waits(async move { this.begin_once(&key, &request, &document).await }).await
+        run_detached(async move { this.begin_once(&key, &request, &document).await }).await
     }
 
     async fn begin_once(
         &self,
         key: &IdempotencyKey,
         request: &Execute,
-        document: &Document,
-    ) -> Result<Answer, Problem> {
+        document: &AtpDocument,
+    ) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             let permission = self.permission(&request.intent_id).await?;
             let known = self.site.transaction(&request.intent_id, key).await?;
@@ -77,12 +77,14 @@ impl ForUser {
             self.site
                 .check_not_ended(&permission.value, &intent)
                 .await?;
-            let mut transaction = self.site.begun(&request, key, document, &intent, amount)?;
-            // A request of an agent is never this one, whatever it says.
+            let mut transaction = self
+                .site
+                .new_transaction(&request, key, document, &intent, amount)?;
+            // A request of an agent must never match this record, whatever its body.
             transaction.fingerprint.clear();
-            rail::Manual::NAME.clone_into(&mut transaction.rail);
-            transaction.manual = Some(Manual {
-                reported: Reported::Pending,
+            rail::ManualRail::NAME.clone_into(&mut transaction.rail);
+            transaction.manual = Some(ManualRecord {
+                reported: ReportedStatus::Pending,
                 error: None,
                 started_at: None,
                 settled_at: None,
@@ -90,44 +92,44 @@ impl ForUser {
             });
             let begun = self
                 .site
-                .begin(permission, intent, key, transaction)
+                .commit_begin(permission, intent, key, transaction)
                 .await?;
             if let Some(mut held) = begun {
-                // Nobody works on it, so nobody shall hold it. If this fails, it is begun all the same, and the lease ends by
-                // itself.
+                // No process drives it, so the lease is released. If that fails, the transaction is begun all the same and
+                // the lease expires.
                 let pause = self.site.pause(&held);
-                let _ = self.site.let_go(&mut held, pause).await;
+                let _ = self.site.release(&mut held, pause).await;
                 return answer(&held.transaction);
             }
         }
         Err(Problem::StoreUnavailable)
     }
 
-    pub async fn transaction_shown(&self, id: &str) -> Result<Answer, Problem> {
+    pub async fn transaction_shown(&self, id: &str) -> Result<SiteAnswer, Problem> {
         let transaction = self.transaction(id).await?;
         let mut shown = transaction.transaction_shown()?;
         shown["steps"] = transaction.steps_shown()?.into();
         Ok(enveloped(&shown).at(transaction.value.state()?))
     }
 
-    /// Notes down what was done. It will stand in the receipt.
-    pub async fn step(&self, id: &str, body: &[u8]) -> Result<Answer, Problem> {
-        let step = self.read_step(&Document::read(body, REQUEST_BYTES_MAX)?)?;
+    /// Stores a step; it becomes part of the receipt.
+    pub async fn step(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let step = self.read_step(&AtpDocument::read(body, REQUEST_BYTES_MAX)?)?;
         let (this, id) = (self.clone(), id.to_owned());
-        whoever_waits(async move { this.noted(&id, step).await }).await
+        run_detached(async move { this.add_step(&id, step).await }).await
     }
 
-    async fn noted(&self, id: &str, step: Noted) -> Result<Answer, Problem> {
+    async fn add_step(&self, id: &str, step: ReportedStep) -> Result<SiteAnswer, Problem> {
         let mut held = match self.hold(id).await? {
-            Taken::Held(held) => *held,
-            Taken::Over(known) => {
+            TakenTransaction::Leased(held) => *held,
+            TakenTransaction::Ended(known) => {
                 let state = known.value.state()?;
                 return Err(Problem::InvalidState { state });
             }
         };
-        let noted = held.note(step);
+        let noted = held.push_step(step);
         let pause = self.site.pause(&held);
-        let let_go = self.site.let_go(&mut held, pause).await?;
+        let let_go = self.site.release(&mut held, pause).await?;
         noted?;
         if !let_go {
             return Err(Problem::StoreUnavailable);
@@ -137,14 +139,14 @@ impl ForUser {
         Ok(enveloped(last))
     }
 
-    fn read_step(&self, document: &Document) -> Result<Noted, Problem> {
-        let fields = Fields::of(document);
+    fn read_step(&self, document: &AtpDocument) -> Result<ReportedStep, Problem> {
+        let fields = DocumentFields::of(document);
         let action = fields.text("action", 1..=ACTION_CHARS_MAX)?;
         let member = |name| {
             let text = fields.get(name).map(|value| value.text().to_owned());
             text.map(raw).transpose()
         };
-        Ok(Noted {
+        Ok(ReportedStep {
             action: fields.need("action", action)?,
             at: self.site.now().0,
             evidence: member("evidence")?,
@@ -154,9 +156,9 @@ impl ForUser {
         })
     }
 
-    /// The caller says how far it is. Saying the same again changes nothing.
-    pub async fn transition(&self, id: &str, body: &[u8]) -> Result<Answer, Problem> {
-        let asked = Move::read(&read_body(body)?)?;
+    /// Reports progress. Repeating a report changes nothing.
+    pub async fn transition(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+        let asked = StatusReport::read(&read_body(body)?)?;
         let known = self.transaction(id).await?;
         let from = known.status()?;
         if from == asked.to {
@@ -164,35 +166,35 @@ impl ForUser {
         }
         from.check_move(asked.to)?;
         match asked.to {
-            Reported::Compensated => self.undo(known, asked.summary).await,
-            Reported::Pending
-            | Reported::Executing
-            | Reported::Executed
-            | Reported::Settled
-            | Reported::Failed => {
+            ReportedStatus::Compensated => self.undo(known, asked.summary).await,
+            ReportedStatus::Pending
+            | ReportedStatus::Executing
+            | ReportedStatus::Executed
+            | ReportedStatus::Settled
+            | ReportedStatus::Failed => {
                 let (this, id) = (self.clone(), id.to_owned());
-                whoever_waits(async move { this.follow_up(&id, asked).await }).await
+                run_detached(async move { this.apply_report(&id, asked).await }).await
             }
         }
     }
 
-    async fn follow_up(&self, id: &str, asked: Move) -> Result<Answer, Problem> {
+    async fn apply_report(&self, id: &str, asked: StatusReport) -> Result<SiteAnswer, Problem> {
         let to = asked.to;
         let mut held = match self.hold(id).await? {
-            Taken::Held(held) => *held,
-            Taken::Over(known) => return known.repeated(to),
+            TakenTransaction::Leased(held) => *held,
+            TakenTransaction::Ended(known) => return known.repeated(to),
         };
         let from = held.transaction.status()?;
         if from == to || !from.may_become(to) {
             let pause = self.site.pause(&held);
-            self.site.let_go(&mut held, pause).await?;
+            self.site.release(&mut held, pause).await?;
             return held.transaction.repeated(to);
         }
         held.report(asked, &instant::print(self.site.now()));
         let begun = held.transaction.clone();
-        self.site.carry(held).await;
-        // From here on nobody can say that nothing happened.
-        let now = self.site.again(&begun).await;
+        self.site.drive(held).await;
+        // From here on, the caller can no longer report that nothing happened.
+        let now = self.site.reload(&begun).await;
         let now = now.map_err(|_| Problem::StoreUnsure)?;
         if now.status()? == to {
             return answer(&now);
@@ -200,29 +202,31 @@ impl ForUser {
         Err(Problem::StoreUnsure)
     }
 
-    pub async fn compensate(&self, id: &str, body: &[u8]) -> Result<Answer, Problem> {
+    pub async fn compensate(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
         let request = read_body(body)?;
-        self.check_meant(&request, Operation::Compensate)?;
-        let reason = Fields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
+        self.check_envelope(&request, RequestOperation::Compensate)?;
+        let reason = DocumentFields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
         let known = self.transaction(id).await?;
         self.undo(known, reason).await
     }
 
-    /// By way of the protocol's own compensation. The transaction and the reason make the key, so the same request again is
-    /// a repetition, and another one comes too late.
+    /// Compensates through the protocol's own operation. The key is derived from the transaction and the reason, so the same
+    /// request is a repetition, and one with another reason is refused.
     async fn undo(
         &self,
-        known: Kept<Transaction>,
+        known: Versioned<TransactionRecord>,
         reason: Option<String>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         match known.status()? {
-            Reported::Failed => return self.close(known).await,
-            // Closed before: it had failed, and nothing was asked of the protocol.
-            Reported::Compensated if known.value.compensation.is_none() => return answer(&known),
-            from @ (Reported::Pending | Reported::Executing) => {
-                from.check_move(Reported::Compensated)?;
+            ReportedStatus::Failed => return self.close(known).await,
+            // Closed before: the transaction had failed, and no compensation was requested.
+            ReportedStatus::Compensated if known.value.compensation.is_none() => {
+                return answer(&known);
             }
-            Reported::Executed | Reported::Settled | Reported::Compensated => {}
+            from @ (ReportedStatus::Pending | ReportedStatus::Executing) => {
+                from.check_move(ReportedStatus::Compensated)?;
+            }
+            ReportedStatus::Executed | ReportedStatus::Settled | ReportedStatus::Compensated => {}
         }
         let reason = reason.filter(|reason| !reason.is_empty());
         let reason = reason.unwrap_or_else(|| REASON_DEFAULT.to_owned());
@@ -233,33 +237,33 @@ impl ForUser {
             "transaction_id": id,
             "reason": reason,
         });
-        let document = Document::read(print(&body).as_bytes(), usize::MAX)?;
+        let document = AtpDocument::read(print(&body).as_bytes(), usize::MAX)?;
         let request = Compensate::read(&document)?;
-        let caller = Caller::User(&self.user);
+        let caller = SiteCaller::User(&self.user);
         self.site
             .compensate_for(caller, &key, &request, &document)
             .await?;
-        let now = self.site.again(&known).await;
+        let now = self.site.reload(&known).await;
         answer(&now.map_err(|_| Problem::StoreUnsure)?)
     }
 
-    /// What failed has its compensation receipt already; it is only called by its other name from now on.
-    async fn close(&self, mut known: Kept<Transaction>) -> Result<Answer, Problem> {
+    /// A failed transaction already has its compensation receipt; only the reported status changes.
+    async fn close(&self, mut known: Versioned<TransactionRecord>) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             if let Some(manual) = &mut known.value.manual {
-                manual.reported = Reported::Compensated;
+                manual.reported = ReportedStatus::Compensated;
             }
-            let steps = vec![known.unchanged(), known.put()];
+            let steps = vec![known.expect_version(), known.put()];
             if self.site.commit(steps).await?.is_some() {
                 return answer(&known);
             }
-            known = self.site.again(&known).await?;
+            known = self.site.reload(&known).await?;
         }
         Err(Problem::StoreUnavailable)
     }
 
-    /// The receipt of its end, the same whenever it is asked for.
-    pub async fn receipt(&self, id: &str) -> Result<Answer, Problem> {
+    /// The receipt of the final state; every read returns the same.
+    pub async fn receipt(&self, id: &str) -> Result<SiteAnswer, Problem> {
         let transaction = self.transaction(id).await?;
         let state = transaction.value.state()?;
         match transaction.receipt_data()? {
@@ -268,19 +272,19 @@ impl ForUser {
         }
     }
 
-    /// Takes the row, waiting for whoever has it at the moment.
-    async fn hold(&self, id: &str) -> Result<Taken, Problem> {
+    /// Takes the row, waiting for its current lease holder.
+    async fn hold(&self, id: &str) -> Result<TakenTransaction, Problem> {
         let until = Instant::now() + self.site.options().execute_wait;
         let mut pause = LOOK_FIRST;
         loop {
             let known = self.transaction(id).await?;
             known.manual()?;
             if known.value.state()?.is_terminal() {
-                return Ok(Taken::Over(Box::new(known)));
+                return Ok(TakenTransaction::Ended(Box::new(known)));
             }
             if let Some(row) = self.site.take(known.value.row()?).await? {
-                let held = self.site.held(row).await?;
-                return Ok(Taken::Held(Box::new(held)));
+                let held = self.site.load_leased(row).await?;
+                return Ok(TakenTransaction::Leased(Box::new(held)));
             }
             if Instant::now() + pause >= until {
                 return Err(Problem::StoreUnavailable);
@@ -291,13 +295,13 @@ impl ForUser {
     }
 }
 
-impl Move {
-    fn read(document: &Document) -> Result<Self, Problem> {
-        let fields = Fields::of(document);
+impl StatusReport {
+    fn read(document: &AtpDocument) -> Result<Self, Problem> {
+        let fields = DocumentFields::of(document);
         let wanted = "executing, executed, settled, failed or compensated";
         let to = fields.read("to", wanted, |value| {
-            let to = Reported::parse(&value.as_str()?)?;
-            (to != Reported::Pending).then_some(to)
+            let to = ReportedStatus::parse(&value.as_str()?)?;
+            (to != ReportedStatus::Pending).then_some(to)
         })?;
         Ok(Self {
             to: fields.need("to", to)?,
@@ -307,19 +311,19 @@ impl Move {
     }
 }
 
-impl Reported {
+impl ReportedStatus {
     fn check_move(self, to: Self) -> Result<(), Problem> {
-        let (from, told) = (self.word(), to.word());
+        let (from, target) = (self.word(), to.word());
         if self.may_become(to) {
             return Ok(());
         }
-        Err(Problem::IllegalMove { from, to: told })
+        Err(Problem::IllegalMove { from, to: target })
     }
 }
 
-impl Kept<Transaction> {
-    /// To a report that changes nothing: the row, if it is there already, by whatever copy of the report.
-    fn repeated(&self, to: Reported) -> Result<Answer, Problem> {
+impl Versioned<TransactionRecord> {
+    /// The answer to a report that changes nothing because the row already has this status.
+    fn repeated(&self, to: ReportedStatus) -> Result<SiteAnswer, Problem> {
         let from = self.status()?;
         if from != to {
             from.check_move(to)?;
@@ -328,10 +332,10 @@ impl Kept<Transaction> {
     }
 }
 
-impl Held {
-    fn note(&mut self, step: Noted) -> Result<(), Problem> {
-        let size = |step: &Noted| {
-            let Noted {
+impl LeasedTransaction {
+    fn push_step(&mut self, step: ReportedStep) -> Result<(), Problem> {
+        let size = |step: &ReportedStep| {
+            let ReportedStep {
                 evidence,
                 before,
                 after,
@@ -354,8 +358,8 @@ impl Held {
         Ok(())
     }
 
-    fn report(&mut self, asked: Move, now: &str) {
-        let Transaction {
+    fn report(&mut self, asked: StatusReport, now: &str) {
+        let TransactionRecord {
             manual,
             summary,
             updated_at,
@@ -371,26 +375,26 @@ impl Held {
                 manual.error = asked.error;
             }
             match asked.to {
-                Reported::Executing => manual.started_at = Some(now.to_owned()),
-                Reported::Settled => manual.settled_at = Some(now.to_owned()),
-                Reported::Pending
-                | Reported::Executed
-                | Reported::Failed
-                | Reported::Compensated => {}
+                ReportedStatus::Executing => manual.started_at = Some(now.to_owned()),
+                ReportedStatus::Settled => manual.settled_at = Some(now.to_owned()),
+                ReportedStatus::Pending
+                | ReportedStatus::Executed
+                | ReportedStatus::Failed
+                | ReportedStatus::Compensated => {}
             }
         }
     }
 }
 
-/// Goes on to its end when the caller is gone, lest a row stay held.
-async fn whoever_waits(
-    work: impl Future<Output = Result<Answer, Problem>> + Send + 'static,
-) -> Result<Answer, Problem> {
+/// Runs to completion even if the caller disconnects, so that no row stays leased.
+async fn run_detached(
+    work: impl Future<Output = Result<SiteAnswer, Problem>> + Send + 'static,
+) -> Result<SiteAnswer, Problem> {
     let done = tokio::spawn(work).await;
     done.map_err(|_| Problem::InternalError)?
 }
 
-fn answer(transaction: &Kept<Transaction>) -> Result<Answer, Problem> {
+fn answer(transaction: &Versioned<TransactionRecord>) -> Result<SiteAnswer, Problem> {
     let shown = transaction.transaction_shown()?;
     Ok(enveloped(&shown).at(transaction.value.state()?))
 }

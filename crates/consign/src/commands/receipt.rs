@@ -1,4 +1,4 @@
-//! Receipts: those of agent transactions, listed and shown; and all kinds, checked.
+//! Receipts: list and show those of agent transactions, and verify all kinds.
 
 mod list;
 mod show;
@@ -15,7 +15,7 @@ pub(crate) enum Action {
     List(Box<list::Args>),
     /// Print a receipt of an agent transaction, exactly as the site signed it
     Show(Box<show::Args>),
-    /// Check that a receipt is genuine and unaltered
+    /// Verify that a receipt is genuine and unaltered
     Verify(Box<verify::Args>),
 }
 

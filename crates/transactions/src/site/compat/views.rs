@@ -1,32 +1,34 @@
-//! Permissions, transactions and receipts in this profile's own words and shapes.
+//! Permissions, transactions and receipts in the words and shapes of this profile.
 
 use consign_kernel::ids::Micros;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::document::Document;
+use crate::document::AtpDocument;
 use crate::instant;
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::problem::Problem;
-use crate::rail::Reported;
-use crate::site::books::{Kept, Manual, Noted, Permission, Transaction};
-use crate::site::carry::DONE;
+use crate::rail::ReportedStatus;
 use crate::site::damaged;
-use crate::state::State;
+use crate::site::drive::DONE;
+use crate::site::records::{
+    ManualRecord, PermissionRecord, ReportedStep, TransactionRecord, Versioned,
+};
+use crate::state::AtpState;
 
-/// Where a permission stands.
+/// The status of a permission in this profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IntentStatus {
+pub(super) enum CompatStatus {
     Draft,
     Authorized,
-    /// All its executions are used.
+    /// All executions are used.
     Consumed,
     Revoked,
     Expired,
 }
 
-impl IntentStatus {
-    pub(super) fn of(permission: &Permission, intent: &Intent, now: Micros) -> Self {
+impl CompatStatus {
+    pub(super) fn of(permission: &PermissionRecord, intent: &SignedIntent, now: Micros) -> Self {
         if permission.cancelled {
             Self::Revoked
         } else if permission.executions >= intent.max_executions {
@@ -58,7 +60,11 @@ impl IntentStatus {
     }
 }
 
-pub(super) fn intent_shown(permission: &Permission, intent: &Intent, now: Micros) -> Value {
+pub(super) fn intent_shown(
+    permission: &PermissionRecord,
+    intent: &SignedIntent,
+    now: Micros,
+) -> Value {
     let printed = |at: i64| instant::print(Micros(at));
     json!({
         "id": intent.intent_id,
@@ -72,7 +78,7 @@ pub(super) fn intent_shown(permission: &Permission, intent: &Intent, now: Micros
         "spent_cents": permission.committed_cents,
         "max_executions": intent.max_executions,
         "used_executions": permission.executions,
-        "status": IntentStatus::of(permission, intent, now).word(),
+        "status": CompatStatus::of(permission, intent, now).word(),
         "nonce": intent.nonce,
         "intent_hash": intent.hash(),
         "metadata": member(intent.document(), "metadata"),
@@ -82,28 +88,32 @@ pub(super) fn intent_shown(permission: &Permission, intent: &Intent, now: Micros
     })
 }
 
-fn member(document: &Document, name: &str) -> Value {
+fn member(document: &AtpDocument, name: &str) -> Value {
     let value = document.get(name).map(|value| value.text().to_owned());
     let value = value.and_then(|text| serde_json::from_str(&text).ok());
     value.unwrap_or(Value::Null)
 }
 
-impl Kept<Transaction> {
-    pub(super) fn manual(&self) -> Result<&Manual, Problem> {
+impl Versioned<TransactionRecord> {
+    pub(super) fn manual(&self) -> Result<&ManualRecord, Problem> {
         self.value.manual.as_ref().ok_or(Problem::Forbidden)
     }
 
-    /// The ledger's state, told more finely by what was reported.
-    pub(super) fn status(&self) -> Result<Reported, Problem> {
+    /// The ledger's state, refined by the reported status.
+    pub(super) fn status(&self) -> Result<ReportedStatus, Problem> {
         let reported = self.manual()?.reported;
         match self.value.state()? {
-            State::Executing if reported == Reported::Pending => Ok(Reported::Pending),
-            State::Executing => Ok(Reported::Executing),
-            State::Executed => Ok(Reported::Executed),
-            State::Settled => Ok(Reported::Settled),
-            State::Compensated if reported == Reported::Failed => Ok(Reported::Failed),
-            State::Compensated => Ok(Reported::Compensated),
-            State::Created | State::Authorized | State::Expired => Err(damaged("state")),
+            AtpState::Executing if reported == ReportedStatus::Pending => {
+                Ok(ReportedStatus::Pending)
+            }
+            AtpState::Executing => Ok(ReportedStatus::Executing),
+            AtpState::Executed => Ok(ReportedStatus::Executed),
+            AtpState::Settled => Ok(ReportedStatus::Settled),
+            AtpState::Compensated if reported == ReportedStatus::Failed => {
+                Ok(ReportedStatus::Failed)
+            }
+            AtpState::Compensated => Ok(ReportedStatus::Compensated),
+            AtpState::Created | AtpState::Authorized | AtpState::Expired => Err(damaged("state")),
         }
     }
 
@@ -112,7 +122,7 @@ impl Kept<Transaction> {
         let manual = self.manual()?;
         let status = self.status()?;
         let sent: Value = serde_json::from_str(transaction.body.get()).unwrap_or_default();
-        let undone = transaction.state()? == State::Compensated;
+        let undone = transaction.state()? == AtpState::Compensated;
         Ok(json!({
             "id": transaction.id(),
             "intent_id": self.intent_id(),
@@ -139,7 +149,7 @@ impl Kept<Transaction> {
             .collect()
     }
 
-    pub(super) fn step_shown(&self, seq: u32, step: &Noted) -> Result<Value, Problem> {
+    pub(super) fn step_shown(&self, seq: u32, step: &ReportedStep) -> Result<Value, Problem> {
         let at = instant::print(Micros(step.at));
         Ok(json!({
             "transaction_id": self.value.id(),
@@ -156,9 +166,9 @@ impl Kept<Transaction> {
         }))
     }
 
-    /// The document that proves its end: of the settlement, or of what came instead.
+    /// The receipt of the final state: of the settlement, or of the compensation.
     pub(super) fn receipt_data(&self) -> Result<Option<Value>, Problem> {
-        let Transaction {
+        let TransactionRecord {
             receipt,
             compensation_receipt,
             ..

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::{Claim, Output, Publish};
 
-/// Serves connections one after the other; each inner list holds the answers of one connection,
-/// after which it is closed. Gives back the requests as text.
+/// Serves connections one after the other; each inner list has the answers of one connection, after
+/// which it is closed. Returns the requests as text.
 async fn scripted(connections: Vec<Vec<String>>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());

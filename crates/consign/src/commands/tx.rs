@@ -1,9 +1,10 @@
-//! Agent transactions: signed intents, carried out once, with receipts.
+//! Agent transactions: signed intents, executed once, with receipts.
 //!
-//! Invariant: what moves something goes out under an idempotency key that was on disk before the first attempt, so the same
-//! command, repeated after whatever happened, does nothing twice.
+//! Invariant: every request with an effect has an idempotency key that is on disk before the first attempt, so repeating a
+//! command after any failure does nothing twice.
 
 mod agent;
+mod agent_directory;
 mod authorize;
 mod cancel;
 mod compensate;
@@ -15,7 +16,6 @@ mod reconcile;
 mod request;
 mod resolve;
 mod show;
-mod state;
 
 use clap::Subcommand;
 
@@ -24,34 +24,34 @@ use crate::failure::Exit;
 pub(crate) use request::{amount, now};
 
 pub(crate) const AFTER_HELP: &str = "\
-An intent says what may be done, for how much and until when. It is made (create), consented to
-(authorize) and carried out (execute); what was done can be undone (compensate), what was not can
-be withdrawn (cancel).
+An intent names the allowed actions, the maximum amount and an expiry. It is created (create),
+authorized (authorize) and executed (execute); an executed intent can be compensated (compensate),
+one that was not executed can be withdrawn (cancel).
 
-Whatever breaks on the way, type the same command again: authorize, execute and compensate keep
-their idempotency keys in the directory of the agent (--state), so nothing happens twice.";
+After any failure, run the same command again: authorize, execute and compensate store their
+idempotency keys in the directory of the agent (--state), so nothing happens twice.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Make an intent and sign it
+    /// Create an intent and sign it
     Create(Box<create::Args>),
-    /// Consent to an intent
+    /// Authorize an intent
     Authorize(Box<authorize::Args>),
-    /// Carry an intent out, once, however often this is repeated
+    /// Execute an intent; repeating the command does nothing twice
     Execute(Box<execute::Args>),
     /// Show an intent with its transactions, or one transaction
     Show(Box<show::Args>),
-    /// Undo what was executed; a second receipt proves it
+    /// Undo an executed transaction; a second receipt proves it
     Compensate(Box<compensate::Args>),
-    /// Withdraw an intent before anything was done
+    /// Withdraw an intent before it is executed
     Cancel(Box<cancel::Args>),
-    /// List the site's transactions, those that are not over first; needs the admin token
+    /// List the site's transactions, open ones first; needs the admin token
     List(Box<list::Args>),
-    /// Ask the rail now about what is not over; needs the admin token
+    /// Check open transactions at the rail now; needs the admin token
     Reconcile(Box<reconcile::Args>),
-    /// Say what became of a transaction that no rail can tell; needs the admin token
+    /// Record an outcome that the rail cannot report; needs the admin token
     Resolve(Box<resolve::Args>),
-    /// Print the agent's public key; the key is made if there is none
+    /// Print the agent's public key; the key is created if there is none
     Key(Box<key::Args>),
 }
 

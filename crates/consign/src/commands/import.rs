@@ -1,4 +1,4 @@
-//! Take over data from another program.
+//! Import data from another program.
 
 mod intent_bus;
 mod ledger;
@@ -9,7 +9,7 @@ use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Take over the database of an Intent Bus server
+    /// Import the database of an Intent Bus server
     IntentBus(Box<intent_bus::Args>),
 }
 

@@ -1,4 +1,4 @@
-//! Whole requests against a scripted server: what is sent again, and what the caller gets in the end.
+//! Whole requests against a scripted server: which requests are repeated, and the final result.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::client::tests::read_request;
-use crate::{Client, Key, Options, Transaction};
+use crate::{Client, Key, Options, TransactionView};
 
 const ROW: &str = r#"{"ok":true,"intent_id":"i","transaction_id":"atp_tx_1","state":"STATE","amount_cents":1500,"currency":"EUR","rail":{"name":"null","reference":"atp_1"},"created_at":"a","updated_at":"b"}"#;
 
-/// One connection for each answer; an empty one is a connection that breaks after the request. Gives back the requests.
+/// One connection per answer; an empty answer is a connection that breaks after the request. Returns the requests.
 async fn scripted(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
@@ -47,15 +47,15 @@ fn row(status: &str, state: &str) -> String {
 async fn execute(
     client: &Client,
     left: Duration,
-) -> (Result<Told<Transaction>, Error>, Vec<String>) {
-    let told = RefCell::new(Vec::new());
-    let hear = |why: &str, _: Duration| told.borrow_mut().push(why.to_owned());
-    let patience = Patience::until(SystemTime::now() + left, &hear);
+) -> (Result<Reply<TransactionView>, Error>, Vec<String>) {
+    let reasons = RefCell::new(Vec::new());
+    let note = |why: &str, _: Duration| reasons.borrow_mut().push(why.to_owned());
+    let patience = RetryLoop::until(SystemTime::now() + left, &note);
     let key = Key::new("0123456789abcdef");
     let result = patience
         .send(|| client.transactions().execute(&key, r#"{"intent_id":"i"}"#))
         .await;
-    (result, told.into_inner())
+    (result, reasons.into_inner())
 }
 
 const LONG: Duration = Duration::from_mins(10);
@@ -70,7 +70,7 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
         row("200 OK", "settled"),
     ])
     .await;
-    let (result, told) = execute(&client, LONG).await;
+    let (result, reasons) = execute(&client, LONG).await;
     let settled = result.unwrap();
     assert_eq!(
         (settled.body.state.as_str(), settled.is_open()),
@@ -85,14 +85,14 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
     assert!(requests[0].contains("idempotency-key: 0123456789abcdef\r\n"));
     assert!(
         !requests[0].contains("ck_of_the_server"),
-        "it is no business of the site's"
+        "agents send no key of the server"
     );
-    assert_eq!(told.len(), 3);
+    assert_eq!(reasons.len(), 3);
     assert_eq!(
-        (told[1].as_str(), told[2].as_str()),
+        (reasons[1].as_str(), reasons[2].as_str()),
         (
             "the store does not answer (store_unavailable, status 503)",
-            "not over yet"
+            "still in progress"
         )
     );
 }
@@ -100,11 +100,11 @@ async fn the_same_request_goes_out_until_the_answer_is_final() {
 #[tokio::test]
 async fn a_conflict_is_final_at_once() {
     let consumed =
-        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce was consumed before"}"#;
+        r#"{"ok":false,"error":"nonce_consumed","message":"the nonce has already been used"}"#;
     let (client, server) = scripted(vec![answer("409 Conflict", "", consumed)]).await;
-    let (result, told) = execute(&client, LONG).await;
+    let (result, reasons) = execute(&client, LONG).await;
     assert_eq!(result.unwrap_err().code(), Some("nonce_consumed"));
-    assert_eq!((server.await.unwrap().len(), told.len()), (1, 0));
+    assert_eq!((server.await.unwrap().len(), reasons.len()), (1, 0));
 }
 
 #[tokio::test]
@@ -115,10 +115,10 @@ async fn what_is_open_when_the_time_is_over_is_given_as_it_is() {
         &ROW.replace("STATE", "executing"),
     );
     let (client, server) = scripted(vec![later]).await;
-    let (result, told) = execute(&client, LONG).await;
+    let (result, reasons) = execute(&client, LONG).await;
     let open = result.unwrap();
     assert!(open.is_open() && open.replayed);
-    assert_eq!((server.await.unwrap().len(), told.len()), (1, 0));
+    assert_eq!((server.await.unwrap().len(), reasons.len()), (1, 0));
 }
 
 #[tokio::test]

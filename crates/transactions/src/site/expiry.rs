@@ -1,24 +1,24 @@
-//! When a permission is over, and what is kept of one that nobody consented to.
+//! The end of a permission, and the limits on permissions without consent.
 //!
-//! A permission ends by the time of day that its agent signed, and the ledger says so when it looks. Invariant: what the ledger
-//! has ended, or somebody was told is over, stays so though the clock is set back; what it has not ended is judged by the time of day alone, however far
-//! engine time is ahead of it.
+//! A permission ends at the time of day that its agent signed; the ledger notices when it is read. Invariant: a permission that
+//! the ledger has ended, or that was reported as expired, stays expired even if the clock is set back. A permission that the
+//! ledger has not ended is judged by the time of day alone, however far engine time is ahead.
 
 use consign_kernel::command::Within;
 use consign_kernel::ids::Micros;
-use consign_kernel::state as kernel;
+use consign_kernel::state::State;
 
-use super::books::{Kept, Permission};
+use super::records::{PermissionRecord, Versioned};
 use super::{Site, unavailable};
-use crate::intent::Intent;
+use crate::intent::SignedIntent;
 use crate::problem::{ExpiredReason, Problem};
 
 impl Site {
-    /// The instant by which a stored permission is judged.
+    /// The time by which a stored permission is judged.
     pub(super) async fn judged_at(
         &self,
-        permission: &Permission,
-        intent: &Intent,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
     ) -> Result<Micros, Problem> {
         let now = self.now();
         if self.was_ended(permission, intent).await? {
@@ -27,11 +27,11 @@ impl Site {
         Ok(now)
     }
 
-    /// To come behind all checks that go by the time of day.
+    /// Comes after all checks that use the time of day.
     pub(super) async fn check_not_ended(
         &self,
-        permission: &Permission,
-        intent: &Intent,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
     ) -> Result<(), Problem> {
         if self.was_ended(permission, intent).await? {
             return Err(Problem::IntentExpired {
@@ -42,21 +42,26 @@ impl Site {
         Ok(())
     }
 
-    /// Whether the ledger has ended what the time of day has not. It is asked only where the two clocks disagree.
-    async fn was_ended(&self, permission: &Permission, intent: &Intent) -> Result<bool, Problem> {
+    /// Whether the ledger has ended a permission that is not expired by the time of day. The row is read only where the two
+    /// clocks disagree.
+    async fn was_ended(
+        &self,
+        permission: &PermissionRecord,
+        intent: &SignedIntent,
+    ) -> Result<bool, Problem> {
         let agree = !intent.is_expired(self.engine_now()) || intent.is_expired(self.now());
         if agree || permission.cancelled || permission.ended {
             return Ok(false);
         }
         let row = self.engine().observe(permission.row()?).await;
         let row = row.map_err(|error| unavailable(&error))?;
-        Ok(row.is_none_or(|row| row.state == kernel::State::DeadLetter))
+        Ok(row.is_none_or(|row| row.state == State::DeadLetter))
     }
 
-    /// Notes that somebody was told that it is over, so that it stays so: a refusal for this reason is final.
-    pub(super) async fn ended_if_over<T>(
+    /// Records that expiry was reported, because that refusal must stay final.
+    pub(super) async fn record_expiry<T>(
         &self,
-        permission: &Kept<Permission>,
+        permission: &Versioned<PermissionRecord>,
         checked: Result<T, Problem>,
     ) -> Result<T, Problem> {
         let over = ExpiredReason::Time;
@@ -65,14 +70,14 @@ impl Site {
         if is_over && !permission.value.ended {
             let mut ended = permission.clone();
             ended.value.ended = true;
-            // Should it fail, the clock alone says so again.
-            let _ = self.commit(vec![ended.unchanged(), ended.put()]).await;
+            // If the commit fails, the next check reports expiry by the clock again.
+            let _ = self.commit(vec![ended.expect_version(), ended.put()]).await;
         }
         checked
     }
 
-    /// How many may wait for consent.
-    pub(super) fn room(&self) -> Within {
+    /// The limits on permissions that wait for consent.
+    pub(super) fn open_limits(&self) -> Within {
         let limit = |limit: u64| if limit == 0 { u64::MAX } else { limit };
         Within {
             each: limit(self.options().open_per_key),

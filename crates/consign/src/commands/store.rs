@@ -22,11 +22,11 @@ use crate::place::{Named, Place};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Read everything once and say what is wrong with it
+    /// Read the whole database once and report damage
     Check(Box<check::Args>),
     /// Copy the database to a new SQLite file, also while servers run
     Backup(Box<backup::Args>),
-    /// Bring the schema up to date without serving
+    /// Migrate the schema without serving
     Migrate(Box<migrate::Args>),
     /// Copy everything to another database, such as from SQLite to PostgreSQL
     Copy(Box<copy::Args>),
@@ -46,7 +46,7 @@ impl Action {
 pub(crate) use backup::back_up;
 pub(crate) use check::check_file;
 
-/// Which database a command works on.
+/// The database of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
     #[command(flatten)]
@@ -76,7 +76,7 @@ impl StoreArgs {
         self.data.directory()
     }
 
-    /// The same ledger that `serve` would use under the same flags and variables.
+    /// The same ledger that `serve` would use with the same flags and variables.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         let settings = protocol_settings()?;
         self.data_dir().refuse_writable_by_others()?;
@@ -87,30 +87,30 @@ impl StoreArgs {
         Place::of(named, settings.db_path.as_deref(), &self.data_dir())
     }
 
-    /// The file, for commands that work on nothing else.
+    /// The file, for commands that support only files.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         match self.place()? {
             Place::File(path) => Ok(path),
             Place::Database(address) => {
-                let message = format!("this command works on SQLite files, and {address} is none");
-                let hint = "work on a file, then bring it there with: consign store copy";
+                let message =
+                    format!("this command supports SQLite files only, and {address} is not one");
+                let hint = "use a file, then copy it there with: consign store copy";
                 Err(Failure::usage(message).hint(hint).into())
             }
         }
     }
 }
 
-/// Refuses what is not a database of ours, before anything opens (and thereby makes) it.
+/// Refuses a file that is not a Consign database before anything opens (and thereby creates) it.
 fn must_be_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let failure = match identify(path)? {
         Holds::Consign => return Ok(()),
-        Holds::Nothing => Failure::new(Exit::Nothing, format!("there is no database at {shown}"))
+        Holds::Nothing => Failure::new(Exit::Nothing, format!("no database at {shown}"))
             .hint("name the directory with --data, or the file with --store sqlite:PATH"),
         Holds::IntentBus => {
-            Failure::failed(format!("{shown} is a database of the original Intent Bus")).hint(
-                format!("take it over with: consign import intent-bus {shown}"),
-            )
+            Failure::failed(format!("{shown} is a database of the original Intent Bus"))
+                .hint(format!("import it with: consign import intent-bus {shown}"))
         }
         Holds::OtherDatabase => {
             Failure::failed(format!("{shown} is a database of another program"))
@@ -121,40 +121,40 @@ fn must_be_ours(path: &Path) -> anyhow::Result<()> {
 
 /// For a database on a server.
 fn no_ledger(place: &impl std::fmt::Display) -> Failure {
-    let message = format!("there is no ledger in {place}");
-    Failure::new(Exit::Nothing, message).hint("the first server that is started on it makes one")
+    let message = format!("no ledger in {place}");
+    Failure::new(Exit::Nothing, message).hint("the first server started on it creates one")
 }
 
-/// Whoever looks at everything as of one instant keeps a primary from cleaning up behind those who work.
-async fn tell_cost(address: &Address) -> anyhow::Result<()> {
+/// A long read snapshot keeps a primary from removing dead rows.
+async fn warn_cost(address: &Address) -> anyhow::Result<()> {
     if !Postgres::is_standby(address).await? {
         out::note(
-            "as long as this takes, the database cleans nothing away and claims cost more; a standby in --store serves as well",
+            "while this runs, the database cannot remove dead rows and claims are slower; a standby in --store works too",
         );
     }
     Ok(())
 }
 
-/// Unix time, to note when something was made.
+/// Unix time, to record when something was created.
 fn now() -> Micros {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let us = since.map_or(0, |since| since.as_micros());
     Micros(i64::try_from(us).unwrap_or(i64::MAX))
 }
 
-/// Tells how far a copy is, if somebody looks.
+/// Prints the progress of a copy, if enabled.
 #[derive(Debug)]
-struct Teller {
+struct ProgressPrinter {
     show: bool,
     shown: Option<(Stage, u64)>,
 }
 
-impl Teller {
+impl ProgressPrinter {
     fn new(show: bool) -> Self {
         Self { show, shown: None }
     }
 
-    fn tell(&mut self, progress: Progress) {
+    fn print(&mut self, progress: Progress) {
         let percent = progress.done * 100 / progress.all.max(1);
         let state = Some((progress.stage, percent));
         if !self.show || self.shown == state {

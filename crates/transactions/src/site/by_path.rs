@@ -1,13 +1,13 @@
-//! Requests whose path says what they are about, as the older client writes them. They are those of `/compensate` and
-//! `/cancel` in every other way: the same key there is the same request here.
+//! Requests that name their subject in the path, as the older client sends them. Otherwise they equal requests to
+//! `/compensate` and `/cancel`: the same idempotency key means the same request.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Answer, Site};
-use crate::document::{Document, NOTE_BYTES_MAX};
-use crate::fields::Fields;
+use super::{Site, SiteAnswer};
+use crate::document::{AtpDocument, NOTE_BYTES_MAX};
+use crate::fields::DocumentFields;
 use crate::problem::Problem;
 
 impl Site {
@@ -17,7 +17,7 @@ impl Site {
         transaction_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let found = self.transaction_by_id(transaction_id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
@@ -38,26 +38,30 @@ impl Site {
         intent_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<Answer, Problem> {
+    ) -> Result<SiteAnswer, Problem> {
         let named = [("intent_id", intent_id)];
         self.cancel(key, &completed(body, &named)?).await
     }
 }
 
-/// The body with what its path says. A signed one must say it itself, for a path is not signed.
+/// Adds the members that the path implies to the body. A signed body must contain them itself, because the path is
+/// not signed.
 fn completed(body: &[u8], named: &[(&str, &str)]) -> Result<Vec<u8>, Problem> {
     let body = if body.is_empty() { b"{}" } else { body };
-    let document = Document::read(body, NOTE_BYTES_MAX)?;
-    let fields = Fields::of(&document);
+    let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
+    let fields = DocumentFields::of(&document);
     let unreadable = |_| Problem::InternalError;
     let mut members: BTreeMap<String, Box<RawValue>> =
         serde_json::from_slice(body).map_err(unreadable)?;
     for (name, value) in named {
         match fields.get(name) {
             Some(said) if said.as_str().as_deref() == Some(*value) => {}
-            Some(_) => return Err(fields.refuse(name, "is not what the path names")),
+            Some(_) => return Err(fields.refuse(name, "differs from the path")),
             None if document.is_signed() => {
-                return Err(fields.refuse(name, "must be in a signed body; a path is not signed"));
+                return Err(fields.refuse(
+                    name,
+                    "must be in a signed body, because the path is not signed",
+                ));
             }
             None => {
                 let value = to_raw_value(value).map_err(unreadable)?;

@@ -1,8 +1,8 @@
 //! The directory of an agent: its key, the intents it signed, and the idempotency key of each request.
 //!
 //! Layout: `agent_key`, and for each intent a folder `intent-ID` with `intent.json` and a file per request, like `execute-1`.
-//! Invariant: what is handed out from here is on disk, whole and synced, and never replaced by another value; of two commands
-//! that begin the same request at the same time, both get the same key.
+//! Invariant: a value returned from here is on disk, complete and synced, and never replaced; two commands that begin the
+//! same request concurrently get the same key.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use consign_client::Key;
-use consign_transactions::document::{Document, REQUEST_BYTES_MAX};
-use consign_transactions::intent::Intent;
+use consign_transactions::document::{AtpDocument, REQUEST_BYTES_MAX};
+use consign_transactions::intent::SignedIntent;
 use data_encoding::HEXLOWER;
 
 use crate::data_dir::{create_private, sync_directory, write_private_once};
@@ -20,13 +20,13 @@ use crate::failure::Failure;
 const ID_CHARS_MAX: usize = 128;
 const KEY_BYTES: usize = 16;
 
-/// A directory of an agent.
+/// The directory of an agent.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct AgentDirectory {
     root: PathBuf,
 }
 
-impl State {
+impl AgentDirectory {
     pub(super) fn at(root: PathBuf) -> Self {
         Self { root }
     }
@@ -35,29 +35,29 @@ impl State {
         self.root.join("agent_key")
     }
 
-    /// Keeps a signed intent. Under an id that is taken it gives what was kept before.
+    /// Stores a signed intent. If the id is taken, returns the stored one.
     pub(super) fn keep_intent(&self, id: &str, text: &str) -> anyhow::Result<String> {
         let folder = self.folder(id)?;
         create_private(&folder)?;
         let kept = write_private_once(&folder.join("intent.json"), text.as_bytes())?;
-        String::from_utf8(kept).context("the kept intent is not text")
+        String::from_utf8(kept).context("the stored intent is not UTF-8")
     }
 
-    /// The intent of this id, if it was signed here.
-    pub(super) fn intent(&self, id: &str) -> anyhow::Result<Option<Intent>> {
+    /// The intent with this id, if it was signed here.
+    pub(super) fn intent(&self, id: &str) -> anyhow::Result<Option<SignedIntent>> {
         let path = self.folder(id)?.join("intent.json");
         let Some(bytes) = read(&path)? else {
             return Ok(None);
         };
-        let intent = Document::read(&bytes, REQUEST_BYTES_MAX).and_then(Intent::read);
+        let intent = AtpDocument::read(&bytes, REQUEST_BYTES_MAX).and_then(SignedIntent::read);
         let intent = intent.map_err(|problem| {
             Failure::failed(format!("{} is damaged: {problem}", path.display()))
-                .hint("put it back from a backup, or make a new intent with: consign tx create")
+                .hint("restore it from a backup, or create a new intent with: consign tx create")
         })?;
         Ok(Some(intent))
     }
 
-    /// The idempotency key of a request: the one of the first attempt, made now if this is it.
+    /// The idempotency key of a request: that of the first attempt, created if this is the first.
     pub(super) fn request_key(&self, id: &str, request: &str) -> anyhow::Result<Key> {
         let folder = self.folder(id)?;
         create_private(&folder)?;
@@ -68,7 +68,7 @@ impl State {
         if key.is_empty() {
             let message = format!("{} is empty", path.display());
             return Err(Failure::failed(message)
-                .hint("look what became of it with: consign tx show; the key itself is lost")
+                .hint("check the outcome with: consign tx show; the key is lost")
                 .into());
         }
         Ok(key)
@@ -79,7 +79,7 @@ impl State {
         Ok(read(&self.folder(id)?.join(request))?.is_some())
     }
 
-    /// After an answer that ends a request without effect: the next one is another request.
+    /// Called after an answer that ends a request without effect: the next request is a new one.
     pub(super) fn forget_request(&self, id: &str, request: &str) -> anyhow::Result<()> {
         let folder = self.folder(id)?;
         let path = folder.join(request);
@@ -93,14 +93,14 @@ impl State {
     }
 }
 
-/// The protocol's rule for ids, which also keeps them from naming other files.
+/// The protocol's rule for ids, which also prevents path traversal.
 pub(super) fn check_id(what: &str, id: &str) -> Result<(), Failure> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     if (1..=ID_CHARS_MAX).contains(&id.len()) && id.chars().all(allowed) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{what} must be named by 1 to {ID_CHARS_MAX} of the characters A-Z a-z 0-9 . _ : -"
+        "{what} must have an id of 1 to {ID_CHARS_MAX} of the characters A-Z a-z 0-9 . _ : -"
     )))
 }
 
@@ -124,9 +124,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    fn state() -> (tempfile::TempDir, State) {
+    fn state() -> (tempfile::TempDir, AgentDirectory) {
         let directory = tempfile::tempdir().unwrap();
-        let state = State::at(directory.path().join("agent"));
+        let state = AgentDirectory::at(directory.path().join("agent"));
         (directory, state)
     }
 

@@ -1,7 +1,7 @@
-//! The way to a rail over HTTP: one server, hard limits on time and size, no interpretation.
+//! The HTTP client of a rail: one server, hard limits on time and size, no interpretation.
 //!
-//! Invariant: what comes back is a whole answer or none. A call that was late, cut short, too long or no HTTP at all gives none,
-//! because nobody knows what became of it. Redirects are not followed, so a secret goes nowhere else.
+//! Invariant: a call returns a complete answer or none. A call that was late, cut short, too long or not HTTP returns none,
+//! because its effect is unknown. Redirects are not followed, so the secret is sent to no other host.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use consign_client::{Bytes, Client, HeaderMap, Method};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize as _, Deserializer};
 
-use super::Failure;
+use super::RailFailure;
 
-/// How long one operation of a rail may take where the operator says nothing else.
+/// The default time limit for one operation of a rail.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A hundred payments, as they are listed, stay well below.
+/// A list of a hundred payments is much smaller.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a rail says is kept in rows and receipts, so it may not be as long as it likes.
+/// Texts of a rail are stored in rows and receipts, so their length is limited.
 const CODE_CHARS_MAX: usize = 100;
 const MESSAGE_CHARS_MAX: usize = 500;
 const ID_CHARS_MAX: usize = 255;
 
-/// Why a rail cannot be used as configured. No secret is shown.
+/// Why a rail cannot be used as configured. Contains no secret.
 #[derive(Debug, thiserror::Error)]
-pub enum Setup {
+pub enum RailSetupError {
     #[error(transparent)]
     Address(#[from] consign_client::Error),
     #[error("the rail's secret {reason}")]
@@ -32,40 +32,40 @@ pub enum Setup {
 }
 
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct RailClient {
     client: Client,
-    /// The path of the base, without its last slash.
+    /// The path of the base URL, without its last slash.
     prefix: String,
     timeout: Duration,
 }
 
-/// A whole answer, whatever its status.
+/// A complete answer with any status.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct RailResponse {
     pub(super) status: u16,
     body: Bytes,
 }
 
-impl Answer {
+impl RailResponse {
     pub(super) fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Tells the operator of an answer that settles nothing: it may be the configuration that is wrong.
-    pub(super) fn pass_over(&self) {
+    /// Logs an inconclusive answer: the configuration may be wrong.
+    pub(super) fn log_unusable(&self) {
         let status = self.status;
         match status {
-            401 | 403 => tracing::warn!(status, "the rail refuses our secret; check it"),
+            401 | 403 => tracing::warn!(status, "the rail refuses the configured secret"),
             _ => tracing::warn!(
                 status,
-                "the rail's answer settles nothing; it is asked again"
+                "the rail's answer is inconclusive; asking again later"
             ),
         }
     }
 }
 
-impl Wire {
-    pub(super) fn new(base: &str, timeout: Duration) -> Result<Self, Setup> {
+impl RailClient {
+    pub(super) fn new(base: &str, timeout: Duration) -> Result<Self, RailSetupError> {
         let (server, prefix) = split_path(base.trim());
         let options = consign_client::Options {
             server: server.to_owned(),
@@ -79,7 +79,7 @@ impl Wire {
         })
     }
 
-    pub(super) async fn get(&self, path: &str, headers: HeaderMap) -> Option<Answer> {
+    pub(super) async fn get(&self, path: &str, headers: HeaderMap) -> Option<RailResponse> {
         self.call(Method::GET, path, headers, Bytes::new()).await
     }
 
@@ -88,7 +88,7 @@ impl Wire {
         path: &str,
         headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Option<Answer> {
+    ) -> Option<RailResponse> {
         self.call(Method::POST, path, headers, Bytes::from(body))
             .await
     }
@@ -99,21 +99,21 @@ impl Wire {
         path: &str,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Option<Answer> {
+    ) -> Option<RailResponse> {
         let path = format!("{}{path}", self.prefix);
         match self.client.request(method, &path, headers, body).await {
-            Ok(response) => Some(Answer {
+            Ok(response) => Some(RailResponse {
                 status: response.status.as_u16(),
                 body: response.body,
             }),
             Err(error) => {
-                tracing::warn!(path, %error, "the rail gave no answer and will be asked again");
+                tracing::warn!(path, %error, "the rail did not answer; asking again later");
                 None
             }
         }
     }
 
-    /// An operation of one call or several, all of them within the time limit.
+    /// Runs an operation of one or more calls within the time limit.
     pub(super) async fn within<T>(&self, operation: impl Future<Output = T>, late: T) -> T {
         tokio::time::timeout(self.timeout, operation)
             .await
@@ -121,7 +121,7 @@ impl Wire {
     }
 }
 
-/// Scheme and host, and the path. What is no path stays with the host, which is then refused with the reason.
+/// Splits off the path from scheme and host. Anything else stays with the host, which is then refused with a reason.
 fn split_path(base: &str) -> (&str, &str) {
     let host = base.find("://").map_or(0, |at| at + "://".len());
     match base[host..].find('/') {
@@ -130,21 +130,21 @@ fn split_path(base: &str) -> (&str, &str) {
     }
 }
 
-/// Why a payment failed, in the rail's words and as much of them as can be kept.
-pub(super) fn failure(code: &str, message: &str) -> Failure {
-    Failure {
+/// Why a payment failed, as reported by the rail, truncated for storage.
+pub(super) fn failure(code: &str, message: &str) -> RailFailure {
+    RailFailure {
         code: code.chars().take(CODE_CHARS_MAX).collect(),
         message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
     }
 }
 
-/// The rail's own name of something. It becomes the name of a record and stands in receipts, and it is asked for again by
-/// it, so an answer with one that cannot be used is none that anybody understands.
+/// An id of the rail. It becomes the key of a record, is part of receipts and is used for later calls, so an answer with an
+/// unusable id is not understood.
 pub(super) fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     maybe_id(deserializer)?.ok_or_else(|| D::Error::custom("an id is missing"))
 }
 
-/// For an id that may be null; to be used with `default`, lest it may not be missing.
+/// For an id that may be null; needs `default` if it may be absent.
 pub(super) fn maybe_id<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
@@ -217,7 +217,7 @@ mod tests {
             "https://a/b?c",
             "https://u:p@a",
         ] {
-            let refused = Wire::new(base, TIMEOUT).unwrap_err().to_string();
+            let refused = RailClient::new(base, TIMEOUT).unwrap_err().to_string();
             assert!(refused.contains("cannot be used: "), "{refused}");
         }
     }

@@ -1,69 +1,74 @@
-//! Bringing one transaction to its end. Whoever holds it does so, be it the request that began it, a callback or the sweep;
-//! what follows from the rail's answer is decided by [`crate::outcome`].
+//! Drives one transaction to its final state. The driver is the holder of the lease: the request that began it, a callback or
+//! the sweep. [`crate::outcome`] decides what follows from the rail's answer.
 //!
-//! Invariant: every step that moves money comes after a commit by the one who holds the lease; one that finds its lease lost
-//! does nothing more.
+//! Invariant: every step that moves money comes after a commit by the lease holder; a driver that has lost its lease does
+//! nothing more.
 
 use std::time::Duration;
 
 use consign_engine::failpoint::{self, Failpoint};
 use consign_kernel::command::{Command, Extend, Settle, Settlement};
 use consign_kernel::ids::Micros;
-use consign_kernel::intent::Intent as Row;
+use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 
-use super::books::{self, Belongs, Kept, Said, Transaction, Word};
 use super::execute::raw;
+use super::records::{
+    self, OperatorVerdict, TransactionRecord, TransactionRef, VerdictOutcome, Versioned,
+};
 use super::{Site, damaged, micros};
-use crate::document::Signed;
+use crate::document::SignedText;
 use crate::ids;
 use crate::instant;
-use crate::intent::{Action as Doing, Intent};
+use crate::intent::{ScopeAction, SignedIntent};
 use crate::key::{IdempotencyKey, RailReference};
-use crate::outcome::{Action, Phase, RailOutcome, Situation, next};
+use crate::outcome::{NextStep, Phase, RailOutcome, Situation, next};
 use crate::problem::Problem;
-use crate::rail::{Charge, Failure, Fenced, Report, Worker};
-use crate::receipt::{self, Step, Undone};
-use crate::state::State;
+use crate::rail::{Charge, Fenced, RailFailure, RailReport, WorkerRail};
+use crate::receipt::{self, CompensationOutcome, ReceiptStep};
+use crate::state::AtpState;
 
-/// A transaction in the hands of this process.
+/// A transaction that this process holds a lease on.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) row: Row,
-    pub(super) intent: Intent,
+pub(super) struct LeasedTransaction {
+    pub(super) row: Intent,
+    pub(super) intent: SignedIntent,
     pub(super) authorized_at: Option<i64>,
     pub(super) key: IdempotencyKey,
-    pub(super) transaction: Kept<Transaction>,
-    /// Nobody can have asked the rail before.
+    pub(super) transaction: Versioned<TransactionRecord>,
+    /// The rail cannot have been called for it before.
     pub(super) is_fresh: bool,
-    /// The rail was asked for a payment by this process.
+    /// This process has asked the rail to prepare a payment.
     pub(super) has_prepared: bool,
 }
 
-/// The state of a step that was taken.
+/// The state of a completed step in a receipt.
 pub(super) const DONE: &str = "succeeded";
-/// How often the rail is asked in one go. One that goes round in circles is asked again later.
+/// Rail calls per run; a rail that loops is called again later.
 const ROUNDS_MAX: u32 = 8;
-/// So many looks come at even distances.
+/// This many checks come at constant intervals; later ones at growing intervals.
 const STEADY_LOOKS: u32 = 10;
 const PAUSE_MAX: Duration = Duration::from_hours(1);
-/// How long a transaction whose caller reports its effects is left alone.
+/// How long a transaction is left alone whose caller reports its effects.
 const UNTIL_REPORTED: Duration = Duration::from_hours(24);
-pub(super) const LOST: &str = "its worker was lost and may have done it: find out, then say what became of it (consign tx resolve)";
+pub(super) const LOST: &str = "its worker was lost and may have done the work: find out, then record the outcome with consign tx resolve";
 
-const SILENT: &str = "the rail does not say what became of it: see whether it can be reached with these credentials, or look at this payment there and say what became of it (consign tx resolve)";
+const SILENT: &str = "the rail does not report the outcome: check that it is reachable with these credentials, or look up this payment there and record the outcome with consign tx resolve";
 
 impl Site {
-    /// As far as it goes now. `None` if it is in other hands, or the ledger does not answer.
-    pub(super) async fn carry(&self, mut held: Held) -> Option<Kept<Transaction>> {
+    /// Drives the transaction as far as possible now. Returns `None` if the lease is lost or the ledger does not answer.
+    pub(super) async fn drive(
+        &self,
+        mut held: LeasedTransaction,
+    ) -> Option<Versioned<TransactionRecord>> {
         let transaction_id = held.transaction.value.id();
-        match self.bring_on(&mut held).await {
+        match self.drive_to_end(&mut held).await {
             Ok(true) => Some(held.transaction),
             Ok(false) => {
                 if held.has_prepared {
-                    self.call_off_late(&held).await;
+                    self.cancel_late_payments(&held).await;
                 }
-                tracing::info!(transaction_id, "a transaction went into other hands");
+                tracing::info!(transaction_id, "lost the lease of a transaction");
                 None
             }
             Err(problem) => {
@@ -73,14 +78,14 @@ impl Site {
         }
     }
 
-    /// Whether it is still in our hands after what could be done.
-    async fn bring_on(&self, held: &mut Held) -> Result<bool, Problem> {
+    /// Returns whether the lease is still held afterwards.
+    async fn drive_to_end(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         if let Some(why) = self.foreign_rail(held) {
             return self.alert(held, why).await;
         }
-        // Whoever undoes it asks the rail, and two who ask would each take what the other did for the rail's doing.
-        if held.transaction.value.is_being_undone() {
-            return self.leave(held).await;
+        // The compensation's driver calls the rail; two drivers would take each other's effects for the rail's.
+        if held.transaction.value.is_being_compensated() {
+            return self.release_unchanged(held).await;
         }
         held.transaction.value.alert = None;
         let charge = held.transaction.value.charge(&held.intent)?;
@@ -91,7 +96,7 @@ impl Site {
                 None => return Ok(false),
             }
         } else if plant::on(Plant::SettleUnseen) {
-            Report::of(RailOutcome::Succeeded)
+            RailReport::of(RailOutcome::Succeeded)
         } else {
             rail.look_up(&charge, held.payment()).await
         };
@@ -99,71 +104,75 @@ impl Site {
             if plant::on(Plant::UnknownIsPaid) && report.outcome == RailOutcome::Unknown {
                 report.outcome = RailOutcome::Succeeded;
             }
-            if !self.note_payment(held, &report).await? {
+            if !self.save_payment_id(held, &report).await? {
                 return Ok(false);
             }
-            // A payment that was there cannot be unheard of; paying again would be guessing.
+            // A known payment must exist; paying again would be a guess.
             if report.outcome == RailOutcome::NotFound && held.payment().is_some() {
-                return self.alert(held, unsettled(&report)).await;
+                return self.alert(held, alert_text(&report)).await;
             }
             let situation = self.situation(held, &charge)?;
             report = match next(report.outcome, situation) {
-                Action::Settle => {
+                NextStep::Settle => {
                     let settled = self.settle(held).await?;
                     if settled && held.transaction.value.resubmitted {
-                        self.call_off_others(held, &charge).await;
+                        self.cancel_other_payments(held, &charge).await;
                     }
                     return Ok(settled);
                 }
-                Action::Acknowledge => {
+                NextStep::Acknowledge => {
                     return Ok(self.acknowledge(held).await?
-                        && self.let_go(held, self.pause(held)).await?);
+                        && self.release(held, self.pause(held)).await?);
                 }
-                Action::Capture => {
+                NextStep::Capture => {
                     if !self.acknowledge(held).await? {
                         return Ok(false);
                     }
                     rail.capture(&charge, held.payment()).await
                 }
-                Action::Confirm => {
-                    if !self.still_ours(held).await? {
+                NextStep::Confirm => {
+                    if !self.extend_lease(held).await? {
                         return Ok(false);
                     }
                     rail.confirm(&charge, held.payment()).await
                 }
-                Action::Resubmit => {
+                NextStep::Resubmit => {
                     held.transaction.value.resubmitted = true;
                     match self.submit(held, &charge).await? {
                         Some(report) => report,
                         None => return Ok(false),
                     }
                 }
-                action @ (Action::FenceAsNotCharged | Action::FenceAsVoided) => {
+                action @ (NextStep::FenceAsNotCharged | NextStep::FenceAsVoided) => {
                     match rail.cancel(&charge, held.payment()).await {
                         Fenced::Cancelled => {
-                            let undone = if action == Action::FenceAsVoided {
-                                Undone::Voided
+                            let undone = if action == NextStep::FenceAsVoided {
+                                CompensationOutcome::Voided
                             } else {
-                                Undone::NotCharged
+                                CompensationOutcome::NotCharged
                             };
-                            return self.end(held, undone, report.failure).await;
+                            return self.end_without_charge(held, undone, report.failure).await;
                         }
                         Fenced::TooLate => rail.look_up(&charge, held.payment()).await,
                         Fenced::Unknown => {
-                            return self.let_go_in_doubt(held, self.options().sweep).await;
+                            return self.release_in_doubt(held, self.options().sweep).await;
                         }
                     }
                 }
-                Action::AskAgain => return self.ask_again(held, &report).await,
-                Action::Alert => return self.alert(held, unsettled(&report)).await,
+                NextStep::AskAgain => return self.wait_for_payment(held, &report).await,
+                NextStep::Alert => return self.alert(held, alert_text(&report)).await,
             };
         }
-        self.let_go(held, self.options().sweep).await
+        self.release(held, self.options().sweep).await
     }
 
-    /// Prepares the payment, keeps its id, and only then lets it happen. `None` if the lease is lost.
-    async fn submit(&self, held: &mut Held, charge: &Charge) -> Result<Option<Report>, Problem> {
-        if !held.is_fresh && !self.still_ours(held).await? {
+    /// Prepares the payment, stores its id, and confirms it only then. Returns `None` if the lease is lost.
+    async fn submit(
+        &self,
+        held: &mut LeasedTransaction,
+        charge: &Charge,
+    ) -> Result<Option<RailReport>, Problem> {
+        if !held.is_fresh && !self.extend_lease(held).await? {
             return Ok(None);
         }
         held.is_fresh = false;
@@ -175,39 +184,40 @@ impl Site {
         if prepared.outcome != RailOutcome::Unconfirmed {
             return Ok(Some(prepared));
         }
-        if !self.note_payment(held, &prepared).await? {
+        if !self.save_payment_id(held, &prepared).await? {
             return Ok(None);
         }
         Ok(Some(rail.confirm(charge, held.payment()).await))
     }
 
-    /// A payment was asked for by one who has lost the transaction. As long as that is open, whoever holds it may be about to
-    /// confirm another one under the same reference, and calls off the rest when it settles.
-    async fn call_off_late(&self, held: &Held) {
-        let now = self.again(&held.transaction).await;
+    /// This process has prepared a payment and then lost its lease. While the transaction is open, its driver may be about to
+    /// confirm another payment under the same reference, and cancels the others when it settles; so nothing is cancelled here
+    /// before that.
+    async fn cancel_late_payments(&self, held: &LeasedTransaction) {
+        let now = self.reload(&held.transaction).await;
         let state = now.and_then(|now| now.value.state());
         let charge = held.transaction.value.charge(&held.intent);
         if let (Ok(state), Ok(charge)) = (state, charge)
             && state.is_terminal()
         {
-            self.call_off_others(held, &charge).await;
+            self.cancel_other_payments(held, &charge).await;
         }
     }
 
-    /// Payments that were prepared and never confirmed do no harm, and shall not lie about. What was paid stays paid.
-    async fn call_off_others(&self, held: &Held, charge: &Charge) {
+    /// Cancels payments that were prepared and never confirmed. They move no money. A completed payment stays completed.
+    async fn cancel_other_payments(&self, held: &LeasedTransaction, charge: &Charge) {
         let rail = self.rail_of(&held.transaction.value);
         let fenced = rail.cancel(charge, held.payment()).await;
         let transaction_id = held.transaction.value.id();
         tracing::info!(
             transaction_id,
             ?fenced,
-            "payments that nobody confirms were called off"
+            "cancelled payments that were never confirmed"
         );
     }
 
-    fn situation(&self, held: &Held, charge: &Charge) -> Result<Situation, Problem> {
-        let phase = if held.transaction.value.state()? == State::Executed {
+    fn situation(&self, held: &LeasedTransaction, charge: &Charge) -> Result<Situation, Problem> {
+        let phase = if held.transaction.value.state()? == AtpState::Executed {
             Phase::Executed
         } else {
             Phase::Executing
@@ -223,43 +233,47 @@ impl Site {
         })
     }
 
-    /// Shows that the lease is held, for as long again as the next calls may take.
-    async fn still_ours(&self, held: &Held) -> Result<bool, Problem> {
+    /// Extends the lease for the next rail calls. Returns false if it is lost.
+    async fn extend_lease(&self, held: &LeasedTransaction) -> Result<bool, Problem> {
         Ok(self
             .commit(vec![held.extend(self.options().lease)])
             .await?
             .is_some())
     }
 
-    /// Keeps the rail's name of the payment, so that it is found again by it.
-    async fn note_payment(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
+    /// Stores the rail's id of the payment, so that it can be looked up by it.
+    async fn save_payment_id(
+        &self,
+        held: &mut LeasedTransaction,
+        report: &RailReport,
+    ) -> Result<bool, Problem> {
         let transaction = &mut held.transaction.value;
         let (Some(id), None) = (&report.payment_id, &transaction.payment_id) else {
             return Ok(true);
         };
         transaction.payment_id = Some(id.clone());
-        let belongs = held.belongs();
-        let named = books::reference_key(&held.transaction.value.rail, id);
+        let belongs = held.transaction_ref();
+        let named = records::reference_key(&held.transaction.value.rail, id);
         let steps = vec![
-            held.transaction.unchanged(),
+            held.transaction.expect_version(),
             held.extend(self.options().lease),
             held.transaction.put(),
-            books::put(named, &belongs),
+            records::put(named, &belongs),
         ];
         self.advance(held, steps).await
     }
 
-    /// Executing becomes executed; what is executed already stays so.
-    async fn acknowledge(&self, held: &mut Held) -> Result<bool, Problem> {
-        if held.transaction.value.state()? == State::Executed {
-            return self.still_ours(held).await;
+    /// Moves an executing transaction to executed.
+    async fn acknowledge(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
+        if held.transaction.value.state()? == AtpState::Executed {
+            return self.extend_lease(held).await;
         }
         let now = self.now();
         let transaction = &mut held.transaction.value;
-        transaction.enter(State::Executed, now);
+        transaction.set_state(AtpState::Executed, now);
         transaction.completed_at = Some(instant::print(now));
         let steps = vec![
-            held.transaction.unchanged(),
+            held.transaction.expect_version(),
             held.settle(Settlement::Deliver),
             held.extend(self.options().lease),
             held.transaction.put(),
@@ -267,35 +281,43 @@ impl Site {
         self.advance(held, steps).await
     }
 
-    /// Executed and settled, with the receipt, in one commit.
-    pub(super) async fn settle(&self, held: &mut Held) -> Result<bool, Problem> {
+    /// Commits executed and settled together with the receipt.
+    pub(super) async fn settle(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         failpoint::hit(Failpoint::AfterCharge);
         let now = self.now();
         let was = held.transaction.value.state()?;
         let transaction = &mut held.transaction.value;
         let printed = instant::print(now);
         transaction.completed_at.get_or_insert(printed);
-        transaction.enter(State::Settled, now);
+        transaction.set_state(AtpState::Settled, now);
         let receipt_id = ids::receipt(self.engine().entropy().draw());
-        let signed = self.receipt(held, &receipt_id, now)?;
+        let signed = self.settlement_receipt(held, &receipt_id, now)?;
         held.transaction.value.receipt = Some(raw(signed.text)?);
-        let mut steps = vec![held.transaction.unchanged()];
-        if was == State::Executing {
+        let mut steps = vec![held.transaction.expect_version()];
+        if was == AtpState::Executing {
             steps.push(held.settle(Settlement::Deliver));
         }
         steps.push(held.settle(Settlement::Complete { result: None }));
         steps.push(held.transaction.put());
-        steps.push(books::put(books::receipt_key(&receipt_id), &held.belongs()));
+        steps.push(records::put(
+            records::receipt_key(&receipt_id),
+            &held.transaction_ref(),
+        ));
         if held.intent.max_executions > 1 {
-            let settled = books::settled_key(&held.transaction.key);
-            steps.push(books::put(settled, &()));
+            let settled = records::settled_key(&held.transaction.key);
+            steps.push(records::put(settled, &()));
         }
         let settled = self.advance(held, steps).await?;
         failpoint::hit(Failpoint::BeforeAnswer);
         Ok(settled)
     }
 
-    fn receipt(&self, held: &Held, receipt_id: &str, now: Micros) -> Result<Signed, Problem> {
+    fn settlement_receipt(
+        &self,
+        held: &LeasedTransaction,
+        receipt_id: &str,
+        now: Micros,
+    ) -> Result<SignedText, Problem> {
         let transaction = &held.transaction.value;
         let parsed = |text: &str| instant::parse(text).ok_or_else(|| damaged("time"));
         let started_at = parsed(&transaction.created_at)?;
@@ -303,7 +325,7 @@ impl Site {
         let completed_at = completed_at.transpose()?.unwrap_or(now);
         let transaction_id = transaction.id();
         let steps = held.steps(started_at, completed_at);
-        let settlement = receipt::Settlement {
+        let settlement = receipt::SettlementReceipt {
             receipt_id,
             transaction_id: &transaction_id,
             site_id: held.intent.site_id.as_deref(),
@@ -323,41 +345,42 @@ impl Site {
         Ok(settlement.sign(&self.keys().signer))
     }
 
-    /// Compensated without a charge, with the receipt that says so; what was set aside for it is free again.
-    pub(super) async fn end(
+    /// Ends the transaction as compensated without a charge, with a receipt; the reserved amount is released.
+    pub(super) async fn end_without_charge(
         &self,
-        held: &mut Held,
-        undone: Undone<'static>,
-        failure: Option<Failure>,
+        held: &mut LeasedTransaction,
+        undone: CompensationOutcome<'static>,
+        failure: Option<RailFailure>,
     ) -> Result<bool, Problem> {
         let now = self.now();
         let from = held.transaction.value.state()?;
         let reason = failure.as_ref().map_or("not_charged", |why| &why.code);
         let receipt_id = ids::compensation(self.engine().entropy().draw());
-        let signed = self.undone(&held.transaction, &receipt_id, from, reason, undone, now)?;
+        let signed =
+            self.compensation_receipt(&held.transaction, &receipt_id, from, reason, undone, now)?;
         let transaction = &mut held.transaction.value;
         transaction.compensation_receipt = Some(raw(signed.text)?);
         let error = reason.to_owned();
         transaction.failure = failure;
-        transaction.enter(State::Compensated, now);
-        let receipt = books::put(books::receipt_key(&receipt_id), &held.belongs());
+        transaction.set_state(AtpState::Compensated, now);
+        let receipt = records::put(records::receipt_key(&receipt_id), &held.transaction_ref());
         let reject = held.settle(Settlement::Reject { error });
         self.give_back(held, vec![reject], receipt).await
     }
 
-    /// A compensation's signed document.
-    pub(super) fn undone(
+    /// The signed receipt of a compensation.
+    pub(super) fn compensation_receipt(
         &self,
-        transaction: &Kept<Transaction>,
+        transaction: &Versioned<TransactionRecord>,
         receipt_id: &str,
-        from: State,
+        from: AtpState,
         reason: &str,
-        outcome: Undone<'_>,
+        outcome: CompensationOutcome<'_>,
         now: Micros,
-    ) -> Result<Signed, Problem> {
+    ) -> Result<SignedText, Problem> {
         let value = &transaction.value;
         let original = value.receipt.as_ref().map(|receipt| {
-            crate::document::Document::read(receipt.get().as_bytes(), usize::MAX)
+            crate::document::AtpDocument::read(receipt.get().as_bytes(), usize::MAX)
                 .map_err(|_| damaged("receipt"))
         });
         let original = original.transpose()?;
@@ -366,13 +389,13 @@ impl Site {
             id.as_str().map(std::borrow::Cow::into_owned)
         });
         let original = original.as_ref().zip(original_id.as_deref());
-        let compensation = receipt::Compensation {
+        let compensation = receipt::CompensationReceipt {
             receipt_id,
             transaction_id: &value.id(),
             site: self.origin(),
             intent_id: transaction.intent_id(),
             currency: value.currency()?,
-            original: original.map(|(receipt, receipt_id)| receipt::Original {
+            original: original.map(|(receipt, receipt_id)| receipt::OriginalReceipt {
                 receipt_id,
                 receipt,
             }),
@@ -383,16 +406,17 @@ impl Site {
             rail: &value.rail,
             reference: &RailReference::stored(&value.reference),
             payment_id: value.payment_id.as_deref(),
-            resolved_by: (value.rests_on(Said::NotCharged) || value.rests_on(Said::Refunded))
-                .then_some(Word::BY),
+            resolved_by: (value.rests_on_verdict(VerdictOutcome::NotCharged)
+                || value.rests_on_verdict(VerdictOutcome::Refunded))
+            .then_some(OperatorVerdict::BY),
         };
         Ok(compensation.sign(&self.keys().signer))
     }
 
-    /// Commits the end of a transaction that came to nothing, and with it what its permission may spend again.
+    /// Commits the end of a transaction without effect and releases its reserved amount.
     pub(super) async fn give_back(
         &self,
-        held: &mut Held,
+        held: &mut LeasedTransaction,
         moves: Vec<Command>,
         receipt: Command,
     ) -> Result<bool, Problem> {
@@ -402,17 +426,20 @@ impl Site {
             let spent = &mut permission.value.committed_cents;
             *spent = spent.saturating_sub(held.transaction.value.amount_cents);
             permission.value.undone = permission.value.undone.map(|undone| undone + 1);
-            let mut steps = vec![held.transaction.unchanged(), permission.unchanged()];
+            let mut steps = vec![
+                held.transaction.expect_version(),
+                permission.expect_version(),
+            ];
             steps.extend(moves.iter().cloned());
             steps.extend([held.transaction.put(), permission.put(), receipt.clone()]);
             if held.intent.max_executions > 1 {
-                steps.push(Command::Delete(books::settled_key(&held.transaction.key)));
+                steps.push(Command::Delete(records::settled_key(&held.transaction.key)));
             }
             if self.advance(held, steps).await? {
                 return Ok(true);
             }
-            // Either another transaction of the permission was quicker, or this one is in other hands.
-            let now = self.again(&held.transaction).await?;
+            // Either another transaction of the permission was committed first, or the lease is lost.
+            let now = self.reload(&held.transaction).await?;
             if now.version != held.transaction.version {
                 return Ok(false);
             }
@@ -420,61 +447,73 @@ impl Site {
         Ok(false)
     }
 
-    async fn ask_again(&self, held: &mut Held, report: &Report) -> Result<bool, Problem> {
+    async fn wait_for_payment(
+        &self,
+        held: &mut LeasedTransaction,
+        report: &RailReport,
+    ) -> Result<bool, Problem> {
         let transaction = &mut held.transaction.value;
         if report.outcome == RailOutcome::NotFound {
             transaction.missing_since.get_or_insert(self.engine_now().0);
-            return self.let_go(held, self.options().settle_delay).await;
+            return self.release(held, self.options().settle_delay).await;
         }
-        self.let_go_in_doubt(held, self.pause(held)).await
+        self.release_in_doubt(held, self.pause(held)).await
     }
 
-    /// Another rail than the one it was begun on knows nothing of the payment, and whatever it said would be signed.
-    pub(super) fn foreign_rail(&self, held: &Held) -> Option<String> {
+    /// A rail other than the one that the transaction was begun on does not know the payment, and its answer would be signed.
+    pub(super) fn foreign_rail(&self, held: &LeasedTransaction) -> Option<String> {
         let begun_on = &held.transaction.value.rail;
         let ours = self.rail_of(&held.transaction.value).name();
         (begun_on != ours).then(|| {
             format!(
-                "it was begun on the rail {begun_on} and this server has {ours}: start one with ATP_RAIL={begun_on}"
+                "it was begun on the rail {begun_on} and this server uses {ours}: start a server with ATP_RAIL={begun_on}"
             )
         })
     }
 
-    pub(super) async fn alert(&self, held: &mut Held, why: String) -> Result<bool, Problem> {
+    pub(super) async fn alert(
+        &self,
+        held: &mut LeasedTransaction,
+        why: String,
+    ) -> Result<bool, Problem> {
         let transaction_id = held.transaction.value.id();
         tracing::error!(transaction_id, why, "a transaction is not settled");
         held.transaction.value.alert = Some(why);
-        self.let_go(held, self.options().sweep).await
+        self.release(held, self.options().sweep).await
     }
 
-    /// For a rail that did not tell. One that stays silent may never speak again, and then a person must be able to.
-    pub(super) async fn let_go_in_doubt(
+    /// For a rail without a conclusive answer. It may never give one, so an operator must be able to decide.
+    pub(super) async fn release_in_doubt(
         &self,
-        held: &mut Held,
+        held: &mut LeasedTransaction,
         after: Duration,
     ) -> Result<bool, Problem> {
         let transaction = &held.transaction.value;
-        // Who is silent here is still at work: a worker of ours, or the caller itself.
-        let may_take_long = transaction.rail == Worker::NAME || transaction.manual.is_some();
+        // These rails are silent while they work: a worker, or the caller itself.
+        let may_take_long = transaction.rail == WorkerRail::NAME || transaction.manual.is_some();
         if held.row.attempts >= STEADY_LOOKS && !may_take_long {
             return self.alert(held, SILENT.to_owned()).await;
         }
-        self.let_go(held, after).await
+        self.release(held, after).await
     }
 
-    /// After how long it is worth a look again. A caller who reports effects comes by itself.
-    pub(super) fn pause(&self, held: &Held) -> Duration {
+    /// Delay until the next check is useful. A caller that reports effects triggers the check itself.
+    pub(super) fn pause(&self, held: &LeasedTransaction) -> Duration {
         match held.transaction.value.manual {
             Some(_) => UNTIL_REPORTED,
             None => self.options().sweep,
         }
     }
 
-    /// Nothing more can be done now: anybody may look again after a while.
-    pub(super) async fn let_go(&self, held: &mut Held, after: Duration) -> Result<bool, Problem> {
+    /// Releases the lease; any driver may check again after the delay.
+    pub(super) async fn release(
+        &self,
+        held: &mut LeasedTransaction,
+        after: Duration,
+    ) -> Result<bool, Problem> {
         let after_us = held.pause_us(after);
         let steps = vec![
-            held.transaction.unchanged(),
+            held.transaction.expect_version(),
             held.settle(Settlement::LetGo { after_us }),
             held.transaction.put(),
         ];
@@ -483,7 +522,7 @@ impl Site {
 
     pub(super) async fn advance(
         &self,
-        held: &mut Held,
+        held: &mut LeasedTransaction,
         steps: Vec<Command>,
     ) -> Result<bool, Problem> {
         let committed = self.commit(steps).await?.is_some() || plant::on(Plant::UnfencedLease);
@@ -492,19 +531,19 @@ impl Site {
     }
 }
 
-/// The operator reads this.
-pub(super) fn unsettled(report: &Report) -> String {
+/// The alert text for the operator.
+pub(super) fn alert_text(report: &RailReport) -> String {
     if report.outcome == RailOutcome::Lost {
         return LOST.to_owned();
     }
     format!(
-        "the rail reports {:?}, which cannot be: look at this payment there, then say what became of it (consign tx resolve)",
+        "the rail reports {:?}, which is inconsistent: look up this payment there, then record the outcome with consign tx resolve",
         report.outcome
     )
 }
 
-impl Held {
-    /// Until it is looked at again: longer and longer for what stays open. A rail's callback shortens it.
+impl LeasedTransaction {
+    /// Delay until the next check; it grows for transactions that stay open. A callback of the rail shortens it.
     pub(super) fn pause_us(&self, at_first: Duration) -> i64 {
         let doublings = self.row.attempts.saturating_sub(STEADY_LOOKS).min(16);
         let pause = at_first.saturating_mul(1 << doublings).min(PAUSE_MAX);
@@ -515,40 +554,42 @@ impl Held {
         self.transaction.value.payment_id.as_deref()
     }
 
-    pub(super) fn belongs(&self) -> Belongs {
-        Belongs {
+    pub(super) fn transaction_ref(&self) -> TransactionRef {
+        TransactionRef {
             intent_id: self.intent.intent_id.clone(),
             key: self.key.reveal().to_owned(),
         }
     }
 
-    /// What is done, as the receipt calls it.
-    fn doing(&self) -> &str {
+    /// The action as the receipt names it.
+    fn action_name(&self) -> &str {
         let actions = &self.intent.scope.actions;
-        let pays = actions.contains(&Doing::Pay).then_some(Doing::Pay);
+        let pays = actions
+            .contains(&ScopeAction::Pay)
+            .then_some(ScopeAction::Pay);
         let usual = pays.or(actions.first().copied());
         let asked = self.transaction.value.action.as_deref();
-        asked.unwrap_or(usual.map_or("pay", Doing::word))
+        asked.unwrap_or(usual.map_or("pay", ScopeAction::word))
     }
 
-    /// What was done: as its caller noted it down, or else in one step, and another if nobody but a person could say so.
-    fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<Step<'_>> {
+    /// The steps of the receipt: as the caller reported them; or one step, and a second if an operator decided the outcome.
+    fn steps(&self, started_at: Micros, completed_at: Micros) -> Vec<ReceiptStep<'_>> {
         let noted = self.transaction.value.manual.as_ref();
         let noted = noted.map_or(&[][..], |manual| &manual.steps);
         if noted.is_empty() {
-            let done = Step {
+            let done = ReceiptStep {
                 seq: 1,
-                action: self.doing(),
+                action: self.action_name(),
                 state: DONE,
                 attempts: self.row.attempts,
                 started_at,
                 ended_at: Some(completed_at),
             };
-            let word = self.transaction.value.word.as_ref();
-            let word = word.filter(|word| word.outcome == Said::Charged);
-            let word = word.map(|word| Step {
+            let word = self.transaction.value.verdict.as_ref();
+            let word = word.filter(|word| word.outcome == VerdictOutcome::Charged);
+            let word = word.map(|word| ReceiptStep {
                 seq: 2,
-                action: Word::STEP,
+                action: OperatorVerdict::STEP,
                 attempts: 1,
                 started_at: Micros(word.at),
                 ended_at: Some(Micros(word.at)),
@@ -556,7 +597,7 @@ impl Held {
             });
             return [done].into_iter().chain(word).collect();
         }
-        let steps = (1..).zip(noted).map(|(seq, step)| Step {
+        let steps = (1..).zip(noted).map(|(seq, step)| ReceiptStep {
             seq,
             action: &step.action,
             state: DONE,
@@ -587,12 +628,12 @@ impl Held {
         })
     }
 
-    /// A row without one is refused by the ledger.
+    /// The ledger refuses a row without a lease.
     fn lease(&self) -> (String, consign_kernel::ids::Token) {
-        let nobody = consign_kernel::ids::Token([0; 16]);
+        let no_token = consign_kernel::ids::Token([0; 16]);
         (
             self.row.holder.clone().unwrap_or_default(),
-            self.row.token.unwrap_or(nobody),
+            self.row.token.unwrap_or(no_token),
         )
     }
 }

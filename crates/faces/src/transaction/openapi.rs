@@ -1,18 +1,18 @@
-//! The routes of this face described for programs, to be shown with those of the face that it is merged into.
+//! The OpenAPI description of this face's routes, shown with those of the Intent Protocol.
 //!
-//! Invariant: what is described is what is routed; a test walks both. Numbers and words come from the protocol's own code.
+//! Invariant: described and routed paths are equal; a test compares them. Numbers and words come from the protocol's code.
 
 mod operation;
 mod operations;
 mod schemas;
 
-use consign_transactions::state::State;
+use consign_transactions::state::AtpState;
 use serde_json::{Map, Value, json};
 
 const TAG: &str = "Agent transactions";
-const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect for each Idempotency-Key, receipts that anybody verifies. \
-     Times are RFC 3339 in UTC; every refusal is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
-/// The way in of operators.
+const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect per Idempotency-Key, receipts that anyone can verify. \
+     Times are RFC 3339 in UTC; every error is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
+/// The security scheme of operators.
 const OPERATOR: &str = "siteOperator";
 
 /// An `OpenAPI` document of these routes alone.
@@ -30,7 +30,7 @@ pub fn document() -> Value {
         "components": {
             "schemas": schemas::all(),
             "securitySchemes": {
-                OPERATOR: {"type": "http", "scheme": "bearer", "description": "The operator's token."},
+                OPERATOR: {"type": "http", "scheme": "bearer", "description": "The admin token of the operator."},
             },
         },
     })
@@ -41,5 +41,5 @@ fn reference(schema: &str) -> Value {
 }
 
 fn states() -> Vec<&'static str> {
-    State::ALL.into_iter().map(State::word).collect()
+    AtpState::ALL.into_iter().map(AtpState::word).collect()
 }

@@ -1,7 +1,7 @@
-//! How permissions, transactions and what guards them lie in the ledger's records.
+//! The ledger records of permissions and transactions, and of nonces, answers and references.
 //!
-//! Invariant: a record and the row it names change in one commit, so the state told by one is the state of the other. What a
-//! row may do is the kernel's to say; what it is about stands here.
+//! Invariant: a record and its row change in one commit, so both have the same state. The kernel decides the transitions of
+//! a row; the record has the content.
 
 use consign_kernel::command::{Begin, Command, Hold, NewIntent, Within};
 use consign_kernel::ids::{IntentId, Micros};
@@ -14,29 +14,29 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Caller, OWNER, Site, damaged, unavailable};
-use crate::document::Document;
+use super::{OWNER, Site, SiteCaller, damaged, unavailable};
+use crate::document::AtpDocument;
 use crate::ids;
 use crate::instant;
-use crate::intent::{Intent, RailChoice};
+use crate::intent::{RailChoice, SignedIntent};
 use crate::key::{IdempotencyKey, RailReference};
 use crate::money::{Cents, Currency};
 use crate::problem::{ExpiredReason, Problem};
-use crate::rail::{Charge, Failure, Reported};
-use crate::state::State;
+use crate::rail::{Charge, RailFailure, ReportedStatus};
+use crate::state::AtpState;
 
-/// Where the rows of this face lie.
+/// The namespace of the rows of this face.
 pub(super) const NAMESPACE: &str = "atp";
 
-/// A record as it was read, or a new one: version zero.
+/// A record with the version that was read; version zero for a new record.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct Versioned<T> {
     pub(super) key: Key,
     pub(super) version: u64,
     pub(super) value: T,
 }
 
-impl<T> Kept<T> {
+impl<T> Versioned<T> {
     pub(super) fn new(key: Key, value: T) -> Self {
         Self {
             key,
@@ -45,72 +45,72 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Refuses the commit if somebody else has changed it since.
-    pub(super) fn unchanged(&self) -> Command {
+    /// Refuses the commit if the record was changed since it was read.
+    pub(super) fn expect_version(&self) -> Command {
         Command::Expect(self.key.clone(), self.version)
     }
 }
 
-impl<T: Serialize> Kept<T> {
-    /// To come behind [`Kept::unchanged`].
+impl<T: Serialize> Versioned<T> {
+    /// Comes after [`Versioned::expect_version`].
     pub(super) fn put(&self) -> Command {
         put(self.key.clone(), &self.value)
     }
 }
 
 pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
-    Command::Put(writing(key, value))
+    Command::Put(new_put(key, value))
 }
 
-/// A record that stays for ever.
-pub(super) fn writing(key: Key, value: &impl Serialize) -> Put {
+/// A record without expiry.
+pub(super) fn new_put(key: Key, value: &impl Serialize) -> Put {
     Put {
         key,
-        value: serde_json::to_string(value).expect("records of ours have string keys only"),
+        value: serde_json::to_string(value).expect("records have string keys only"),
         expires_at: None,
         expect: None,
     }
 }
 
-/// What an agent allowed, and how much of it is used.
+/// A permission of an agent, and how much of it is used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Permission {
+pub(super) struct PermissionRecord {
     pub(super) row: String,
-    /// As it was sent.
+    /// The document as it was sent.
     pub(super) document: String,
     pub(super) created_at: i64,
     pub(super) authorized_at: Option<i64>,
     pub(super) cancelled: bool,
-    /// Somebody was told that its time is over.
+    /// Expiry was reported to a client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) ended: bool,
-    /// Executions that were begun, whatever became of them.
+    /// Executions that were begun, whatever their outcome.
     pub(super) executions: u16,
-    /// What is spent or may still be.
+    /// The amount that is spent or reserved.
     pub(super) committed_cents: u64,
-    /// How many of the executions came to nothing or were undone; none in records from before they were counted.
+    /// Executions without effect or compensated; none in records from before these were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) undone: Option<u16>,
-    /// The user for whom the site wrote it down; none if an agent signed it. See `compat`.
+    /// The user for whom the site created it; none if an agent signed it. See `compat`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
 }
 
-impl Permission {
-    /// What belongs to a user is nobody else's, and a user has nothing else.
-    pub(super) fn check_caller(&self, caller: Caller<'_>) -> Result<(), Problem> {
+impl PermissionRecord {
+    /// A permission of a user is accessible to that user alone, and a user has access to nothing else.
+    pub(super) fn check_caller(&self, caller: SiteCaller<'_>) -> Result<(), Problem> {
         match (caller, self.user.as_deref()) {
-            (Caller::Operator, _) | (Caller::Agent, None) => Ok(()),
-            (Caller::Agent, Some(_)) => Err(Problem::Unauthorized),
-            (Caller::User(id), Some(owner)) if id == owner => Ok(()),
-            (Caller::User(_), _) => Err(Problem::Forbidden),
+            (SiteCaller::Operator, _) | (SiteCaller::Agent, None) => Ok(()),
+            (SiteCaller::Agent, Some(_)) => Err(Problem::Unauthorized),
+            (SiteCaller::User(id), Some(owner)) if id == owner => Ok(()),
+            (SiteCaller::User(_), _) => Err(Problem::Forbidden),
         }
     }
 
-    pub(super) fn intent(&self) -> Result<Intent, Problem> {
-        let document = Document::read(self.document.as_bytes(), usize::MAX);
+    pub(super) fn intent(&self) -> Result<SignedIntent, Problem> {
+        let document = AtpDocument::read(self.document.as_bytes(), usize::MAX);
         document
-            .and_then(Intent::read)
+            .and_then(SignedIntent::read)
             .map_err(|_| damaged("intent"))
     }
 
@@ -118,18 +118,18 @@ impl Permission {
         self.row.parse().map_err(|_| damaged("row"))
     }
 
-    /// Its own state, whatever its transactions came to.
-    pub(super) fn state(&self, intent: &Intent, now: Micros) -> State {
+    /// The state of the permission itself, regardless of its transactions.
+    pub(super) fn state(&self, intent: &SignedIntent, now: Micros) -> AtpState {
         if self.expired(intent, now).is_some() {
-            State::Expired
+            AtpState::Expired
         } else if self.authorized_at.is_some() {
-            State::Authorized
+            AtpState::Authorized
         } else {
-            State::Created
+            AtpState::Created
         }
     }
 
-    pub(super) fn expired(&self, intent: &Intent, now: Micros) -> Option<ExpiredReason> {
+    pub(super) fn expired(&self, intent: &SignedIntent, now: Micros) -> Option<ExpiredReason> {
         if self.cancelled {
             Some(ExpiredReason::Cancelled)
         } else {
@@ -138,7 +138,11 @@ impl Permission {
         }
     }
 
-    pub(super) fn check_unexpired(&self, intent: &Intent, now: Micros) -> Result<(), Problem> {
+    pub(super) fn check_unexpired(
+        &self,
+        intent: &SignedIntent,
+        now: Micros,
+    ) -> Result<(), Problem> {
         match self.expired(intent, now) {
             None => Ok(()),
             Some(reason) => Err(Problem::IntentExpired {
@@ -149,13 +153,13 @@ impl Permission {
     }
 }
 
-/// One execution under a permission. Its members are what the view `transactions` shows.
+/// One execution under a permission. The view `transactions` shows its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Transaction {
+pub(super) struct TransactionRecord {
     pub(super) row: String,
     pub(super) state: String,
     pub(super) fingerprint: String,
-    /// As it was sent.
+    /// The request as it was sent.
     pub(super) body: Box<RawValue>,
     pub(super) amount_cents: u64,
     pub(super) currency: String,
@@ -166,30 +170,30 @@ pub(super) struct Transaction {
     pub(super) payment_id: Option<String>,
     pub(super) receipt: Option<Box<RawValue>>,
     pub(super) compensation_receipt: Option<Box<RawValue>>,
-    pub(super) failure: Option<Failure>,
-    pub(super) compensation: Option<Compensation>,
+    pub(super) failure: Option<RailFailure>,
+    pub(super) compensation: Option<CompensationRecord>,
     pub(super) created_at: String,
     pub(super) updated_at: String,
-    /// When the rail acknowledged it.
+    /// When the rail acknowledged the payment.
     pub(super) completed_at: Option<String>,
-    /// Since when the rail has said that it knows of no such payment.
+    /// Since when the rail has reported that it does not know the payment.
     pub(super) missing_since: Option<i64>,
-    /// The rail was asked for a payment once more, so there may be several under the reference.
+    /// A second payment was requested, so there may be several under the reference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) resubmitted: bool,
-    /// When the rail was last asked for a refund, until it has said what came of it.
+    /// When a refund was last requested, until its outcome is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refund_sent_at: Option<i64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) refunds_refused: u32,
-    /// Why a person must look at it.
+    /// Why an operator must look at it.
     pub(super) alert: Option<String>,
-    /// What its caller reported, if no rail of ours takes the effect.
+    /// The caller's reports, if no rail of the site executes the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) manual: Option<Manual>,
-    /// What an operator said, where no rail could.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) word: Option<Word>,
+    pub(super) manual: Option<ManualRecord>,
+    /// The operator's verdict, if the rail could not report the outcome.
+    #[serde(default, rename = "word", skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<OperatorVerdict>,
 }
 
 #[expect(
@@ -200,24 +204,24 @@ const fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An operator's word on what became of an effect, or of its undoing. See `resolve`.
+/// An operator's verdict on the outcome of an effect or its refund. See `resolve`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Word {
-    pub(super) outcome: Said,
+pub(super) struct OperatorVerdict {
+    pub(super) outcome: VerdictOutcome,
     pub(super) reason: String,
     pub(super) at: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum VerdictOutcome {
     Charged,
     NotCharged,
     Refunded,
     NotRefunded,
 }
 
-impl Said {
+impl VerdictOutcome {
     pub(super) const ALL: [Self; 4] = [
         Self::Charged,
         Self::NotCharged,
@@ -234,31 +238,31 @@ impl Said {
         }
     }
 
-    /// Whether it is about a refund, and not about what is refunded.
+    /// Whether the verdict is about the refund and not about the payment.
     pub(super) const fn is_about_refund(self) -> bool {
         matches!(self, Self::Refunded | Self::NotRefunded)
     }
 }
 
-impl Word {
-    /// What a receipt calls it.
+impl OperatorVerdict {
+    /// The name of the step in a receipt.
     pub(super) const STEP: &str = "operator_resolved";
     pub(super) const BY: &str = "operator";
 }
 
-/// The caller's own account of an effect. See `compat`.
+/// The caller's own reports on an effect. See `compat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Manual {
-    pub(super) reported: Reported,
+pub(super) struct ManualRecord {
+    pub(super) reported: ReportedStatus,
     pub(super) error: Option<String>,
     pub(super) started_at: Option<String>,
     pub(super) settled_at: Option<String>,
-    pub(super) steps: Vec<Noted>,
+    pub(super) steps: Vec<ReportedStep>,
 }
 
-/// A step that the caller took.
+/// A step that the caller reported.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Noted {
+pub(super) struct ReportedStep {
     pub(super) action: String,
     pub(super) at: i64,
     pub(super) evidence: Option<Box<RawValue>>,
@@ -267,32 +271,32 @@ pub(super) struct Noted {
     pub(super) compensation: Option<Box<RawValue>>,
 }
 
-/// Somebody asked for the effect to be undone.
+/// A requested compensation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Compensation {
+pub(super) struct CompensationRecord {
     pub(super) key: String,
     pub(super) reason: String,
     pub(super) requested_at: String,
-    /// The row that is held by whoever carries it out.
+    /// The row of the refund; its lease holder drives the compensation.
     pub(super) row: String,
-    /// The rail will not; another request may try again.
+    /// The rail refused; another request may try again.
     pub(super) refused: bool,
 }
 
-/// What was asked for under a key, which means this for ever.
+/// A compensation request, stored under its idempotency key without expiry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct CompensationRequest {
     pub(super) fingerprint: String,
-    /// The key of the transaction that is to be undone.
+    /// The key of the transaction to undo.
     pub(super) transaction: String,
     pub(super) row: String,
     /// Why the rail refused.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<RailFailure>,
 }
 
-impl Transaction {
-    pub(super) fn state(&self) -> Result<State, Problem> {
-        State::parse(&self.state).ok_or_else(|| damaged("state"))
+impl TransactionRecord {
+    pub(super) fn state(&self) -> Result<AtpState, Problem> {
+        AtpState::parse(&self.state).ok_or_else(|| damaged("state"))
     }
 
     pub(super) fn row(&self) -> Result<IntentId, Problem> {
@@ -311,7 +315,7 @@ impl Transaction {
         self.currency.parse().map_err(|_| damaged("currency"))
     }
 
-    pub(super) fn charge(&self, intent: &Intent) -> Result<Charge, Problem> {
+    pub(super) fn charge(&self, intent: &SignedIntent) -> Result<Charge, Problem> {
         let method = |rail: &RailChoice| rail.payment_method.clone();
         Ok(Charge {
             intent_id: intent.intent_id.clone(),
@@ -327,18 +331,20 @@ impl Transaction {
         })
     }
 
-    /// Whether a person said so, and no rail.
-    pub(super) fn rests_on(&self, said: Said) -> bool {
-        self.word.as_ref().is_some_and(|word| word.outcome == said)
+    /// Whether the outcome rests on this verdict of an operator.
+    pub(super) fn rests_on_verdict(&self, said: VerdictOutcome) -> bool {
+        self.verdict
+            .as_ref()
+            .is_some_and(|word| word.outcome == said)
     }
 
-    /// Whether somebody asked for it, and neither that nor the rail's refusal has come to be.
-    pub(super) fn is_being_undone(&self) -> bool {
+    /// Whether a compensation was requested and is neither done nor refused.
+    pub(super) fn is_being_compensated(&self) -> bool {
         let asked = self.compensation.as_ref();
-        asked.is_some_and(|asked| !asked.refused) && self.state != State::Compensated.word()
+        asked.is_some_and(|asked| !asked.refused) && self.state != AtpState::Compensated.word()
     }
 
-    pub(super) fn enter(&mut self, state: State, now: Micros) {
+    pub(super) fn set_state(&mut self, state: AtpState, now: Micros) {
         if state.is_terminal() {
             self.alert = None;
         }
@@ -347,38 +353,38 @@ impl Transaction {
     }
 }
 
-/// What a row of this face is about; its payload.
+/// The payload of a row of this face.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct RowPayload {
     pub(super) intent_id: String,
     pub(super) key: String,
 }
 
-/// A nonce that is used up.
+/// A nonce that was used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Burned {
+pub(super) struct UsedNonce {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
-/// An answer that is given again to the same key.
+/// A stored answer, which is repeated for the same key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Given {
+pub(super) struct StoredAnswer {
     pub(super) fingerprint: String,
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-/// An action that somebody took.
+/// The intent that has claimed an action.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Claimed {
+pub(super) struct ActionClaim {
     pub(super) intent_id: String,
     pub(super) at: i64,
 }
 
-/// Where something that is named by others belongs.
+/// The transaction that a receipt, payment or rail reference belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Belongs {
+pub(super) struct TransactionRef {
     pub(super) intent_id: String,
     pub(super) key: String,
 }
@@ -395,7 +401,7 @@ pub(super) fn permission_key(intent_id: &str) -> Key {
     key(Kind::Permission, "", intent_id)
 }
 
-/// By user, the latest first.
+/// By user, latest first.
 pub(super) fn listing_key(user: &str, created_at: Micros, intent_id: &str) -> Key {
     let before_the_end = i64::MAX - created_at.0;
     key(
@@ -412,8 +418,8 @@ pub(super) fn transaction_key(intent_id: &str, idempotency: &IdempotencyKey) -> 
     key(Kind::Transaction, intent_id, idempotency.reveal())
 }
 
-/// By signer: a stranger cannot use up other people's nonces.
-pub(super) fn nonce_key(intent: &Intent) -> Key {
+/// By signer, so that no one can use up the nonces of another agent.
+pub(super) fn nonce_key(intent: &SignedIntent) -> Key {
     key(
         Kind::SignerNonce,
         intent.agent_key.id(),
@@ -421,13 +427,13 @@ pub(super) fn nonce_key(intent: &Intent) -> Key {
     )
 }
 
-/// By operation: an answer of one is never given for another.
-pub(super) fn given_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
+/// By operation, so that the answer of one operation is never returned for another.
+pub(super) fn answer_key(intent_id: &str, operation: &str, idempotency: &IdempotencyKey) -> Key {
     let name = format!("{operation}:{}", idempotency.reveal());
     key(Kind::KeptAnswer, intent_id, name)
 }
 
-pub(super) fn action_key(intent: &Intent, action: &str) -> Key {
+pub(super) fn action_key(intent: &SignedIntent, action: &str) -> Key {
     key(Kind::ActionClaim, &intent.dedup_subject(), action)
 }
 
@@ -443,16 +449,16 @@ pub(super) fn event_key(rail: &str, event_id: &str) -> Key {
     key(Kind::RailEvent, rail, event_id)
 }
 
-/// A settled transaction of an intent that allows several, so that one is found without a walk through all.
+/// Index record of a settled transaction of an intent that allows several, so that one is found without a scan.
 pub(super) fn settled_key(transaction: &Key) -> Key {
     key(Kind::SettledUnder, &transaction.owner, &transaction.name)
 }
 
-/// A permission's row, which ends by itself when its time is over. Until somebody consents it counts among those of `asker`,
-/// who must find room for it; consent that comes with it needs none.
+/// A permission's row, which ends when it expires. Until consent it counts towards the limits of `asker`; a permission that
+/// arrives with consent needs no room in them.
 pub(super) fn begin_permission(
     id: IntentId,
-    intent: &Intent,
+    intent: &SignedIntent,
     now: Micros,
     waiting: Option<(String, Within)>,
 ) -> Command {
@@ -470,10 +476,10 @@ pub(super) fn begin_permission(
     }))
 }
 
-/// A row for an effect, held from the start. `parent` is the transaction that it undoes.
+/// A row for an effect, leased from the start. `parent` is the transaction that it undoes.
 pub(super) fn begin_effect(
     id: IntentId,
-    about: &About,
+    about: &RowPayload,
     parent: Option<IntentId>,
     hold: Hold,
 ) -> Command {
@@ -524,18 +530,18 @@ impl Site {
     pub(super) async fn read<T: DeserializeOwned>(
         &self,
         key: Key,
-    ) -> Result<Option<Kept<T>>, Problem> {
+    ) -> Result<Option<Versioned<T>>, Problem> {
         let found = self.engine().record(key).await;
         found
             .map_err(|error| unavailable(&error))?
-            .map(kept)
+            .map(decode)
             .transpose()
     }
 
     pub(super) async fn permission(
         &self,
         intent_id: &str,
-    ) -> Result<Option<Kept<Permission>>, Problem> {
+    ) -> Result<Option<Versioned<PermissionRecord>>, Problem> {
         self.read(permission_key(intent_id)).await
     }
 
@@ -543,36 +549,36 @@ impl Site {
         &self,
         intent_id: &str,
         key: &IdempotencyKey,
-    ) -> Result<Option<Kept<Transaction>>, Problem> {
+    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
         self.read(transaction_key(intent_id, key)).await
     }
 
-    /// The first transactions under a permission, by their keys.
+    /// The first transactions under a permission, ordered by key.
     pub(super) async fn transactions(
         &self,
         intent_id: &str,
         limit: u32,
-    ) -> Result<Vec<Kept<Transaction>>, Problem> {
+    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
         self.transactions_after(intent_id, "", limit).await
     }
 
-    /// Those with keys behind this one.
+    /// Transactions with keys after this one.
     pub(super) async fn transactions_after(
         &self,
         intent_id: &str,
         after: &str,
         limit: u32,
-    ) -> Result<Vec<Kept<Transaction>>, Problem> {
+    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
         let kind = Kind::Transaction;
         let found = self.engine().records(kind, intent_id, after, limit).await;
         let found = found.map_err(|error| unavailable(&error))?;
-        found.into_iter().map(kept).collect()
+        found.into_iter().map(decode).collect()
     }
 }
 
-fn kept<T: DeserializeOwned>(record: Record) -> Result<Kept<T>, Problem> {
+fn decode<T: DeserializeOwned>(record: Record) -> Result<Versioned<T>, Problem> {
     let value = serde_json::from_str(&record.value).map_err(|_| damaged(record.key.kind.name()))?;
-    Ok(Kept {
+    Ok(Versioned {
         key: record.key,
         version: record.version,
         value,

@@ -1,9 +1,10 @@
-//! By which names a site may be reached by requests that change something.
+//! The host names under which a site accepts requests that change something.
 //!
-//! A page of another site can make a browser send a request here: across sites, which the browser says in `Origin` and
-//! `Sec-Fetch-Site`; or under a name of its own that it points at this address for a moment, which shows in `Host` alone.
-//! Programs send neither header, and name the address that they were given.
-//! Invariant: every route that changes something is guarded unless it is named here, so that a new one is not forgotten.
+//! A page of another site can make a browser send a request here: as a cross-site request, which `Origin` and
+//! `Sec-Fetch-Site` show; or by DNS rebinding, which only `Host` shows. Programs send neither header, and use the address
+//! that they were given.
+//! Invariant: every route that changes something is guarded unless it is listed here, so a new route is guarded by
+//! default.
 
 use std::net::IpAddr;
 
@@ -14,42 +15,42 @@ use consign_transactions::problem::Problem;
 use http::header::HOST;
 use http::{HeaderMap, Method};
 
-use super::{Face, Refused};
+use super::{ProblemResponse, TransactionFace};
 use crate::web::cross_site::is_cross_site_to;
 
 const FORWARDED_HOST: &str = "x-forwarded-host";
 
-/// The names of a site besides those that always lead to it.
+/// The host names of a site besides those that are always accepted.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
-    /// Its origin, as intents name it.
+pub struct SiteHosts {
+    /// The site's origin, as intents name it.
     site: String,
     /// Without ports, in lower case.
     hosts: Vec<String>,
 }
 
-impl Names {
-    /// The host of the site's origin, and further ones that the operator knows of.
+impl SiteHosts {
+    /// The host of the site's origin, and further hosts of the operator.
     pub fn new(site: &str, further: &[String]) -> Self {
         let authority = site.split_once("://").map_or(site, |(_, host)| host);
         let hosts = further.iter().map(String::as_str).chain([authority]);
         Self {
             site: site.to_owned(),
             hosts: hosts
-                .map(|host| bare(host).unwrap_or(host).to_ascii_lowercase())
+                .map(|host| host_without_port(host).unwrap_or(host).to_ascii_lowercase())
                 .collect(),
         }
     }
 
-    /// What a page of another site made a browser send is refused.
+    /// Refuses requests that a page of another site made a browser send.
     fn check(&self, request: &Request, trust_proxy: bool) -> Result<(), Problem> {
         let headers = request.headers();
         if is_cross_site_to(headers, |origin| origin.eq_ignore_ascii_case(&self.site)) {
             return Err(Problem::CrossSite);
         }
         let named = request.uri().authority().map(http::uri::Authority::as_str);
-        let is_ours = named.is_none_or(|host| self.leads_here(host))
-            && self.is_reached_by_name(headers, trust_proxy);
+        let is_ours = named.is_none_or(|host| self.is_own_host(host))
+            && self.reaches_own_host(headers, trust_proxy);
         if is_ours {
             Ok(())
         } else {
@@ -57,25 +58,25 @@ impl Names {
         }
     }
 
-    /// A proxy that is trusted may call this server by a name of its own, and then says what the client called it by.
-    fn is_reached_by_name(&self, headers: &HeaderMap, trust_proxy: bool) -> bool {
+    /// A trusted proxy may use its own name for this server; it then forwards the client's host.
+    fn reaches_own_host(&self, headers: &HeaderMap, trust_proxy: bool) -> bool {
         let forwarded = headers.get_all(FORWARDED_HOST).iter().next_back();
         if let Some(forwarded) = forwarded.filter(|_| trust_proxy) {
             let nearest = forwarded.to_str().unwrap_or_default().rsplit(',').next();
-            return nearest.is_some_and(|host| self.leads_here(host.trim()));
+            return nearest.is_some_and(|host| self.is_own_host(host.trim()));
         }
         let mut hosts = headers.get_all(HOST).iter();
         match (hosts.next(), hosts.next()) {
             // Browsers always send one.
             (None, _) => true,
-            (Some(host), None) => host.to_str().is_ok_and(|host| self.leads_here(host)),
+            (Some(host), None) => host.to_str().is_ok_and(|host| self.is_own_host(host)),
             (Some(_), Some(_)) => false,
         }
     }
 
-    /// Nobody can point an address or `localhost` elsewhere; any other name must be known.
-    fn leads_here(&self, host: &str) -> bool {
-        let Some(name) = bare(host) else {
+    /// Addresses and `localhost` cannot be rebound; any other name must be listed.
+    fn is_own_host(&self, host: &str) -> bool {
+        let Some(name) = host_without_port(host) else {
             return false;
         };
         let unbracketed = name
@@ -87,8 +88,8 @@ impl Names {
     }
 }
 
-/// A host without its port and without the dot that ends a full name. None if what should be a port is none.
-fn bare(host: &str) -> Option<&str> {
+/// A host without its port and without the final dot. None if the port is not a number.
+fn host_without_port(host: &str) -> Option<&str> {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {
         // The last part of an address in brackets.
@@ -100,17 +101,21 @@ fn bare(host: &str) -> Option<&str> {
     Some(name.strip_suffix('.').unwrap_or(name))
 }
 
-pub(super) async fn guard(State(face): State<Face>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State(face): State<TransactionFace>,
+    request: Request,
+    next: Next,
+) -> Response {
     let trust_proxy = face.options.door.trust_proxy;
     if changes_something(&request)
-        && let Err(problem) = face.options.names.check(&request, trust_proxy)
+        && let Err(problem) = face.options.hosts.check(&request, trust_proxy)
     {
-        return Refused(problem).into_response();
+        return ProblemResponse(problem).into_response();
     }
     next.run(request).await
 }
 
-/// Rails call back under whatever name they were given and prove who they are; verifying changes nothing.
+/// Callbacks come under any name and are authenticated; verification changes nothing.
 fn changes_something(request: &Request) -> bool {
     let path = request.uri().path();
     let is_free = path == "/api/atp/receipts/verify"
@@ -128,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    fn names() -> Names {
-        Names::new(
+    fn names() -> SiteHosts {
+        SiteHosts::new(
             "https://Shop.example:8443",
             &["consign.internal".to_owned()],
         )

@@ -1,14 +1,14 @@
-//! The Agent Transaction Protocol: signed permissions, transactions with exactly one effect, receipts for everybody.
+//! The face of the Agent Transaction Protocol: signed permissions, transactions with exactly one effect, public receipts.
 //!
-//! Handlers are thin: a body is read within its limit, the site does the work, and what it answers is sent as it is. What the
-//! protocol leaves open, and what is ours beyond it, is told in `docs/protocols/transactions.md`.
+//! Handlers are thin: a body is read within its limit, the site does the work, and its answer is sent unchanged.
+//! `docs/protocols/transactions.md` describes what the protocol leaves open and our extensions.
 
-mod allowance;
 mod compat;
 mod door;
-mod names;
+mod hosts;
 pub mod openapi;
 mod operator;
+mod rate_limit;
 pub mod settings;
 mod token;
 
@@ -24,7 +24,7 @@ use axum::routing::{any, get, post};
 use consign_engine::LedgerHealth;
 use consign_transactions::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
 use consign_transactions::problem::Problem;
-use consign_transactions::site::{Answer, Site};
+use consign_transactions::site::{Site, SiteAnswer};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -38,52 +38,52 @@ use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
 use crate::web::throttle;
 
-use allowance::{Allowance, Taken};
-pub use names::Names;
-pub use token::Tokens;
+pub use hosts::SiteHosts;
+use rate_limit::{RateCharge, RateLimit};
+pub use token::UserTokens;
 
-/// A rail's messages are small.
+/// A rail's callbacks are small.
 const CALLBACK_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Debug)]
 pub struct Options {
-    /// Opens the operator's routes; absent it never matches.
+    /// The admin token for the operator's routes; if absent, they are closed.
     pub admin_secret: Option<Secret>,
-    /// The switches of the server; a proxy that it trusts counts for addresses too.
+    /// The listener policy of the server, including whether a proxy is trusted for client addresses.
     pub door: Door,
-    /// By which names requests that change something may reach this site.
-    pub names: Names,
-    /// How often one address may ask the public routes in a minute; zero for as often as it likes.
+    /// The host names under which requests that change something are accepted.
+    pub hosts: SiteHosts,
+    /// Requests per minute and address on public routes; zero for no limit.
     pub public_per_minute: u32,
-    /// How often it may send something that is kept, or a rail's callback.
+    /// Writes and callbacks per minute and address.
     pub writes_per_minute: u32,
-    /// How many bytes of such requests it may send in a minute.
+    /// Bytes of such requests per minute and address.
     pub write_bytes_per_minute: u32,
-    /// Who may use the compatibility profile; absent it does not exist.
-    pub compat: Option<Tokens>,
+    /// The tokens of the compatibility profile; if absent, the profile is off.
+    pub compat: Option<UserTokens>,
 }
 
 #[derive(Clone)]
-struct Face {
+struct TransactionFace {
     site: Site,
     options: Arc<Options>,
-    /// Of the public routes, and of those that write.
-    public: Arc<Allowance>,
-    writes: Arc<Allowance>,
+    /// For public routes and for routes that write.
+    public: Arc<RateLimit>,
+    writes: Arc<RateLimit>,
 }
 
-impl fmt::Debug for Face {
+impl fmt::Debug for TransactionFace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("transaction::Face")
+        f.write_str("TransactionFace")
     }
 }
 
-/// Everything under `/api/atp`, and the site's documents. It has no fallback, so that it can be merged into another router.
+/// All routes under `/api/atp` and the site's documents. It has no fallback, so that it can be merged into another router.
 pub fn router(site: Site, options: Options) -> Router {
-    let face = Face {
+    let face = TransactionFace {
         site,
-        public: Arc::new(Allowance::new(options.public_per_minute, 0)),
-        writes: Arc::new(Allowance::new(
+        public: Arc::new(RateLimit::new(options.public_per_minute, 0)),
+        writes: Arc::new(RateLimit::new(
             options.writes_per_minute,
             options.write_bytes_per_minute.into(),
         )),
@@ -96,21 +96,21 @@ pub fn router(site: Site, options: Options) -> Router {
     } else {
         routes
     };
-    let routes = routes.layer(from_fn_with_state(face.clone(), names::guard));
+    let routes = routes.layer(from_fn_with_state(face.clone(), hosts::guard));
     let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
     let routes = routes.layer(from_fn(mark_wrong_token));
     let routes = if face.options.door.is_kept() {
-        routes.layer(from_fn_with_state(face.clone(), door::keep))
+        routes.layer(from_fn_with_state(face.clone(), door::enforce))
     } else {
         routes
     };
     routes.with_state(face)
 }
 
-/// The answer to an address that presented too many wrong credentials.
+/// The answer to an address with too many wrong credentials.
 pub fn on_too_many_failures() -> Response {
     const RETRY_AFTER_S: u32 = 60;
-    Refused(Problem::RateLimited {
+    ProblemResponse(Problem::RateLimited {
         retry_after_s: RETRY_AFTER_S,
     })
     .into_response()
@@ -118,10 +118,10 @@ pub fn on_too_many_failures() -> Response {
 
 /// The answer to a request whose handler panicked.
 fn on_panic(_: Option<&RequestId>) -> Response {
-    Refused(Problem::InternalError).into_response()
+    ProblemResponse(Problem::InternalError).into_response()
 }
 
-fn routes() -> Router<Face> {
+fn routes() -> Router<TransactionFace> {
     Router::new()
         .route("/api/atp/intents", post(create).get(intents))
         .route("/api/atp/intents/{intent_id}", get(intent))
@@ -160,20 +160,20 @@ fn routes() -> Router<Face> {
         .method_not_allowed_fallback(wrong_method)
 }
 
-type Answered = Result<Told, Refused>;
+type HandlerResult = Result<SiteResponse, ProblemResponse>;
 
-async fn create(State(face): State<Face>, request: Request) -> Answered {
+async fn create(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     let user = face.user(request.headers())?;
-    let body = face.written(request, REQUEST_BYTES_MAX).await?.1;
+    let body = face.receive_write(request, REQUEST_BYTES_MAX).await?.1;
     if let Some(user) = user {
-        return Ok(Told(user.create(&body).await?));
+        return Ok(SiteResponse(user.create(&body).await?));
     }
     face.check_is_document(&body)?;
-    Ok(Told(face.site.create(&body).await?))
+    Ok(SiteResponse(face.site.create(&body).await?))
 }
 
-/// All of them for operators, and their own for users.
-async fn intents(State(face): State<Face>, request: Request) -> Answered {
+/// All intents for operators; a user's own for users.
+async fn intents(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     let user = match face.operator(request.headers()) {
         Ok(()) => None,
         Err(refused) => Some(face.user(request.headers())?.ok_or(refused)?),
@@ -181,131 +181,155 @@ async fn intents(State(face): State<Face>, request: Request) -> Answered {
     let limit = operator::number(&request, "limit")?.map(bounded);
     let offset = operator::number(&request, "offset")?.map(bounded);
     if let Some(user) = user {
-        return Ok(Told(user.intents(limit, offset).await?));
+        return Ok(SiteResponse(user.intents(limit, offset).await?));
     }
     let limit = limit.unwrap_or(operator::LIST_DEFAULT);
     let before = operator::number(&request, "from")?;
     let intents = face.site.intents(limit, offset.unwrap_or(0), before);
-    Ok(Told(intents.await?))
+    Ok(SiteResponse(intents.await?))
 }
 
 fn bounded(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-async fn authorize(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
-    Ok(Told(face.site.authorize(key(&headers)?, &body).await?))
+async fn authorize(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
+    let (headers, body) = face.receive_write(request, REQUEST_BYTES_MAX).await?;
+    Ok(SiteResponse(
+        face.site.authorize(key(&headers)?, &body).await?,
+    ))
 }
 
-async fn execute(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = face.written(request, REQUEST_BYTES_MAX).await?;
-    Ok(Told(face.site.execute(key(&headers)?, &body).await?))
+async fn execute(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
+    let (headers, body) = face.receive_write(request, REQUEST_BYTES_MAX).await?;
+    Ok(SiteResponse(
+        face.site.execute(key(&headers)?, &body).await?,
+    ))
 }
 
-async fn compensate(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
-    Ok(Told(face.site.compensate(key(&headers)?, &body).await?))
+async fn compensate(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
+    let (headers, body) = face.receive_write(request, NOTE_BYTES_MAX).await?;
+    Ok(SiteResponse(
+        face.site.compensate(key(&headers)?, &body).await?,
+    ))
 }
 
-async fn cancel(State(face): State<Face>, request: Request) -> Answered {
-    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
-    Ok(Told(face.site.cancel(key(&headers)?, &body).await?))
+async fn cancel(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
+    let (headers, body) = face.receive_write(request, NOTE_BYTES_MAX).await?;
+    Ok(SiteResponse(face.site.cancel(key(&headers)?, &body).await?))
 }
 
-/// What a user's token is for, or else the request of an agent.
+/// With a user's token, the compatibility profile; otherwise the request of an agent.
 async fn compensate_named(
-    State(face): State<Face>,
+    State(face): State<TransactionFace>,
     Segment(id): Segment,
     request: Request,
-) -> Answered {
+) -> HandlerResult {
     let user = face.user(request.headers())?;
-    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
+    let (headers, body) = face.receive_write(request, NOTE_BYTES_MAX).await?;
     if let Some(user) = user {
-        return Ok(Told(user.compensate(&id, &body).await?));
+        return Ok(SiteResponse(user.compensate(&id, &body).await?));
     }
     let compensated = face.site.compensate_named(&id, key(&headers)?, &body);
-    Ok(Told(compensated.await?))
+    Ok(SiteResponse(compensated.await?))
 }
 
-async fn revoke(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
+async fn revoke(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    request: Request,
+) -> HandlerResult {
     let user = face.user(request.headers())?;
-    let (headers, body) = face.written(request, NOTE_BYTES_MAX).await?;
+    let (headers, body) = face.receive_write(request, NOTE_BYTES_MAX).await?;
     if let Some(user) = user {
-        return Ok(Told(user.revoke(&id, &body).await?));
+        return Ok(SiteResponse(user.revoke(&id, &body).await?));
     }
     let cancelled = face.site.cancel_named(&id, key(&headers)?, &body);
-    Ok(Told(cancelled.await?))
+    Ok(SiteResponse(cancelled.await?))
 }
 
-/// For operators whoever it belongs to.
-async fn intent(State(face): State<Face>, Segment(id): Segment, headers: HeaderMap) -> Answered {
+/// For operators, regardless of the owner.
+async fn intent(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    headers: HeaderMap,
+) -> HandlerResult {
     if face.operator(&headers).is_ok() {
-        return Ok(Told(face.site.any_intent(&id).await?));
+        return Ok(SiteResponse(face.site.any_intent(&id).await?));
     }
     if let Some(user) = face.user(&headers)? {
-        return Ok(Told(user.intent(&id).await?));
+        return Ok(SiteResponse(user.intent(&id).await?));
     }
-    Ok(Told(face.site.intent(&id).await?))
+    Ok(SiteResponse(face.site.intent(&id).await?))
 }
 
-async fn receipts(State(face): State<Face>, Segment(id): Segment) -> Answered {
-    Ok(Told(face.site.receipts_of(&id).await?))
+async fn receipts(State(face): State<TransactionFace>, Segment(id): Segment) -> HandlerResult {
+    Ok(SiteResponse(face.site.receipts_of(&id).await?))
 }
 
 async fn transaction(
-    State(face): State<Face>,
+    State(face): State<TransactionFace>,
     Segment(id): Segment,
     headers: HeaderMap,
-) -> Answered {
+) -> HandlerResult {
     if face.operator(&headers).is_ok() {
-        return Ok(Told(face.site.any_transaction(&id).await?));
+        return Ok(SiteResponse(face.site.any_transaction(&id).await?));
     }
     if let Some(user) = face.user(&headers)? {
-        return Ok(Told(user.transaction_shown(&id).await?));
+        return Ok(SiteResponse(user.transaction_shown(&id).await?));
     }
-    Ok(Told(face.site.transaction_shown(&id).await?))
+    Ok(SiteResponse(face.site.transaction_shown(&id).await?))
 }
 
-async fn receipt(State(face): State<Face>, Segment(id): Segment, request: Request) -> Answered {
-    face.let_in(&request)?;
-    Ok(Told(face.site.receipt_shown(&id).await?))
+async fn receipt(
+    State(face): State<TransactionFace>,
+    Segment(id): Segment,
+    request: Request,
+) -> HandlerResult {
+    face.charge_public(&request)?;
+    Ok(SiteResponse(face.site.receipt_shown(&id).await?))
 }
 
-async fn verify(State(face): State<Face>, request: Request) -> Answered {
-    face.let_in(&request)?;
+async fn verify(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
+    face.charge_public(&request)?;
     let body = whole(request, VERIFY_BYTES_MAX).await?.1;
-    Ok(Told(face.site.verify(&body).await?))
+    Ok(SiteResponse(face.site.verify(&body).await?))
 }
 
-async fn callback(State(face): State<Face>, Segment(rail): Segment, request: Request) -> Answered {
-    // Before its body is read.
+async fn callback(
+    State(face): State<TransactionFace>,
+    Segment(rail): Segment,
+    request: Request,
+) -> HandlerResult {
+    // Checked before the body is read.
     if !face.site.has_rail(&rail) {
         return Err(Problem::NotFound { what: "rail" }.into());
     }
-    let (headers, body) = face.written(request, CALLBACK_BYTES_MAX).await?;
+    let (headers, body) = face.receive_write(request, CALLBACK_BYTES_MAX).await?;
     let headers: Vec<_> = headers
         .iter()
         .filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         })
         .collect();
-    Ok(Told(face.site.callback(&rail, &headers, &body).await?))
+    Ok(SiteResponse(
+        face.site.callback(&rail, &headers, &body).await?,
+    ))
 }
 
-async fn keys(State(face): State<Face>) -> Response {
+async fn keys(State(face): State<TransactionFace>) -> Response {
     json_text(face.site.key_list().to_string())
 }
 
-async fn manifest(State(face): State<Face>) -> Response {
+async fn manifest(State(face): State<TransactionFace>) -> Response {
     json_text(face.site.manifest())
 }
 
-async fn revocations(State(face): State<Face>) -> Response {
+async fn revocations(State(face): State<TransactionFace>) -> Response {
     json_text(face.site.revocations())
 }
 
-async fn health(State(face): State<Face>) -> Response {
+async fn health(State(face): State<TransactionFace>) -> Response {
     let ledger = face.site.ledger_health().await;
     let writer = ledger == LedgerHealth::Well;
     let mut body = json!({
@@ -325,30 +349,30 @@ async fn health(State(face): State<Face>) -> Response {
     refusal(&problem, &body)
 }
 
-async fn unknown_path() -> Refused {
-    Refused(Problem::NotFound { what: "path" })
+async fn unknown_path() -> ProblemResponse {
+    ProblemResponse(Problem::NotFound { what: "path" })
 }
 
 async fn wrong_method() -> Response {
     let mut body = serde_json::to_value(Problem::NotFound { what: "method" }).unwrap_or_default();
     body["error"] = "method_not_allowed".into();
-    body["message"] = "this path does not take this method; see the Allow header".into();
+    body["message"] = "this path does not support this method; see the Allow header".into();
     (StatusCode::METHOD_NOT_ALLOWED, json_value(&body)).into_response()
 }
 
-impl Face {
-    /// Public routes cost the same for everybody, and nobody may ask without end.
-    fn let_in(&self, request: &Request) -> Result<(), Problem> {
+impl TransactionFace {
+    /// Charges a request to the limit of the public routes.
+    fn charge_public(&self, request: &Request) -> Result<(), Problem> {
         self.take(&self.public, request, 0).map(|_| ())
     }
 
-    /// The whole body of something that is to be kept.
-    async fn written(
+    /// Receives the complete body of a write.
+    async fn receive_write(
         &self,
         request: Request,
         max_bytes: usize,
-    ) -> Result<(HeaderMap, Whole), Refused> {
-        // Whoever does not say how long the body is may send the longest.
+    ) -> Result<(HeaderMap, Whole), ProblemResponse> {
+        // Without an announced length, the body may have the maximal length.
         let announced = request.body().size_hint().upper();
         let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
         let announced = announced.unwrap_or(max_bytes).min(max_bytes);
@@ -362,63 +386,63 @@ impl Face {
 
     fn take<'a>(
         &self,
-        allowance: &'a Allowance,
+        allowance: &'a RateLimit,
         request: &Request,
         bytes: usize,
-    ) -> Result<Taken<'a>, Problem> {
+    ) -> Result<RateCharge<'a>, Problem> {
         allowance
             .take(request, self.options.door.trust_proxy, bytes)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }
 
-/// What a path names. Nothing here has a name that is no text, so one that is none is the name of nothing.
+/// A path segment. Segments that are not UTF-8 name nothing.
 struct Segment(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
-    type Rejection = Refused;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
         let named = Path::<String>::from_request_parts(parts, state).await;
         let Path(name) = named.map_err(|_| Problem::NotFound { what: "path" })?;
         Ok(Self(name))
     }
 }
 
-/// The whole body, within its limit.
-async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), Refused> {
+/// The complete body, within its limit.
+async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), ProblemResponse> {
     let (head, body) = request.into_parts();
     let body: Body = body;
     let sender = body::sender(&head.extensions);
     match body::receive(body, max_bytes, body::DEADLINE_DEFAULT, sender).await {
         Ok(body) => Ok((head.headers, body)),
-        // Nothing happened, and the request may be sent again: what this problem says.
-        Err(BodyError::NoRoom) => Err(Refused(Problem::StoreUnavailable)),
-        Err(BodyError::TooLarge) => Err(Refused(Problem::PayloadTooLarge { max_bytes })),
-        Err(BodyError::TooSlow) => Err(Refused(Problem::RequestTimeout)),
-        Err(error @ BodyError::Broken) => Err(Refused(Problem::InvalidRequest {
+        // Nothing was changed, and the request may be sent again, as this error says.
+        Err(BodyError::NoRoom) => Err(ProblemResponse(Problem::StoreUnavailable)),
+        Err(BodyError::TooLarge) => Err(ProblemResponse(Problem::PayloadTooLarge { max_bytes })),
+        Err(BodyError::TooSlow) => Err(ProblemResponse(Problem::RequestTimeout)),
+        Err(error @ BodyError::Broken) => Err(ProblemResponse(Problem::InvalidRequest {
             field: None,
             reason: error.to_string(),
         })),
     }
 }
 
-/// Two of them are ambiguous, and guessing could pay twice.
+/// Two keys are ambiguous, and a guess could pay twice.
 fn key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let first = keys.next().map(HeaderValue::as_bytes);
     match keys.next() {
         None => Ok(first),
         Some(_) => Err(Problem::IdempotencyKeyInvalid {
-            reason: "is given twice",
+            reason: "occurs twice",
         }),
     }
 }
 
-/// What the site answered.
-struct Told(Answer);
+/// The site's answer as an HTTP response.
+struct SiteResponse(SiteAnswer);
 
-impl IntoResponse for Told {
+impl IntoResponse for SiteResponse {
     fn into_response(self) -> Response {
         let Self(answer) = self;
         let retry_after = answer.retry_after_s();
@@ -438,16 +462,16 @@ impl IntoResponse for Told {
     }
 }
 
-/// A refusal in the protocol's own shape.
-struct Refused(Problem);
+/// An error in the protocol's format.
+struct ProblemResponse(Problem);
 
-impl From<Problem> for Refused {
+impl From<Problem> for ProblemResponse {
     fn from(problem: Problem) -> Self {
         Self(problem)
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let Self(problem) = self;
         let body = serde_json::to_value(&problem).unwrap_or_default();
@@ -470,7 +494,7 @@ fn refusal(problem: &Problem, body: &Value) -> Response {
     response
 }
 
-/// A token that was shown and opened nothing is counted as a wrong one; a missing one is no guess.
+/// A token that was sent and refused counts as a wrong credential; a missing token does not.
 async fn mark_wrong_token(request: Request, next: Next) -> Response {
     let is_shown = request.headers().contains_key(AUTHORIZATION);
     let response = next.run(request).await;

@@ -1,4 +1,4 @@
-//! Make, list and revoke API keys. All of it needs the admin token.
+//! Create, list and revoke API keys. All commands need the admin token.
 
 mod create;
 mod list;
@@ -10,9 +10,9 @@ use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Make a key for somebody
+    /// Create a key for an owner
     Create(Box<create::Args>),
-    /// List keys, never the keys themselves
+    /// List keys, without their text
     List(Box<list::Args>),
     /// Disable a key at once
     Revoke(Box<revoke::Args>),

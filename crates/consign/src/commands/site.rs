@@ -18,13 +18,13 @@ pub(crate) enum Action {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyAction {
-    /// Show the public keys; keep them to check receipts later
+    /// Show the public keys; save them to verify receipts later
     Show(Box<show::Args>),
-    /// Make the next key known before it signs, so that verifiers can pin it in time
+    /// Announce the next key before it signs, so that verifiers can pin it in time
     Announce(Box<announce::Args>),
-    /// Sign with a new key from now on; what was signed stays good
+    /// Sign with a new key from now on; earlier signatures stay valid
     Rotate(Box<rotate::Args>),
-    /// Take back what a key that was replaced has signed, because somebody else has it
+    /// Invalidate all signatures of a replaced key, because it was compromised
     Revoke(Box<revoke::Args>),
 }
 

@@ -1,14 +1,15 @@
-//! Standard Webhooks signatures (<https://www.standardwebhooks.com>): how a site's own endpoint and this server know each other.
+//! Standard Webhooks signatures (<https://www.standardwebhooks.com>): authentication between this server and a site's own
+//! endpoint.
 //!
-//! Invariant: a message counts only if one of the secrets signed its id, its time and its very bytes a short while ago.
+//! Invariant: a message is accepted only if one of the secrets signed its id, time and exact bytes recently.
 
 use std::fmt;
 
 use data_encoding::BASE64;
 use hmac::Mac as _;
 
-use super::Message;
-use super::wire::Setup;
+use super::CallbackMessage;
+use super::client::RailSetupError;
 use crate::callback;
 use crate::problem::Problem;
 
@@ -20,17 +21,17 @@ const PREFIX: &str = "whsec_";
 const SECRET_BYTES_MIN: usize = 24;
 const SECRET_BYTES_MAX: usize = 64;
 
-/// The secrets shared with an endpoint. The first signs; all are accepted, so that one can be changed for another.
+/// The secrets shared with an endpoint. The first one signs; all are accepted, so that secrets can be rotated.
 #[derive(Clone)]
-pub struct Secrets(Vec<Vec<u8>>);
+pub struct WebhookSecrets(Vec<Vec<u8>>);
 
-impl Secrets {
-    /// Each as `whsec_` and the Base64 of 24 to 64 bytes.
-    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, Setup> {
+impl WebhookSecrets {
+    /// Each is `whsec_` and the Base64 of 24 to 64 bytes.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Self, RailSetupError> {
         let secrets: Result<Vec<_>, _> = secrets.into_iter().map(decode).collect();
         let secrets = secrets?;
         if secrets.is_empty() {
-            return Err(Setup::Secret {
+            return Err(RailSetupError::Secret {
                 reason: "is missing; make one with: echo whsec_$(openssl rand -base64 32)",
             });
         }
@@ -46,15 +47,16 @@ impl Secrets {
         format!("v1,{}", signature.unwrap_or_default())
     }
 
-    /// Gives back the id of a message that is genuine and fresh.
-    pub(super) fn check<'a>(&self, message: Message<'a>) -> Result<&'a str, Problem> {
+    /// Returns the id of an authentic and recent message.
+    pub(super) fn check<'a>(&self, message: CallbackMessage<'a>) -> Result<&'a str, Problem> {
         let refused = |reason| Problem::CallbackRefused { reason };
         let header = |name| {
             let value = message.header(name);
-            value.ok_or_else(|| refused("is not that of Standard Webhooks: a header is missing"))
+            value
+                .ok_or_else(|| refused("is not a Standard Webhooks signature: a header is missing"))
         };
         let (id, at, signatures) = (header(ID)?, header(TIMESTAMP)?, header(SIGNATURE)?);
-        let at_s: i64 = at.parse().map_err(|_| refused("has no time"))?;
+        let at_s: i64 = at.parse().map_err(|_| refused("has no valid time"))?;
         let parts = parts(id, at, message.body);
         let macs = self.0.iter().map(|secret| callback::mac(secret, &parts));
         let signatures = signatures.split(' ').filter_map(read);
@@ -63,35 +65,35 @@ impl Secrets {
     }
 }
 
-impl fmt::Debug for Secrets {
+impl fmt::Debug for WebhookSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "WebhookSecrets({})", self.0.len())
     }
 }
 
-fn decode(secret: &str) -> Result<Vec<u8>, Setup> {
+fn decode(secret: &str) -> Result<Vec<u8>, RailSetupError> {
     let secret = secret.trim();
     let text = secret.strip_prefix(PREFIX).unwrap_or(secret);
     let decoded = BASE64.decode(text.as_bytes()).ok();
     decoded
         .filter(|bytes| (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()))
-        .ok_or(Setup::Secret {
+        .ok_or(RailSetupError::Secret {
             reason: "is not whsec_ and the Base64 of 24 to 64 bytes; make one with: echo whsec_$(openssl rand -base64 32)",
         })
 }
 
-/// One of the signatures of a header, which may be of several schemes.
+/// One signature of a header, which may contain several schemes.
 fn read(signature: &str) -> Option<Vec<u8>> {
     let text = signature.strip_prefix("v1,")?;
     BASE64.decode(text.as_bytes()).ok()
 }
 
-/// What is signed.
+/// The signed parts.
 fn parts<'a>(id: &'a str, at: &'a str, body: &'a [u8]) -> [&'a [u8]; 5] {
     [id.as_bytes(), b".", at.as_bytes(), b".", body]
 }
 
-/// Now, for a message that is about to be sent.
+/// The current time, for an outgoing message.
 pub(super) fn now_s() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
     use crate::callback::TOLERANCE_S;
 
-    // The example that the libraries of Standard Webhooks test themselves with.
+    // The example that the Standard Webhooks libraries use in their tests.
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const MESSAGE_ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
     const AT_S: i64 = 1_614_265_330;
@@ -119,12 +121,12 @@ mod tests {
             (TIMESTAMP.to_owned(), AT_S.to_string()),
             (SIGNATURE.to_owned(), signature.to_owned()),
         ];
-        let message = Message {
+        let message = CallbackMessage {
             headers: &headers,
             body,
             now: Micros(now_s * SECOND_US),
         };
-        let secrets = Secrets::new(secrets.iter().copied()).unwrap();
+        let secrets = WebhookSecrets::new(secrets.iter().copied()).unwrap();
         match secrets.check(message) {
             Ok(id) => id == MESSAGE_ID,
             Err(problem) => {
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_other_implementations() {
-        let secrets = Secrets::new([SECRET]).unwrap();
+        let secrets = WebhookSecrets::new([SECRET]).unwrap();
         assert_eq!(secrets.sign(MESSAGE_ID, AT_S, BODY), SIGNED);
         assert!(check_at(SIGNED, BODY, &[SECRET], AT_S));
     }
@@ -163,8 +165,8 @@ mod tests {
 
     #[test]
     fn a_message_without_its_headers_is_refused() {
-        let secrets = Secrets::new([SECRET]).unwrap();
-        let message = Message {
+        let secrets = WebhookSecrets::new([SECRET]).unwrap();
+        let message = CallbackMessage {
             headers: &[],
             body: BODY,
             now: Micros(AT_S * SECOND_US),
@@ -180,13 +182,13 @@ mod tests {
             "whsec_AAAA",
             "hunter2hunter2hunter2hunter2hunter2!",
         ] {
-            let refused = Secrets::new([secret]).unwrap_err().to_string();
+            let refused = WebhookSecrets::new([secret]).unwrap_err().to_string();
             assert!(!refused.contains("hunter2"), "{refused}");
         }
-        assert!(Secrets::new([]).is_err());
+        assert!(WebhookSecrets::new([]).is_err());
         assert_eq!(
-            format!("{:?}", Secrets::new([SECRET]).unwrap()),
-            "Secrets(1)"
+            format!("{:?}", WebhookSecrets::new([SECRET]).unwrap()),
+            "WebhookSecrets(1)"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! How often one address may ask the routes that need no credential, and those that write.
+//! Rate limits per address for the routes without credentials and for those that write.
 //!
-//! A window of a minute for each address; of IPv6 the network of a customer (/64) counts as one. Invariant: the memory is
-//! bounded; when it is full of addresses that asked within their window, further ones share one window among them.
+//! Each address has a window of one minute; for IPv6, a /64 network counts as one address. Invariant: memory is bounded; when
+//! it is full of active windows, further addresses share one window.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,24 +15,24 @@ use crate::web::server::Peer;
 
 const WINDOW: Duration = Duration::from_mins(1);
 const ADDRESSES_MAX: usize = 10_000;
-/// Whoever finds no place of its own.
+/// The key of the shared window.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-pub(super) struct Allowance {
+pub(super) struct RateLimit {
     per_minute: u32,
     bytes_per_minute: u64,
-    windows: Mutex<HashMap<IpAddr, Window>>,
+    windows: Mutex<HashMap<IpAddr, RateWindow>>,
 }
 
 #[derive(Clone, Copy)]
-struct Window {
+struct RateWindow {
     began: Instant,
     asked: u32,
     bytes: u64,
 }
 
-impl Allowance {
-    /// How many requests and how many bytes one address may send in a minute; zero for as many as it likes.
+impl RateLimit {
+    /// Limits on requests and bytes per address and minute; zero for no limit.
     pub(super) fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
         Self {
             per_minute,
@@ -41,25 +41,24 @@ impl Allowance {
         }
     }
 
-    /// Counts a request and the bytes that its body may have, or says after how many seconds to come back. Whoever then has
-    /// fewer bytes to send is given back the rest.
+    /// Counts a request and the announced bytes of its body, or returns the seconds to wait. Unused bytes are returned later.
     pub(super) fn take(
         &self,
         request: &Request,
         trust_proxy: bool,
         bytes: usize,
-    ) -> Result<Taken<'_>, u32> {
+    ) -> Result<RateCharge<'_>, u32> {
         if self.per_minute == 0 && self.bytes_per_minute == 0 {
-            return Ok(Taken(None));
+            return Ok(RateCharge(None));
         }
         let peer = request.extensions().get::<Peer>();
         let origin = peer.map(|peer| Origin::of(*peer, request.headers(), trust_proxy));
         let address = origin.map_or(OTHERS, |origin| counted(origin.client));
         let address = self.count(address, bytes as u64, Instant::now())?;
-        Ok(Taken(Some((self, address))))
+        Ok(RateCharge(Some((self, address))))
     }
 
-    /// Says under which address it was counted.
+    /// Returns the address under which the request was counted.
     fn count(&self, address: IpAddr, bytes: u64, now: Instant) -> Result<IpAddr, u32> {
         let windows = self.windows.lock();
         let mut windows = windows.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -68,7 +67,7 @@ impl Allowance {
         }
         let full = windows.len() >= ADDRESSES_MAX && !windows.contains_key(&address);
         let address = if full { OTHERS } else { address };
-        let fresh = Window {
+        let fresh = RateWindow {
             began: now,
             asked: 0,
             bytes: 0,
@@ -86,9 +85,9 @@ impl Allowance {
         Ok(address)
     }
 
-    /// Whether there is no room for one more, of so many bytes. The first one of a window may be longer than the window allows:
-    /// it could never be sent otherwise.
-    fn is_used_up(&self, window: &Window, bytes: u64) -> bool {
+    /// Whether the window has no room for another request of this size. The first request of a window may exceed the limit,
+    /// because it could never be sent otherwise.
+    fn is_used_up(&self, window: &RateWindow, bytes: u64) -> bool {
         let (asked_max, bytes_max) = (self.per_minute, self.bytes_per_minute);
         let too_many = asked_max > 0 && window.asked >= asked_max;
         let too_long = bytes_max > 0 && window.bytes.saturating_add(bytes) > bytes_max;
@@ -104,12 +103,12 @@ impl Allowance {
     }
 }
 
-/// What was counted for a request, and where.
-pub(super) struct Taken<'a>(Option<(&'a Allowance, IpAddr)>);
+/// A counted request, for returning unused bytes.
+pub(super) struct RateCharge<'a>(Option<(&'a RateLimit, IpAddr)>);
 
-impl Taken<'_> {
+impl RateCharge<'_> {
     pub(super) fn give_back(&self, bytes: usize) {
-        if let Taken(Some((allowance, address))) = self
+        if let RateCharge(Some((allowance, address))) = self
             && bytes > 0
         {
             allowance.give_back(*address, bytes as u64);
@@ -117,7 +116,7 @@ impl Taken<'_> {
     }
 }
 
-/// Whoever has one address of a /64 has all of them.
+/// An IPv6 client usually controls its whole /64 network.
 fn counted(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn at_097_an_address_is_told_when_to_come_back() {
-        let allowance = Allowance::new(2, 0);
+        let allowance = RateLimit::new(2, 0);
         let now = Instant::now();
         assert!(allowance.count(HERE, 0, now).is_ok());
         assert!(allowance.count(HERE, 0, now).is_ok());
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn s6_an_address_may_send_so_many_bytes_in_a_minute() {
-        let allowance = Allowance::new(0, 1_000);
+        let allowance = RateLimit::new(0, 1_000);
         let now = Instant::now();
         assert!(allowance.count(HERE, 600, now).is_ok());
         assert_eq!(allowance.count(HERE, 401, now), Err(60));
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn strangers_beyond_the_memory_share_what_one_has() {
-        let allowance = Allowance::new(1, 0);
+        let allowance = RateLimit::new(1, 0);
         let now = Instant::now();
         let address = |n: u32| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
         for n in 0..u32::try_from(ADDRESSES_MAX).unwrap() {

@@ -1,4 +1,4 @@
-//! See the servers of a ledger, and let one of them finish. All of it needs the admin token.
+//! List the nodes of a ledger, and drain them. All commands need the admin token.
 
 mod drain;
 mod list;
@@ -14,11 +14,11 @@ use crate::render;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// List the nodes of the ledger, what they are doing and how many leases they gave out
+    /// List the nodes of the ledger, their status and the number of their leases
     List(Box<list::Args>),
-    /// Let a node give out no more work, so that it can be stopped when its workers are done
+    /// Stop a node from handing out work, so that it can be stopped when its workers are done
     Drain(Box<drain::Args>),
-    /// Let a drained node give out work again
+    /// Let a drained node hand out work again
     Resume(Box<resume::Args>),
 }
 
@@ -32,14 +32,14 @@ impl Action {
     }
 }
 
-/// Which node is meant, and how to tell of it.
+/// The node of a command, and the output format.
 #[derive(Debug, clap::Args)]
 struct OneArgs {
-    /// Its id, or its name if no other has it
+    /// Its id, or its name if that is unique
     #[arg(value_name = "NODE")]
     node: String,
 
-    /// Show which node is meant, and stop
+    /// Show the node and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -56,7 +56,7 @@ impl OneArgs {
     }
 }
 
-/// The node with this id, or the one with this name.
+/// The node with this id or this name.
 fn find<'a>(nodes: &'a [NodeInfo], wanted: &str) -> Result<&'a NodeInfo, Failure> {
     if let Some(node) = nodes.iter().find(|node| node.id.to_string() == wanted) {
         return Ok(node);
@@ -71,13 +71,13 @@ fn find<'a>(nodes: &'a [NodeInfo], wanted: &str) -> Result<&'a NodeInfo, Failure
         .hint("name it by its id; consign node list shows them")),
         (None, _) => Err(Failure::new(
             Exit::Nothing,
-            format!("no node is {}", render::safe(wanted)),
+            format!("no node has the id or name {}", render::safe(wanted)),
         )
-        .hint("consign node list shows ids and names; a node that ended is gone after 30 s")),
+        .hint("consign node list shows ids and names; a stopped node disappears after 30 s")),
     }
 }
 
-/// Name and id, for sentences.
+/// Name and id, for messages.
 fn called(node: &NodeInfo) -> String {
     format!("{} ({})", render::safe(&node.name), node.id)
 }
