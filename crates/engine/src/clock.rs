@@ -16,10 +16,10 @@ use rustix::time::ClockId;
 const SLEW_US_PER_S: i64 = 10_000;
 
 /// A difference that is not worth a jump.
-const CATCH_UP_US: i64 = 500_000;
+const CATCH_UP_MIN_US: i64 = 500_000;
 
 /// A difference to the wall clock that an operator should hear of.
-const APART_US: i64 = 60 * SECOND_US;
+const WALL_DIFFERENCE_LOGGED_US: i64 = 60 * SECOND_US;
 
 /// What the wall clock says, in microseconds since 1970. Signature windows use it; leases never do.
 pub trait WallClock: Send + Sync + 'static {
@@ -97,7 +97,7 @@ pub struct EngineClock<S = SystemTimes> {
     /// Sleep that was made up for so far.
     slept_us: AtomicI64,
     /// Engine time and the wall clock lie far from each other, and the log says so.
-    apart: AtomicBool,
+    wall_differs: AtomicBool,
     /// The time of a database counts here, and not that of this machine.
     shared: AtomicBool,
 }
@@ -118,7 +118,7 @@ impl EngineClock {
     /// that was given out is not taken back.
     pub fn catch_up(&self) {
         let behind_us = self.source.wall().0 - self.now().0;
-        if behind_us > CATCH_UP_US {
+        if behind_us > CATCH_UP_MIN_US {
             self.slewed_us.fetch_add(behind_us, Ordering::Relaxed);
         }
     }
@@ -137,23 +137,23 @@ impl<S: TimeSource> EngineClock<S> {
             stepped_s: AtomicI64::new(0),
             latest: AtomicI64::new(start.0),
             slept_us: AtomicI64::new(asleep_us),
-            apart: AtomicBool::new(false),
+            wall_differs: AtomicBool::new(false),
             shared: AtomicBool::new(false),
         }
     }
 
     /// Makes up for sleep, and moves engine time a little towards the wall clock, at most once a second.
     pub fn follow(&self) {
-        self.wake_up();
+        self.add_sleep();
         let wall = self.source.wall();
         self.follow_to(wall, self.elapsed());
-        self.tell_apart(wall.0 - self.at(self.elapsed()).0);
+        self.log_wall_difference(wall.0 - self.at(self.elapsed()).0);
     }
 
-    fn wake_up(&self) {
+    fn add_sleep(&self) {
         let asleep_us = micros(self.source.asleep());
         let slept_us = asleep_us - self.slept_us.load(Ordering::Relaxed);
-        if slept_us <= CATCH_UP_US {
+        if slept_us <= CATCH_UP_MIN_US {
             return;
         }
         self.slept_us.store(asleep_us, Ordering::Relaxed);
@@ -166,13 +166,13 @@ impl<S: TimeSource> EngineClock<S> {
     }
 
     /// Says once that the wall clock was set, and once that it was caught up with.
-    fn tell_apart(&self, wall_ahead_us: i64) {
-        let apart = wall_ahead_us.abs() > APART_US;
-        if self.apart.swap(apart, Ordering::Relaxed) == apart {
+    fn log_wall_difference(&self, wall_ahead_us: i64) {
+        let wall_differs = wall_ahead_us.abs() > WALL_DIFFERENCE_LOGGED_US;
+        if self.wall_differs.swap(wall_differs, Ordering::Relaxed) == wall_differs {
             return;
         }
         let wall_ahead_s = wall_ahead_us / SECOND_US;
-        if apart {
+        if wall_differs {
             tracing::warn!(
                 wall_ahead_s,
                 "the wall clock and the time of leases and delays differ; the latter follows by one percent, so that no lease \

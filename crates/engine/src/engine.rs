@@ -23,13 +23,13 @@ use tokio::sync::{Notify, watch};
 use crate::Error;
 use crate::clock::WallClock;
 use crate::followers::Followers;
-use crate::housekeeping::Schedule;
+use crate::housekeeping::CleanupSchedule;
 use crate::keys::SealKey;
-use crate::nodes::Duty;
-use crate::off_duty::LeftUndone;
-use crate::places::{Place, Places};
-use crate::pulse::Pulse;
+use crate::ledger_health::HealthProbe;
+use crate::nodes::ClaimPause;
 use crate::seeds::Seeds;
+use crate::skipped_steps::SkippedSteps;
+use crate::slots::{Slot, Slots};
 use crate::wakes::Wakes;
 
 /// Polling is what correctness rests on; wakes only make it quick.
@@ -78,17 +78,17 @@ pub(crate) struct Inner {
     pub(crate) seeds: Seeds,
     wakes: Wakes,
     followers: Followers,
-    waits: Places,
-    streams: Places,
-    pub(crate) pulse: Pulse,
+    waits: Slots<String>,
+    streams: Slots<String>,
+    pub(crate) health_probe: HealthProbe,
     /// Pokes the timekeeper when something comes due earlier than it planned.
     pub(crate) earlier: Notify,
     pub(crate) planned: std::sync::atomic::AtomicI64,
     pub(crate) seal: SealKey,
     pub(crate) signer: Signer,
     pub(crate) main_digest: [u8; 32],
-    pub(crate) cleanup: Schedule,
-    pub(crate) duty: Duty,
+    pub(crate) cleanup: CleanupSchedule,
+    pub(crate) claim_pause: ClaimPause,
 }
 
 impl fmt::Debug for Engine {
@@ -148,22 +148,22 @@ impl Engine {
                 seeds: Seeds::new(options.entropy),
                 wakes: Wakes::default(),
                 followers: Followers::default(),
-                waits: Places::default(),
-                streams: Places::default(),
-                pulse: Pulse::default(),
+                waits: Slots::default(),
+                streams: Slots::default(),
+                health_probe: HealthProbe::default(),
                 earlier: Notify::new(),
                 planned: std::sync::atomic::AtomicI64::new(i64::MAX),
                 seal: options.seal,
                 signer: options.signer,
                 main_digest: crate::keys::digest(&options.main_key),
-                cleanup: Schedule::new(now, options.cleanup_interval),
-                duty: Duty::default(),
+                cleanup: CleanupSchedule::new(now, options.cleanup_interval),
+                claim_pause: ClaimPause::default(),
             }),
         };
-        let listening = Arc::downgrade(&engine.inner);
+        let weak = Arc::downgrade(&engine.inner);
         engine.inner.store.listen(Box::new(move |news| {
-            if let Some(inner) = listening.upgrade() {
-                inner.spread(news);
+            if let Some(inner) = weak.upgrade() {
+                inner.publish_signals(news);
             }
         }));
         engine
@@ -225,7 +225,7 @@ impl Engine {
         if plant::on(Plant::TornBatch)
             && let [Command::Admit(admit)] = steps.as_slice()
         {
-            return self.admit_one_by_one(gate, admit).await;
+            return self.admit_one_per_commit(gate, admit).await;
         }
         let leases = |step: &Command| {
             matches!(
@@ -238,13 +238,13 @@ impl Engine {
         let _in_flight = steps
             .iter()
             .any(leases)
-            .then(|| self.inner.duty.lease_begins());
-        let left_undone = self
-            .off_duty()
-            .map(|_| LeftUndone::take_out(&mut steps, self.has_wrong_clock()))
+            .then(|| self.inner.claim_pause.begin_lease_request());
+        let skipped = self
+            .claims_paused()
+            .map(|_| SkippedSteps::remove_from(&mut steps, self.has_wrong_clock()))
             .transpose()?;
-        if left_undone.is_some() && gate.is_none() && steps.is_empty() {
-            return Ok(with(left_undone, Vec::new()));
+        if skipped.is_some() && gate.is_none() && steps.is_empty() {
+            return Ok(insert_skipped(skipped, Vec::new()));
         }
         let request = Request {
             gate,
@@ -253,7 +253,7 @@ impl Engine {
             seed: self.inner.seeds.next(),
         };
         let answers = self.inner.store.execute(request).await??;
-        Ok(with(left_undone, answers))
+        Ok(insert_skipped(skipped, answers))
     }
 
     /// One command, refused or answered.
@@ -304,7 +304,7 @@ impl Engine {
             ..gate.clone()
         });
         let mut gate = gate;
-        let mut duty = self.inner.duty.subscribe();
+        let mut claim_pause = self.inner.claim_pause.subscribe();
         tokio::pin!(leave);
         loop {
             let looking = self
@@ -326,7 +326,7 @@ impl Engine {
             tokio::select! {
                 _ = tokio::time::timeout(pause, ticket.woken()) => {}
                 // Perhaps it gives out work again.
-                _ = duty.changed() => {}
+                _ = claim_pause.changed() => {}
                 () = &mut leave => return Ok(Vec::new()),
             }
         }
@@ -378,7 +378,7 @@ impl Engine {
 
     /// Whether this ledger may have given out the number. One that it has not is of another ledger, or of this one before it was
     /// restored, and whoever went on behind it would miss what comes until then.
-    pub async fn knows(&self, fact: FactSeq) -> Result<bool, Error> {
+    pub async fn has_issued_fact(&self, fact: FactSeq) -> Result<bool, Error> {
         Ok(fact <= self.inner.store.highest_fact().await?)
     }
 
@@ -393,7 +393,7 @@ impl Engine {
     }
 
     /// A place for an event stream, if the caller has one left.
-    pub fn stream_place(&self, caller: &Caller) -> Option<Place> {
+    pub fn stream_slot(&self, caller: &Caller) -> Option<Slot<String>> {
         let own_max = if caller.main {
             STREAMS_MAX
         } else {
@@ -403,7 +403,7 @@ impl Engine {
     }
 
     /// A place for a waiting claim, if the caller has one left.
-    pub fn wait_place(&self, caller: &Caller) -> Option<Place> {
+    pub fn wait_slot(&self, caller: &Caller) -> Option<Slot<String>> {
         let own_max = if caller.main {
             WAITS_MAX
         } else {
@@ -553,7 +553,7 @@ impl Engine {
 
 impl Inner {
     /// Lets waiters, streams and the timekeeper know what a commit did.
-    fn spread(&self, news: &News) {
+    fn publish_signals(&self, news: &News) {
         if news.missed {
             self.wakes.wake_all();
             self.followers.tell_all();
@@ -574,12 +574,12 @@ impl Inner {
     }
 }
 
-fn with(
-    left_undone: Option<LeftUndone>,
+fn insert_skipped(
+    skipped: Option<SkippedSteps>,
     mut answers: Vec<Result<Answer, Refusal>>,
 ) -> Vec<Result<Answer, Refusal>> {
-    if let Some(left_undone) = left_undone {
-        left_undone.put_in(&mut answers);
+    if let Some(skipped) = skipped {
+        skipped.insert_into(&mut answers);
     }
     answers
 }

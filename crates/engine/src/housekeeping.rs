@@ -34,12 +34,12 @@ pub struct CleanupReport {
 
 /// When the next pass may begin. Until [`Engine::resume_cleanup`] has read the ledger, that is an interval after the start.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct CleanupSchedule {
     next_at: AtomicI64,
     interval_us: i64,
 }
 
-impl Schedule {
+impl CleanupSchedule {
     pub(crate) fn new(now: Micros, interval: Duration) -> Self {
         let interval_us = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
         Self {

@@ -1,4 +1,4 @@
-//! Nodes: each one that shares a ledger tells every two seconds that it is there, whoever asks is told of all, and an operator may drain one.
+//! Nodes: each one that shares a ledger tells every two seconds that it is there, whoever asks is node of all, and an operator may drain one.
 //!
 //! A node is a record that expires. Its heartbeat and an operator both write it, each only on the version it knows, so
 //! neither undoes the other: a heartbeat that finds another version reads what is wished, and then writes again.
@@ -25,16 +25,16 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 /// A node that was not heard of for so long has missed three heartbeats.
 const SILENT_AFTER_US: i64 = 6 * SECOND_US;
 /// A node that was not heard of for so long is forgotten.
-const LIFE_US: i64 = 30 * SECOND_US;
+const RECORD_LIFE_US: i64 = 30 * SECOND_US;
 /// How long a node that ends may take to say so.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A wish meets a heartbeat at most now and then.
-const WISH_TRIES: u32 = 10;
+const DRAIN_TRIES_MAX: u32 = 10;
 const PAGE: u32 = 500;
 
 /// Who a node is, as it tells the others.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct NodeIdentity {
     /// No other node that runs has the same number; leases are known by it.
     pub id: i64,
     pub name: String,
@@ -91,13 +91,13 @@ pub struct NodeInfo {
     pub state: NodeState,
     /// Leases that it gave, and that are still out.
     pub leases: u64,
-    /// It is the one that was asked.
+    /// It is the one that was lease_requests.
     pub here: bool,
 }
 
 /// The value of a [`Kind::Node`] record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct NodeRecord {
     name: String,
     address: String,
     version: String,
@@ -107,37 +107,37 @@ struct Told {
     drain: bool,
     /// It did not give out work since the heartbeat before, and will not.
     stopped: bool,
-    /// Nodes of before this was told have a right one, as far as anybody knows.
+    /// Nodes of before this was node have a right one, as far as anybody knows.
     #[serde(default)]
     wrong_clock: bool,
 }
 
 /// What this process knows of being a node.
 #[derive(Debug, Default)]
-pub(crate) struct Duty {
+pub(crate) struct ClaimPause {
     id: OnceLock<i64>,
-    reasons: watch::Sender<Reasons>,
+    reasons: watch::Sender<PauseReasons>,
     /// Requests for leases that were given to the ledger, which has not answered.
-    asked: AtomicUsize,
+    lease_requests: AtomicUsize,
 }
 
-impl Duty {
+impl ClaimPause {
     /// To be kept until the ledger has answered.
-    pub(crate) fn lease_begins(&self) -> InFlight<'_> {
-        self.asked.fetch_add(1, Ordering::AcqRel);
-        InFlight(&self.asked)
+    pub(crate) fn begin_lease_request(&self) -> LeaseRequestInFlight<'_> {
+        self.lease_requests.fetch_add(1, Ordering::AcqRel);
+        LeaseRequestInFlight(&self.lease_requests)
     }
 
     /// Marked as changed whenever there is another reason to give out no work, or one less.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Reasons> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<PauseReasons> {
         self.reasons.subscribe()
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct InFlight<'d>(&'d AtomicUsize);
+pub(crate) struct LeaseRequestInFlight<'d>(&'d AtomicUsize);
 
-impl Drop for InFlight<'_> {
+impl Drop for LeaseRequestInFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -145,7 +145,7 @@ impl Drop for InFlight<'_> {
 
 /// Why a node gives out no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffDuty {
+pub enum PauseReason {
     /// An operator wishes so.
     Draining,
     /// Its clock differs from the database's, by which leases are measured.
@@ -153,15 +153,15 @@ pub enum OffDuty {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reasons {
+pub(crate) struct PauseReasons {
     drain: bool,
     wrong_clock: bool,
 }
 
-impl Reasons {
-    fn first(self) -> Option<OffDuty> {
-        let drain = self.drain.then_some(OffDuty::Draining);
-        drain.or(self.wrong_clock.then_some(OffDuty::WrongClock))
+impl PauseReasons {
+    fn first(self) -> Option<PauseReason> {
+        let drain = self.drain.then_some(PauseReason::Draining);
+        drain.or(self.wrong_clock.then_some(PauseReason::WrongClock))
     }
 }
 
@@ -169,17 +169,17 @@ impl Reasons {
 #[derive(Debug)]
 pub struct Heartbeat {
     engine: Engine,
-    identity: Identity,
+    identity: NodeIdentity,
     started_at: Micros,
-    /// Of the record as it was written last; zero when there is none.
+    /// Of the record as it was node_put last; zero when there is none.
     version: u64,
 }
 
 impl Heartbeat {
     /// From now on the engine is this node.
-    pub fn new(engine: Engine, identity: Identity) -> Self {
+    pub fn new(engine: Engine, identity: NodeIdentity) -> Self {
         // An engine is one node for good; a second identity would only be seen by tests.
-        let _ = engine.inner.duty.id.set(identity.id);
+        let _ = engine.inner.claim_pause.id.set(identity.id);
         let started_at = engine.now();
         Self {
             engine,
@@ -193,7 +193,7 @@ impl Heartbeat {
     /// more.
     pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Self {
         tokio::pin!(shutdown);
-        let mut heard = true;
+        let mut last_beat_succeeded = true;
         loop {
             tokio::select! {
                 biased;
@@ -201,10 +201,10 @@ impl Heartbeat {
                 () = tokio::time::sleep(HEARTBEAT) => {}
             }
             match self.beat().await {
-                Ok(()) => heard = true,
+                Ok(()) => last_beat_succeeded = true,
                 // A ledger that is away for an hour is worth one line, not thousands.
-                Err(error) if heard => {
-                    heard = false;
+                Err(error) if last_beat_succeeded => {
+                    last_beat_succeeded = false;
                     tracing::warn!(%error, "this node could not tell that it is there; it tries again");
                 }
                 Err(_) => {}
@@ -218,9 +218,9 @@ impl Heartbeat {
             self.engine.forget_all_records(Kind::Node).await?;
         }
         let refusing = self.engine.is_draining();
-        let duty = &self.engine.inner.duty;
-        let stopped = refusing && duty.asked.load(Ordering::Acquire) == 0;
-        if self.identity.alone && self.is_told(refusing, stopped).await? {
+        let claim_pause = &self.engine.inner.claim_pause;
+        let stopped = refusing && claim_pause.lease_requests.load(Ordering::Acquire) == 0;
+        if self.identity.alone && self.is_recorded(refusing, stopped).await? {
             return Ok(());
         }
         match self.put(refusing, stopped).await {
@@ -240,19 +240,19 @@ impl Heartbeat {
                 drain,
                 "an operator decides whether this node gives out work"
             );
-            let reasons = &self.engine.inner.duty.reasons;
+            let reasons = &self.engine.inner.claim_pause.reasons;
             reasons.send_modify(|reasons| reasons.drain = drain);
         }
         self.put(drain, drain && stopped).await
     }
 
-    /// Whether the record says already what would be written. Nobody else asks after a node that is alone, so it need not
+    /// Whether the record says already what would be node_put. Nobody else asks after a node that is alone, so it need not
     /// write for the sake of being seen: an idle disk may sleep.
-    async fn is_told(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
+    async fn is_recorded(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
         let found = self.engine.record(key(self.identity.id)).await?;
         let same = found.filter(|record| record.version == self.version);
-        let told = same.as_ref().map(parse).transpose()?;
-        Ok(told.is_some_and(|told| told.drain == drain && told.stopped == stopped))
+        let node = same.as_ref().map(parse).transpose()?;
+        Ok(node.is_some_and(|node| node.drain == drain && node.stopped == stopped))
     }
 
     /// Removes the record: whoever lists nodes sees this one no more.
@@ -260,7 +260,7 @@ impl Heartbeat {
         let gone = self
             .engine
             .apply(None, Command::Delete(key(self.identity.id)));
-        match tokio::time::timeout(LEAVE_LIMIT, gone).await {
+        match tokio::time::timeout(LEAVE_TIMEOUT, gone).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 tracing::debug!(%error, "this node's record stays until it expires");
@@ -271,7 +271,7 @@ impl Heartbeat {
 
     async fn put(&mut self, drain: bool, stopped: bool) -> Result<(), Error> {
         let now = self.engine.now();
-        let told = Told {
+        let node = NodeRecord {
             name: self.identity.name.clone(),
             address: self.identity.address.clone(),
             version: self.identity.version.clone(),
@@ -281,8 +281,8 @@ impl Heartbeat {
             stopped,
             wrong_clock: self.engine.has_wrong_clock(),
         };
-        let expires_at = (!self.identity.alone).then(|| now.plus(LIFE_US));
-        let put = written(self.identity.id, &told, expires_at, self.version)?;
+        let expires_at = (!self.identity.alone).then(|| now.plus(RECORD_LIFE_US));
+        let put = node_put(self.identity.id, &node, expires_at, self.version)?;
         let Answer::Put { version } = self.engine.apply(None, Command::Put(put)).await? else {
             return Err(Error::Internal("a put answered something else".to_owned()));
         };
@@ -292,31 +292,31 @@ impl Heartbeat {
 }
 
 impl Engine {
-    /// Whether this node was told to give out no more work.
+    /// Whether this node was node to give out no more work.
     pub fn is_draining(&self) -> bool {
-        self.inner.duty.reasons.borrow().drain
+        self.inner.claim_pause.reasons.borrow().drain
     }
 
     /// Why this node gives out no work; `None` when it does.
-    pub fn off_duty(&self) -> Option<OffDuty> {
-        self.inner.duty.reasons.borrow().first()
+    pub fn claims_paused(&self) -> Option<PauseReason> {
+        self.inner.claim_pause.reasons.borrow().first()
     }
 
     /// What is over by a wrong clock may not be over.
     pub fn has_wrong_clock(&self) -> bool {
-        self.inner.duty.reasons.borrow().wrong_clock
+        self.inner.claim_pause.reasons.borrow().wrong_clock
     }
 
     /// Returns when this node gives out no more work.
-    pub async fn until_off_duty(&self) {
-        let mut reasons = self.inner.duty.reasons.subscribe();
+    pub async fn until_claims_paused(&self) {
+        let mut reasons = self.inner.claim_pause.reasons.subscribe();
         // The sender lives as long as the engine.
         let _ = reasons.wait_for(|reasons| reasons.first().is_some()).await;
     }
 
     /// Tells whether this node's clock can be trusted.
-    pub fn clock_is_wrong(&self, wrong_clock: bool) {
-        let reasons = &self.inner.duty.reasons;
+    pub fn set_wrong_clock(&self, wrong_clock: bool) {
+        let reasons = &self.inner.claim_pause.reasons;
         reasons.send_modify(|reasons| reasons.wrong_clock = wrong_clock);
     }
 
@@ -335,10 +335,10 @@ impl Engine {
                 None => break,
             }
         }
-        let held = self.held().await?;
+        let leases_by_node = self.leases_by_node().await?;
         let mut nodes = Vec::with_capacity(records.len());
         for record in &records {
-            nodes.push(self.shown(record, &held)?);
+            nodes.push(self.node_info(record, &leases_by_node)?);
         }
         nodes.sort_by_key(|node| (node.started_at, node.id));
         Ok(nodes)
@@ -351,15 +351,15 @@ impl Engine {
         id: i64,
         drain: bool,
     ) -> Result<Option<NodeInfo>, Error> {
-        for _ in 0..WISH_TRIES {
+        for _ in 0..DRAIN_TRIES_MAX {
             let Some(mut record) = self.record(key(id)).await? else {
                 return Ok(None);
             };
-            let mut told = parse(&record)?;
-            if told.drain != drain {
-                told.drain = drain;
+            let mut node = parse(&record)?;
+            if node.drain != drain {
+                node.drain = drain;
                 // Only the node itself may make its record live longer.
-                let put = written(id, &told, record.expires_at, record.version)?;
+                let put = node_put(id, &node, record.expires_at, record.version)?;
                 record.value.clone_from(&put.value);
                 match self.apply(None, Command::Put(put)).await {
                     Ok(_) => {}
@@ -367,16 +367,18 @@ impl Engine {
                     Err(error) => return Err(error),
                 }
             }
-            return Ok(Some(self.shown(&record, &self.held().await?)?));
+            return Ok(Some(
+                self.node_info(&record, &self.leases_by_node().await?)?,
+            ));
         }
         Err(Error::Internal(
-            "a node changes faster than it can be written".to_owned(),
+            "a node changes faster than it can be node_put".to_owned(),
         ))
     }
 
     /// Leases by node. A ledger that knows no nodes has one, which is this.
-    async fn held(&self) -> Result<HashMap<i64, u64>, Error> {
-        let here = self.inner.duty.id.get().copied();
+    async fn leases_by_node(&self) -> Result<HashMap<i64, u64>, Error> {
+        let here = self.inner.claim_pause.id.get().copied();
         let mut leases = HashMap::new();
         for held in self.inner.store.held().await? {
             if let Some(node) = held.node.or(here) {
@@ -386,34 +388,38 @@ impl Engine {
         Ok(leases)
     }
 
-    fn shown(&self, record: &Record, held: &HashMap<i64, u64>) -> Result<NodeInfo, Error> {
-        let told = parse(record)?;
+    fn node_info(
+        &self,
+        record: &Record,
+        leases_by_node: &HashMap<i64, u64>,
+    ) -> Result<NodeInfo, Error> {
+        let node = parse(record)?;
         let id = record.key.name.parse().map_err(|_| unreadable(record))?;
-        let leases = held.get(&id).copied().unwrap_or(0);
-        let here = self.inner.duty.id.get() == Some(&id);
+        let leases = leases_by_node.get(&id).copied().unwrap_or(0);
+        let here = self.inner.claim_pause.id.get() == Some(&id);
         // Whoever answers is there, and knows of its own clock.
         let (seen_at, wrong_clock) = if here {
             (self.now(), self.has_wrong_clock())
         } else {
-            (Micros(told.seen_at), told.wrong_clock)
+            (Micros(node.seen_at), node.wrong_clock)
         };
         let state = if seen_at.plus(SILENT_AFTER_US) < self.now() {
             NodeState::Silent
-        } else if !told.drain && wrong_clock {
+        } else if !node.drain && wrong_clock {
             NodeState::WrongClock
-        } else if !told.drain {
+        } else if !node.drain {
             NodeState::Serving
-        } else if told.stopped && leases == 0 {
+        } else if node.stopped && leases == 0 {
             NodeState::Drained
         } else {
             NodeState::Draining
         };
         Ok(NodeInfo {
             id,
-            name: told.name,
-            address: told.address,
-            version: told.version,
-            started_at: Micros(told.started_at),
+            name: node.name,
+            address: node.address,
+            version: node.version,
+            started_at: Micros(node.started_at),
             seen_at,
             state,
             leases,
@@ -430,8 +436,13 @@ fn key(id: i64) -> Key {
     }
 }
 
-fn written(id: i64, told: &Told, expires_at: Option<Micros>, expect: u64) -> Result<Put, Error> {
-    let value = serde_json::to_string(told).map_err(|error| Error::Internal(error.to_string()))?;
+fn node_put(
+    id: i64,
+    node: &NodeRecord,
+    expires_at: Option<Micros>,
+    expect: u64,
+) -> Result<Put, Error> {
+    let value = serde_json::to_string(node).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Put {
         key: key(id),
         value,
@@ -440,7 +451,7 @@ fn written(id: i64, told: &Told, expires_at: Option<Micros>, expect: u64) -> Res
     })
 }
 
-fn parse(record: &Record) -> Result<Told, Error> {
+fn parse(record: &Record) -> Result<NodeRecord, Error> {
     serde_json::from_str(&record.value).map_err(|_| unreadable(record))
 }
 

@@ -27,7 +27,7 @@ const ADMISSION_FACTS_MAX: u32 = 4_096;
 
 /// What a genuine receipt is worth now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReceiptStatus {
     /// It tells of the last settlement, and the intent is still settled.
     Current,
     /// An operator had the intent done again; it is not settled yet.
@@ -128,7 +128,7 @@ impl Engine {
     pub async fn verify_receipt(
         &self,
         document: &str,
-    ) -> Result<Result<(Verified, Standing), VerifyError>, Error> {
+    ) -> Result<Result<(Verified, ReceiptStatus), VerifyError>, Error> {
         let verified = match receipt::verify(document, &self.public_keys()) {
             Ok(verified) => verified,
             Err(error) => return Ok(Err(error)),
@@ -137,13 +137,13 @@ impl Engine {
         Ok(Ok((verified, standing)))
     }
 
-    async fn standing(&self, statement: &Statement) -> Result<Standing, Error> {
+    async fn standing(&self, statement: &Statement) -> Result<ReceiptStatus, Error> {
         let id: Option<IntentId> = statement.intent.parse().ok();
         let (Some(id), Ok(fact)) = (id, u64::try_from(statement.fact)) else {
-            return Ok(Standing::Unknown);
+            return Ok(ReceiptStatus::Unknown);
         };
         let Some(intent) = self.inner.store.intent(id).await? else {
-            return Ok(Standing::Unknown);
+            return Ok(ReceiptStatus::Unknown);
         };
         let certified = FactSeq(fact);
         let mut later: Option<Fact> = None;
@@ -154,25 +154,25 @@ impl Engine {
                 Some(found) if found.seq == certified && later.is_none() => {
                     let settled = intent.last_fact == Some(certified);
                     return Ok(if settled {
-                        Standing::Current
+                        ReceiptStatus::Current
                     } else {
-                        Standing::Reopened
+                        ReceiptStatus::Reopened
                     });
                 }
                 Some(found) if found.seq == certified => break,
                 // A ledger that was restored may not have come that far.
-                Some(_) => return Ok(Standing::Unknown),
+                Some(_) => return Ok(ReceiptStatus::Unknown),
                 // Forgotten, or further back than is looked; what followed is known all the same.
                 None => break,
             }
         }
         Ok(match later {
-            Some(fact) => Standing::Superseded {
+            Some(fact) => ReceiptStatus::Superseded {
                 by: receipt_id(id, fact.seq),
             },
             // Only an operator takes a settled intent further.
-            None if intent.last_fact > Some(certified) => Standing::Reopened,
-            None => Standing::Unknown,
+            None if intent.last_fact > Some(certified) => ReceiptStatus::Reopened,
+            None => ReceiptStatus::Unknown,
         })
     }
 }

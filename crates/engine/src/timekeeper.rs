@@ -14,19 +14,19 @@ use consign_kernel::record::Kind;
 
 use crate::{Engine, Error};
 
-const NAP_MAX: Duration = Duration::from_secs(1);
-const NAP_MIN: Duration = Duration::from_millis(2);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MIN: Duration = Duration::from_millis(2);
 /// While what is due cannot be moved, because another transaction holds it or this node's clock is wrong.
-const NAP_HELD_UP: Duration = Duration::from_millis(100);
+const SLEEP_WHILE_BLOCKED: Duration = Duration::from_millis(100);
 /// After a failure, so that a full disk is not hammered.
-const NAP_AFTER_ERROR: Duration = Duration::from_secs(1);
+const SLEEP_AFTER_ERROR: Duration = Duration::from_secs(1);
 const FORGET_INTERVAL_US: i64 = 60 * SECOND_US;
 const FORGET_ROWS_MAX: u32 = 2_000;
 /// Per kind and round; then leases and delays have their turn.
 const FORGET_PIECES_MAX: u32 = 20;
 
 /// Records that come with an end of their own.
-const FORGOTTEN_KINDS: [Kind; 6] = [
+const EXPIRING_KINDS: [Kind; 6] = [
     Kind::Kv,
     Kind::Receipt,
     Kind::Node,
@@ -63,19 +63,19 @@ impl Timekeeper {
         tokio::pin!(shutdown);
         loop {
             follow();
-            let nap = match self.tick().await {
-                Ok(nap) => nap,
+            let pause = match self.tick().await {
+                Ok(pause) => pause,
                 Err(error) => {
                     tracing::warn!(%error, "the timekeeper could not do its round; it tries again");
-                    NAP_AFTER_ERROR
+                    SLEEP_AFTER_ERROR
                 }
             };
             // In this order, not in a random one: a simulation must be repeatable.
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                () = tokio::time::sleep(nap) => {}
-                () = self.engine.inner.earlier.notified() => tokio::time::sleep(NAP_MIN).await,
+                () = tokio::time::sleep(pause) => {}
+                () = self.engine.inner.earlier.notified() => tokio::time::sleep(SLEEP_MIN).await,
             }
         }
     }
@@ -101,15 +101,15 @@ impl Timekeeper {
             return Ok(Duration::ZERO);
         }
         let due = self.engine.inner.store.next_due().await?;
-        let latest = now.plus(micros(NAP_MAX));
+        let latest = now.plus(micros(SLEEP_MAX));
         let mut until = due.map_or(latest, |due| due.min(latest));
         if swept.rows == 0 && until <= before {
             // It was due already and stayed: to look at once would be to look hundreds of times a second.
-            until = now.plus(micros(NAP_HELD_UP));
+            until = now.plus(micros(SLEEP_WHILE_BLOCKED));
         }
         self.engine.inner.planned.store(until.0, Ordering::Release);
-        let nap_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
-        Ok(Duration::from_micros(nap_us).max(NAP_MIN))
+        let pause_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
+        Ok(Duration::from_micros(pause_us).max(SLEEP_MIN))
     }
 
     /// Forgets in small pieces, so that others get their turn; says whether there is more to forget.
@@ -123,7 +123,7 @@ impl Timekeeper {
                 limit,
             })
             .collect();
-        for kind in FORGOTTEN_KINDS {
+        for kind in EXPIRING_KINDS {
             pieces.push(Forget::Records {
                 kind,
                 ahead_us: 0,
@@ -179,7 +179,7 @@ fn micros(time: Duration) -> i64 {
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swept {
+pub struct SweepReport {
     /// How many rows moved.
     pub rows: u32,
     /// More are due.
@@ -188,7 +188,7 @@ pub struct Swept {
 
 impl Engine {
     /// Lets time act on a bounded number of rows.
-    pub async fn sweep(&self) -> Result<Swept, Error> {
+    pub async fn sweep(&self) -> Result<SweepReport, Error> {
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });
@@ -197,6 +197,6 @@ impl Engine {
                 "a sweep answered something else".to_owned(),
             ));
         };
-        Ok(Swept { rows, more })
+        Ok(SweepReport { rows, more })
     }
 }

@@ -32,19 +32,19 @@ enum Hint {
 
 #[derive(Debug, Default)]
 struct Waiter {
-    hint: Slot,
+    hint: HintCell,
     notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Slot(Mutex<Option<Hint>>);
+struct HintCell(Mutex<Option<Hint>>);
 
-impl Slot {
+impl HintCell {
     /// Whether it was empty. What is in there already stays: one look serves both.
     fn fill(&self, hint: Hint) -> bool {
-        let mut slot = self.lock();
-        let empty = slot.is_none();
-        slot.get_or_insert(hint);
+        let mut cell = self.lock();
+        let empty = cell.is_none();
+        cell.get_or_insert(hint);
         empty
     }
 
@@ -75,7 +75,7 @@ pub(crate) struct Ticket<'a> {
     waiter: Arc<Waiter>,
     probes: Vec<Probe>,
     /// Why it was woken, if it has not looked since.
-    hinted: Slot,
+    hinted: HintCell,
 }
 
 impl Wakes {
@@ -93,7 +93,7 @@ impl Wakes {
             wakes: self,
             waiter,
             probes,
-            hinted: Slot::default(),
+            hinted: HintCell::default(),
         }
     }
 

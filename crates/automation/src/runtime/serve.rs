@@ -117,7 +117,7 @@ impl Goal {
     async fn has_room(&self) -> Result<bool, Error> {
         let engine = &self.inner.engine;
         let is_short = self.inner.scarcity.left().is_some();
-        if engine.off_duty().is_some() || is_short || self.is_full() {
+        if engine.claims_paused().is_some() || is_short || self.is_full() {
             return Ok(false);
         }
         let open = engine.open_jobs(&self.plugin.name, None, OPEN_MAX).await?;
@@ -156,7 +156,7 @@ impl Goal {
         let leave = async {
             tokio::select! {
                 () = filled => {}
-                () = self.inner.engine.until_off_duty() => {}
+                () = self.inner.engine.until_claims_paused() => {}
                 _ = over.changed() => {}
             }
         };

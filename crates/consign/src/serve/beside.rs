@@ -8,7 +8,7 @@ use consign_automation::config::Verify;
 use consign_automation::program::Program;
 use consign_engine::Engine;
 use consign_faces::automation::listeners::Shares;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -57,7 +57,7 @@ impl Ready {
         self,
         engine: Engine,
         node: String,
-        door: Door,
+        policy: ListenerPolicy,
         shares: Shares,
         private: Vec<PathBuf>,
         mut draining: watch::Receiver<bool>,
@@ -68,7 +68,7 @@ impl Ready {
             lock,
         } = self;
         let guarded = StateDir::of(program.config()).guarded().and_hidden(private);
-        let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+        let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
         let automation = started.await?;
         let files = automation.files();
         let stopping = tokio::spawn(async move {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{Differing, Engine, Identity, NodeState, Operator};
+use consign_engine::{Engine, MismatchedSecret, NodeIdentity, NodeState, Operator};
 
 use super::ServeArgs;
 use crate::data_dir::DataDir;
@@ -30,8 +30,8 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> Identity {
-    Identity {
+pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> NodeIdentity {
+    NodeIdentity {
         id,
         name: args.node_name.clone().unwrap_or_else(default_name),
         address: base_url.to_owned(),
@@ -51,35 +51,43 @@ fn default_name() -> String {
 }
 
 /// Refuses a server whose clients would be strangers to the other servers of a shared database.
-pub(super) async fn agree(engine: &Engine, args: &ServeArgs, data: &DataDir) -> anyhow::Result<()> {
+pub(super) async fn require_shared_secrets(
+    engine: &Engine,
+    args: &ServeArgs,
+    data: &DataDir,
+) -> anyhow::Result<()> {
     if args.new_secrets {
         refuse_beside_others(engine).await?;
     }
     let differing = engine
-        .agree(args.new_secrets)
+        .compare_secrets(args.new_secrets)
         .await
         .context("the secrets cannot be compared with those of the other servers")?;
     if differing.is_empty() {
         return Ok(());
     }
-    Err(stranger(&differing, data).into())
+    Err(secret_mismatch(&differing, data).into())
 }
 
 /// Returns when the secrets of the database have been replaced by others: this server was stopped or cut off then, and nobody
 /// could see it. It would let in whoever has the old ones, and seal what the others cannot open.
-pub(super) async fn until_disowned(engine: Engine, data: DataDir) -> Failure {
+pub(super) async fn until_secrets_replaced(engine: Engine, data: DataDir) -> Failure {
     loop {
         tokio::time::sleep(COMPARE_INTERVAL).await;
         // A database that is away says nothing about secrets.
-        let differing = engine.agree(false).await.unwrap_or_default();
+        let differing = engine.compare_secrets(false).await.unwrap_or_default();
         if !differing.is_empty() {
-            return stranger(&differing, &data);
+            return secret_mismatch(&differing, &data);
         }
     }
 }
 
-fn stranger(differing: &[Differing], data: &DataDir) -> Failure {
-    let names: Vec<&str> = differing.iter().copied().map(Differing::file).collect();
+fn secret_mismatch(differing: &[MismatchedSecret], data: &DataDir) -> Failure {
+    let names: Vec<&str> = differing
+        .iter()
+        .copied()
+        .map(MismatchedSecret::file)
+        .collect();
     let keys = data.keys();
     Failure::failed(format!(
         "the servers of this database have another {} than {}",

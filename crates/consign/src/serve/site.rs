@@ -240,7 +240,7 @@ impl Open {
     pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
             admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
-            door: settings.door(),
+            policy: settings.policy(),
             names: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,

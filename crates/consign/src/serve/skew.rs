@@ -67,7 +67,7 @@ pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engi
         }
         let engine_ahead_us = clock.now().0 - clock.wall().0;
         if let Some(wrong) = judge.hear(&measured, engine_ahead_us) {
-            engine.clock_is_wrong(wrong);
+            engine.set_wrong_clock(wrong);
             tell(wrong, &measured);
         }
         tokio::time::sleep(INTERVAL).await;

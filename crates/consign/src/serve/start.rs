@@ -88,7 +88,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     engine.check_seal().await?;
     let shared = matches!(ledger, Ledger::Database(_));
     if shared {
-        node::agree(&engine, &args, &data).await?;
+        node::require_shared_secrets(&engine, &args, &data).await?;
     }
     data.note_ledger(&lock, elsewhere.as_deref())?;
 
@@ -117,7 +117,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     tokio::spawn(async move {
         let why = tokio::select! {
             why = lock::until_taken(held) => why,
-            why = node::until_disowned(compared, own), if shared => why,
+            why = node::until_secrets_replaced(compared, own), if shared => why,
         };
         tracing::error!("{why}; this server ends");
         disown.send_replace(Some(why));
@@ -152,10 +152,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }));
     let automation = match automation {
         Some(ready) => {
-            let (engine, door) = (engine.clone(), settings.door());
+            let (engine, policy) = (engine.clone(), settings.policy());
             let private = private_files(&args, &data, ledger_file.as_deref());
             let shares = connections.beside();
-            let started = ready.start(engine, node, door, shares, private, draining.clone());
+            let started = ready.start(engine, node, policy, shares, private, draining.clone());
             Some(started.await?)
         }
         None => None,

@@ -15,7 +15,7 @@ use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
 use consign_faces::automation::loader::Loader;
 use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret as Checked};
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_faces::web::unix::Socket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -55,7 +55,7 @@ impl Automation {
         tree: Tree,
         program: Program,
         node: String,
-        door: Door,
+        policy: ListenerPolicy,
         guarded: Guarded,
         connections: Shares,
     ) -> anyhow::Result<Self> {
@@ -65,7 +65,7 @@ impl Automation {
         state.clear_temporary();
         let plugins = program.plugins().count();
         // An address that is taken is known before anything runs.
-        let listeners = Listeners::bind(&program, connections, door.trust_proxy).await?;
+        let listeners = Listeners::bind(&program, connections, policy.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
@@ -83,7 +83,7 @@ impl Automation {
             draining,
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
-            door,
+            policy,
             throttles: true,
         };
         // Before the socket: whoever finds that finds the token of this start.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use consign_automation::config::Verify;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
@@ -39,9 +39,9 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let (node, door, guarded) = (NODE.to_owned(), Door::default(), state.guarded());
+    let (node, policy, guarded) = (NODE.to_owned(), ListenerPolicy::default(), state.guarded());
     let shares = connections.alone();
-    let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+    let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
     let automation = started.await?;
     let files = automation.files();
     supervisor.ready();

@@ -218,5 +218,4 @@ pub(super) fn shown(text: &str) -> &str {
 }
 
 #[cfg(test)]
-#[path = "translate_tests.rs"]
 mod tests;

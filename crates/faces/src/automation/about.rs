@@ -62,7 +62,7 @@ pub(super) async fn local_health(
         return Err(Reject::unwell(ailment));
     }
     let ledger = face.runtime.ledger_health().await;
-    if ledger != LedgerHealth::Well {
+    if ledger != LedgerHealth::Healthy {
         return Err(Reject::unwell(ledger.reason()));
     }
     Ok(face.runtime.health().await?)

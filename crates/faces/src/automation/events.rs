@@ -10,14 +10,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::runtime::{Runtime, Told};
+use consign_engine::Slot;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::reject::Reject;
 use super::right::{Allowed, EventsRead};
-use super::{Face, drained, hung_up};
+use super::{Face, STREAMS_PER_TOKEN_MAX, drained, hung_up};
 use crate::web::pages::Pages;
-use crate::web::places::Place;
+
 use crate::web::presence::Presence;
 
 const PAGES_AHEAD: usize = 1;
@@ -35,7 +36,9 @@ pub(super) async fn events(
     let of_token = match allowed.token() {
         Some(token) => {
             let full = "this token has too many event streams open; close one first";
-            let taken = face.streams_of_token.take(token);
+            let taken = face
+                .streams_of_token
+                .take(token, STREAMS_PER_TOKEN_MAX, usize::MAX);
             Some(taken.ok_or_else(|| Reject::busy(full))?)
         }
         None => None,
@@ -80,7 +83,7 @@ struct Stream {
     presence: Option<Extension<Presence>>,
     draining: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
-    _of_token: Option<Place<[u8; 32]>>,
+    _of_token: Option<Slot<[u8; 32]>>,
 }
 
 impl Stream {

@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use super::loader::Loader;
 use super::reject::Reject;
 use super::{
-    Access, Options, UNREADABLE_BODY, door, drained, on_panic, on_too_many_failures, router,
-    webhooks,
+    Access, Options, UNREADABLE_BODY, drained, listener_policy, on_panic, on_too_many_failures,
+    router, webhooks,
 };
 use crate::web::credentials::{self, Secret};
-use crate::web::door::Door;
 use crate::web::layers;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::server::{self, Server};
 use crate::web::unix::Socket;
 
@@ -64,7 +64,7 @@ pub struct Serving {
     /// Whether wrong credentials are counted; off in tests that present many from one address.
     pub throttles: bool,
     /// The switches of the server beside which this runs. They do not hold for the control socket, which is the operator's.
-    pub door: Door,
+    pub policy: ListenerPolicy,
 }
 
 impl Serving {
@@ -79,7 +79,7 @@ impl Serving {
 
     const fn layers(&self) -> layers::Options {
         layers::Options {
-            trust_proxy: self.door.trust_proxy,
+            trust_proxy: self.policy.trust_proxy,
             request_id_seed: self.request_id_seed,
             on_panic,
             on_too_many_failures: if self.throttles {
@@ -220,7 +220,7 @@ async fn serve(
         return Ok(());
     };
     let mut draining = serving.draining.clone();
-    let router = door::kept(router, serving.door);
+    let router = listener_policy::layered(router, serving.policy);
     let service = layers::around(router, serving.layers());
     Ok(server.run(service, drained(&mut draining)).await?)
 }

@@ -7,9 +7,9 @@
 mod about;
 mod checks;
 mod cors;
-mod door;
 mod events;
 mod jobs;
+mod listener_policy;
 pub mod listeners;
 pub mod loader;
 mod openapi;
@@ -29,9 +29,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use consign_automation::runtime::{Runtime, SubmittedBy};
+use consign_engine::Slots;
 use tokio::sync::{Semaphore, watch};
 
-use crate::web::places::Places;
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
@@ -41,7 +41,7 @@ use right::{Allowed, Anybody};
 
 /// Event streams that may be open at once.
 const STREAMS_MAX: usize = 100;
-/// So that one reader does not shut out the others.
+/// So that one reader does not closed out the others.
 const STREAMS_PER_TOKEN_MAX: usize = 10;
 
 /// Who may do what.
@@ -69,7 +69,7 @@ struct Face {
     runtime: Runtime,
     options: Arc<Options>,
     streams: Arc<Semaphore>,
-    streams_of_token: Places<[u8; 32]>,
+    streams_of_token: Slots<[u8; 32]>,
 }
 
 impl Face {
@@ -78,7 +78,7 @@ impl Face {
             runtime,
             options: Arc::new(options),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            streams_of_token: Places::new(STREAMS_PER_TOKEN_MAX),
+            streams_of_token: Slots::default(),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) async fn generate_key(
     State(face): State<Face>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     let owner = match wire::field(&object, "owner") {
         Some(raw) => raw
@@ -41,7 +41,7 @@ pub(super) async fn revoke_key(
     State(face): State<Face>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     let key = wire::field(&object, "api_key")
         .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));
@@ -56,7 +56,7 @@ pub(super) async fn revoke_key(
 
 /// What may be shown of the keys; never a key itself.
 pub(super) async fn keys(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let keys = face.engine.keys(operator).await?;
     Ok(json_response(array(keys.iter().map(|key| {
         let mut out = Json::object();
@@ -69,7 +69,7 @@ pub(super) async fn keys(State(face): State<Face>, request: Request) -> Result<R
 }
 
 pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     if object.get("confirm").and_then(|raw| raw.as_bool()) != Some(true) {
         return Err(Reject::new(
@@ -100,7 +100,7 @@ pub(super) async fn cleanup(
     State(face): State<Face>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let cleanup = async || face.engine.cleanup(operator, KernelFace::Intent).await;
     let report = match cleanup().await {
         Err(Error::Store(_)) if face.makes_room() => cleanup().await?,
@@ -122,7 +122,7 @@ pub(super) async fn intent(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
-    face.enter_admin(request).await?;
+    face.authenticate_operator(request).await?;
     let intent = load(&face, &id).await?;
     let mut body = Json::object();
     body.text("id", &id)
@@ -173,7 +173,7 @@ pub(super) async fn cancel(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     face.engine
         .cancel(
             operator,
@@ -190,7 +190,7 @@ pub(super) async fn retry(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     face.engine
         .requeue(
             operator,
@@ -203,7 +203,7 @@ pub(super) async fn retry(
 }
 
 pub(super) async fn dead(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let dead = face
         .engine
         .dead(operator, KernelFace::Intent, limits::DEAD_LIST_MAX)
@@ -218,7 +218,7 @@ pub(super) async fn dead_letter(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
-    face.enter_admin(request).await?;
+    face.authenticate_operator(request).await?;
     let intent = load(&face, &id).await?;
     if intent.state != IntentState::DeadLetter {
         return Err(Reject::new(Code::NotFound, "Dead letter not found."));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::Place;
+use consign_engine::Slot;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
@@ -13,12 +13,12 @@ use consign_kernel::limits;
 use consign_kernel::profile::Face as KernelFace;
 use http::{HeaderValue, StatusCode, header};
 
+use super::authed_request::AuthedRequest;
 use super::events::drained;
 use super::json_out::{Json, array};
 use super::query::Params;
 use super::query::claiming::{Claiming, capabilities, worker_id};
 use super::reject::Reject;
-use super::visit::Visit;
 use super::{Face, wire};
 use crate::web::presence::Presence;
 
@@ -31,19 +31,21 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let mut visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let wanted = visit.checked(parse(&visit)).await?;
-    if let Some(why) = face.engine.off_duty() {
-        return visit.checked(Err(Reject::off_duty(why))).await;
+    let mut request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let wanted = request.charge_then_reject(parse(&request)).await?;
+    if let Some(why) = face.engine.claims_paused() {
+        return request
+            .charge_then_reject(Err(Reject::claims_paused(why)))
+            .await;
     }
-    visit.costs(wanted.claim.max as usize);
-    let _place = if wanted.wait.is_zero() {
+    request.costs(wanted.claim.max as usize);
+    let _slot = if wanted.wait.is_zero() {
         None
     } else {
-        Some(visit.checked(waiting_place(&visit)).await?)
+        Some(request.charge_then_reject(waiting_slot(&request)).await?)
     };
     let mut ending = face.options.draining.clone();
-    let presence = visit
+    let presence = request
         .parts
         .extensions
         .get::<Presence>()
@@ -53,19 +55,19 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         tokio::select! {
             // A server that ends or drains lets its waiting workers go; they find the next one.
             () = drained(&mut ending) => {}
-            () = face.engine.until_off_duty() => {}
+            () = face.engine.until_claims_paused() => {}
             // Nobody is left to work on what might come.
             () = presence.hung_up() => {}
         }
     };
     let claimed = face
         .engine
-        .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
+        .claim_unless(request.gate(), wanted.claim, wanted.wait, leave)
         .await;
-    let claimed = visit.noted(claimed)?;
+    let claimed = request.record_outcome(claimed)?;
     Ok(match claimed.first() {
-        None => match face.engine.off_duty() {
-            Some(why) => return Err(Reject::off_duty(why)),
+        None => match face.engine.claims_paused() {
+            Some(why) => return Err(Reject::claims_paused(why)),
             None => nothing(),
         },
         Some(_) if wanted.many => {
@@ -77,13 +79,17 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     })
 }
 
-fn waiting_place(visit: &Visit) -> Result<Place, Reject> {
-    visit.face.engine.wait_place(&visit.caller).ok_or_else(|| {
-        Reject::new(
-            Code::LimitExceeded,
-            "Too many claims of this key are waiting; claim without wait.",
-        )
-    })
+fn waiting_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
+    request
+        .face
+        .engine
+        .wait_slot(&request.caller)
+        .ok_or_else(|| {
+            Reject::new(
+                Code::LimitExceeded,
+                "Too many claims of this key are waiting; claim without wait.",
+            )
+        })
 }
 
 fn nothing() -> Response {
@@ -120,12 +126,12 @@ fn claim_out(intent: &Intent) -> Json {
     body
 }
 
-fn parse(visit: &Visit) -> Result<Wanted, Reject> {
-    let asked = Claiming::of(&Params::of(&visit.parts.uri)?)?;
+fn parse(request: &AuthedRequest) -> Result<Wanted, Reject> {
+    let asked = Claiming::of(&Params::of(&request.parts.uri)?)?;
     let max = asked.max.unwrap_or(1);
-    let mut claim = claim_for(visit, asked.namespace, asked.goal, max)?;
+    let mut claim = claim_for(request, asked.namespace, asked.goal, max)?;
     if let Some(publisher) = asked.publisher {
-        claim.audience = audience(visit, &publisher)?;
+        claim.audience = audience(request, &publisher)?;
     }
     // What the headers say of the worker comes first.
     claim.worker_id = claim.worker_id.or(asked.worker_id);
@@ -141,7 +147,7 @@ fn parse(visit: &Visit) -> Result<Wanted, Reject> {
 
 /// A claim by this visitor, with the worker's headers.
 pub(super) fn claim_for(
-    visit: &Visit,
+    request: &AuthedRequest,
     namespace: String,
     goal: Option<String>,
     max: u32,
@@ -152,25 +158,25 @@ pub(super) fn claim_for(
             "This key has no grant for namespaces beginning with beam. or mesh.",
         ));
     }
-    let listed = visit
+    let listed = request
         .header("x-worker-capabilities")
-        .or_else(|| visit.header("x-worker-capability"));
+        .or_else(|| request.header("x-worker-capability"));
     Ok(Claim {
         face: KernelFace::Intent,
         namespace,
         goal,
-        holder: visit.caller.id().to_owned(),
+        holder: request.caller.id().to_owned(),
         audience: Audience::Caller,
-        worker_id: visit.header("x-worker-id").and_then(worker_id),
+        worker_id: request.header("x-worker-id").and_then(worker_id),
         capabilities: listed.map_or(Ok(Vec::new()), capabilities)?,
         max,
         lease_us: limits::LEASE_DEFAULT_S * SECOND_US,
     })
 }
 
-fn audience(visit: &Visit, publisher: &str) -> Result<Audience, Reject> {
-    let id = visit.face.engine.publisher_id(publisher);
-    if visit.caller.is_main() || id == visit.caller.id() {
+fn audience(request: &AuthedRequest, publisher: &str) -> Result<Audience, Reject> {
+    let id = request.face.engine.publisher_id(publisher);
+    if request.caller.is_main() || id == request.caller.id() {
         return Ok(Audience::Publisher(id));
     }
     Err(Reject::new(

@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("dashboard.css");
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let counts = face.engine.counts(operator, KernelFace::Intent).await?;
     let recent = IntentFilter {
         face: KernelFace::Intent,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use consign_engine::{Caller, Engine, EventFilter, Place};
+use consign_engine::{Caller, Engine, EventFilter, Slot};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
@@ -30,17 +30,17 @@ const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) async fn events(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
-    let params = Params::of(&visit.parts.uri)?;
-    let after = match visit
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
+    let params = Params::of(&request.parts.uri)?;
+    let after = match request
         .header("last-event-id")
         .or_else(|| params.get("after"))
     {
-        Some(text) => face.known(cursor::event(text)?).await?,
+        Some(text) => face.check_issued(cursor::event(text)?).await?,
         None => face.engine.last_fact().await?,
     };
-    let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
+    let slot = face.engine.stream_slot(&request.caller).ok_or_else(|| {
         Reject::new(
             Code::LimitExceeded,
             "Too many event streams are open; close one first.",
@@ -51,15 +51,15 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         engine: face.engine.clone(),
         filter: EventFilter {
             face: KernelFace::Intent,
-            owner: visit.caller.id().to_owned(),
+            owner: request.caller.id().to_owned(),
             after,
             limit: PAGE_FACTS,
         },
         pages,
-        caller: visit.caller.clone(),
+        caller: request.caller.clone(),
         draining: face.options.draining.clone(),
         heart: heart(),
-        _place: place,
+        _slot: slot,
     };
     tokio::spawn(stream.run());
     let mut response = Response::new(Body::new(body));
@@ -71,9 +71,9 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
 }
 
 impl Face {
-    async fn known(&self, place: FactSeq) -> Result<FactSeq, Reject> {
-        if self.engine.knows(place).await? {
-            return Ok(place);
+    async fn check_issued(&self, after: FactSeq) -> Result<FactSeq, Reject> {
+        if self.engine.has_issued_fact(after).await? {
+            return Ok(after);
         }
         Err(Reject::new(
             Code::CursorUnknown,
@@ -89,7 +89,7 @@ struct Stream {
     caller: Caller,
     draining: watch::Receiver<bool>,
     heart: Interval,
-    _place: Place,
+    _slot: Slot<String>,
 }
 
 impl Stream {

@@ -9,10 +9,10 @@ use consign_kernel::json::Kind as JsonKind;
 use consign_kernel::limits;
 use consign_kernel::record::{self, Kind};
 
+use super::authed_request::AuthedRequest;
 use super::json_out::Json;
 use super::reject::Reject;
 use super::segment::Name;
-use super::visit::Visit;
 use super::{Face, wire};
 
 pub(super) async fn set(
@@ -20,9 +20,9 @@ pub(super) async fn set(
     Name(key): Name,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let put = visit.checked(parse(&visit, key)).await?;
-    visit.apply(Command::Put(put)).await?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let put = request.charge_then_reject(parse(&request, key)).await?;
+    request.apply(Command::Put(put)).await?;
     let mut body = Json::object();
     body.bool("ok", true);
     Ok(body.into_response())
@@ -33,17 +33,17 @@ pub(super) async fn get(
     Name(key): Name,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
     let missing = || Reject::new(Code::NotFound, "Key not found.");
-    let key = record_key(&visit, key.ok_or_else(missing)?);
+    let key = record_key(&request, key.ok_or_else(missing)?);
     let record = face.engine.record(key).await?.ok_or_else(missing)?;
     let mut body = Json::object();
     body.text("value", &record.value);
     Ok(body.into_response())
 }
 
-fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
+fn parse(request: &AuthedRequest, key: Option<String>) -> Result<record::Put, Reject> {
     let key = key
         .filter(|key| key.len() <= limits::KV_KEY_BYTES_MAX)
         .ok_or_else(|| {
@@ -52,7 +52,7 @@ fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
                 "The key must be UTF-8 text of at most 512 bytes.",
             )
         })?;
-    let object = wire::object_or_empty(&visit.body)?;
+    let object = wire::object_or_empty(&request.body)?;
     let value = object
         .get("value")
         .ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: value."))?;
@@ -86,9 +86,9 @@ fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
         None => limits::KV_TTL_DEFAULT_S,
     };
     Ok(record::Put {
-        key: record_key(visit, key),
+        key: record_key(request, key),
         value,
-        expires_at: Some(visit.face.engine.now().plus(ttl_s * SECOND_US)),
+        expires_at: Some(request.face.engine.now().plus(ttl_s * SECOND_US)),
         expect: None,
     })
 }
@@ -101,10 +101,10 @@ fn whole(ttl: f64) -> i64 {
     (ttl.floor() as i64).clamp(1, limits::KV_TTL_MAX_S)
 }
 
-fn record_key(visit: &Visit, name: String) -> record::Key {
+fn record_key(request: &AuthedRequest, name: String) -> record::Key {
     record::Key {
         kind: Kind::Kv,
-        owner: visit.caller.id().to_owned(),
+        owner: request.caller.id().to_owned(),
         name,
     }
 }

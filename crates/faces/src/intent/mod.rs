@@ -4,6 +4,7 @@
 //! `docs/protocols/intent.md`.
 
 mod admin;
+mod authed_request;
 mod batch;
 mod claim;
 mod dashboard;
@@ -23,7 +24,6 @@ mod segment;
 pub mod settings;
 pub mod signature;
 mod spent;
-mod visit;
 mod wire;
 
 use std::fmt;
@@ -37,7 +37,7 @@ use consign_kernel::error::Code;
 use tokio::sync::watch;
 
 use crate::web::credentials::Secret;
-use crate::web::door::Door;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::request_id::RequestId;
 
 use json_out::Json;
@@ -72,8 +72,8 @@ pub struct Options {
 }
 
 impl Options {
-    const fn door(&self) -> Door {
-        Door {
+    const fn policy(&self) -> ListenerPolicy {
+        ListenerPolicy {
             trust_proxy: self.trust_proxy,
             enforce_https: self.enforce_https,
             maintenance: self.maintenance,
@@ -155,10 +155,10 @@ async fn root() -> Response {
 
 async fn health(State(face): State<Face>) -> Response {
     let ledger = face.engine.ledger_health().await;
-    if ledger != LedgerHealth::Well {
+    if ledger != LedgerHealth::Healthy {
         return Reject::unwell(ledger);
     }
-    let draining = face.engine.off_duty().is_some() || *face.options.draining.borrow();
+    let draining = face.engine.claims_paused().is_some() || *face.options.draining.borrow();
     let mut body = Json::object();
     body.bool("ok", true)
         .seconds("ts", Some(face.engine.wall()))
@@ -170,7 +170,7 @@ async fn health(State(face): State<Face>) -> Response {
 
 /// As with every other path, the key is asked for first: a stranger learns nothing of what exists.
 async fn unknown_path(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    face.authorised_miss(request).await?;
+    face.reject_unknown(request).await?;
     Err(Reject::new(
         Code::NotFound,
         "There is nothing at this path.",
@@ -178,7 +178,7 @@ async fn unknown_path(State(face): State<Face>, request: Request) -> Result<Resp
 }
 
 async fn wrong_method(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    face.authorised_miss(request).await?;
+    face.reject_unknown(request).await?;
     Err(Reject::new(
         Code::MethodNotAllowed,
         "This path does not take this method; see the Allow header.",

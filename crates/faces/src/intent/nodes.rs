@@ -13,7 +13,7 @@ use super::reject::Reject;
 use super::segment::Id;
 
 pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let nodes = face.engine.nodes(operator).await?;
     Ok(json_response(array(
         nodes.iter().map(|node| node_out(node).finish()),
@@ -37,7 +37,7 @@ pub(super) async fn resume(
 }
 
 async fn wish(face: &Face, id: &str, request: Request, drain: bool) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     let unknown = || Reject::new(Code::NotFound, "Node not found.");
     let id = id.parse().map_err(|_| unknown())?;
     let node = face.engine.drain_node(operator, id, drain).await?;

@@ -7,39 +7,39 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::StatusCode;
 
+use super::authed_request::AuthedRequest;
 use super::json_out::Json;
 use super::reject::Reject;
-use super::visit::Visit;
 use super::{Face, wire};
 
 pub(super) async fn publish(
     State(face): State<Face>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let admit = visit.checked(parse(&visit)).await?;
-    let admitted = admitted(visit.apply(Command::Admit(admit)).await.map_err(single)?)?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let admit = request.charge_then_reject(parse(&request)).await?;
+    let admitted = admitted(request.apply(Command::Admit(admit)).await.map_err(single)?)?;
     let first = admitted
         .first()
         .ok_or_else(|| Reject::new(Code::Internal, "Internal error."))?;
     Ok((StatusCode::CREATED, published(first)).into_response())
 }
 
-fn parse(visit: &Visit) -> Result<Admit, Reject> {
-    let object = wire::object(&visit.body)?;
-    let owner = visit.caller.id();
-    let mut item = wire::new_intent(&object, owner, traceparent(visit), None)?;
-    if let Some(key) = idempotency_key(visit)? {
-        item.once = Some(wire::once_guard(owner, key, &visit.body)?);
+fn parse(request: &AuthedRequest) -> Result<Admit, Reject> {
+    let object = wire::object(&request.body)?;
+    let owner = request.caller.id();
+    let mut item = wire::new_intent(&object, owner, traceparent(request), None)?;
+    if let Some(key) = idempotency_key(request)? {
+        item.once = Some(wire::once_guard(owner, key, &request.body)?);
     }
     Ok(Admit {
         items: vec![item],
-        cap: cap(visit),
+        cap: cap(request),
     })
 }
 
-fn idempotency_key(visit: &Visit) -> Result<Option<&str>, Reject> {
-    let Some(value) = visit.parts.headers.get("idempotency-key") else {
+fn idempotency_key(request: &AuthedRequest) -> Result<Option<&str>, Reject> {
+    let Some(value) = request.parts.headers.get("idempotency-key") else {
         return Ok(None);
     };
     let key = value.to_str().map_err(|_| {
@@ -52,8 +52,8 @@ fn idempotency_key(visit: &Visit) -> Result<Option<&str>, Reject> {
 }
 
 /// Stored and handed to the worker; one that cannot be a trace context is dropped, not refused.
-pub(super) fn traceparent(visit: &Visit) -> Option<&str> {
-    visit.header("traceparent").filter(|value| {
+pub(super) fn traceparent(request: &AuthedRequest) -> Option<&str> {
+    request.header("traceparent").filter(|value| {
         !value.is_empty()
             && value.len() <= limits::TRACEPARENT_BYTES_MAX
             && value
@@ -63,8 +63,8 @@ pub(super) fn traceparent(visit: &Visit) -> Option<&str> {
 }
 
 /// The main key may have as many open intents as it likes.
-pub(super) fn cap(visit: &Visit) -> Option<u64> {
-    (!visit.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
+pub(super) fn cap(request: &AuthedRequest) -> Option<u64> {
+    (!request.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
 }
 
 pub(super) fn admitted(answer: Answer) -> Result<Vec<Admitted>, Reject> {

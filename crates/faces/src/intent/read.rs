@@ -2,7 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{IntentFilter, Standing};
+use consign_engine::{IntentFilter, ReceiptStatus};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros};
@@ -13,12 +13,12 @@ use consign_kernel::receipt;
 use consign_kernel::state::{Cause, State as IntentState};
 
 use super::Face;
+use super::authed_request::AuthedRequest;
 use super::json_out::{Json, array, json_response, string};
 use super::query::listing::Listing;
 use super::query::{Params, cursor};
 use super::reject::Reject;
 use super::segment::Id;
-use super::visit::Visit;
 use crate::web::body;
 
 /// Many times what a receipt has.
@@ -51,12 +51,12 @@ pub(super) async fn status(
 }
 
 pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
-    let asked = Listing::of(&Params::of(&visit.parts.uri)?)?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
+    let asked = Listing::of(&Params::of(&request.parts.uri)?)?;
     let filter = IntentFilter {
         face: KernelFace::Intent,
-        owner: Some(visit.caller.id().to_owned()),
+        owner: Some(request.caller.id().to_owned()),
         namespace: asked.namespace,
         goal: asked.goal,
         state: asked.state,
@@ -82,8 +82,8 @@ pub(super) async fn timeline(
     Id(id): Id,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (visit, intent) = own(&face, &id, request).await?;
-    let facts = visit.face.engine.timeline(intent.seq).await?;
+    let (request, intent) = own(&face, &id, request).await?;
+    let facts = request.face.engine.timeline(intent.seq).await?;
     let mut body = Json::object();
     body.text("id", &id).raw(
         "facts",
@@ -127,10 +127,10 @@ pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result
         }
     };
     let (word, by) = match &standing {
-        Standing::Current => ("current", None),
-        Standing::Reopened => ("reopened", None),
-        Standing::Superseded { by } => ("superseded", Some(by.as_str())),
-        Standing::Unknown => ("unknown", None),
+        ReceiptStatus::Current => ("current", None),
+        ReceiptStatus::Reopened => ("reopened", None),
+        ReceiptStatus::Superseded { by } => ("superseded", Some(by.as_str())),
+        ReceiptStatus::Unknown => ("unknown", None),
     };
     answer
         .bool("valid", true)
@@ -159,9 +159,9 @@ pub(super) async fn jwks(State(face): State<Face>) -> Response {
 }
 
 /// The intent, if the visitor published it, claimed it, or holds the main key.
-async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent), Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
+async fn own(face: &Face, id: &str, request: Request) -> Result<(AuthedRequest, Intent), Reject> {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
     let id: IntentId = id.parse().map_err(|_| Reject::not_found())?;
     let intent = face
         .engine
@@ -169,8 +169,8 @@ async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent),
         .await?
         .filter(|intent| intent.profile == ProfileId::Intent);
     let intent = intent.ok_or_else(Reject::not_found)?;
-    let caller = visit.caller.id();
-    let may_read = visit.caller.is_main()
+    let caller = request.caller.id();
+    let may_read = request.caller.is_main()
         || intent.owner == caller
         || intent.holder.as_deref() == Some(caller);
     if !may_read {
@@ -179,7 +179,7 @@ async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent),
             "Only the publisher, the claimer and the main key may read this.",
         ));
     }
-    Ok((visit, intent))
+    Ok((request, intent))
 }
 
 fn head(body: &mut Json, intent: &Intent) {

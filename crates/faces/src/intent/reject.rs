@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Error, LedgerHealth, OffDuty};
+use consign_engine::{Error, LedgerHealth, PauseReason};
 use consign_kernel::error::{Class, Code, Refusal};
 use http::{HeaderValue, StatusCode, header};
 
 use super::json_out::Json;
 use super::signature::REPLAY_MESSAGE;
 use crate::web::body::BodyError;
-use crate::web::door::Shut;
+use crate::web::listener_policy::Closed;
 use crate::web::throttle;
 
 pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
@@ -66,12 +66,12 @@ impl Reject {
     }
 
     /// To a worker that asks a node which gives out no more work.
-    pub(super) fn off_duty(why: OffDuty) -> Self {
+    pub(super) fn claims_paused(why: PauseReason) -> Self {
         let message = match why {
-            OffDuty::Draining => {
+            PauseReason::Draining => {
                 "This server is draining and gives out no work; claim at another one. What you hold you can still settle here."
             }
-            OffDuty::WrongClock => {
+            PauseReason::WrongClock => {
                 "This server's clock is wrong, so it gives out no work; claim at another one. What you hold you can still settle here."
             }
         };
@@ -158,11 +158,13 @@ impl Reject {
     }
 }
 
-impl From<Shut> for Reject {
-    fn from(shut: Shut) -> Self {
-        match shut {
-            Shut::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
-            Shut::Maintenance => Self::new(Code::Maintenance, "The server is in maintenance mode."),
+impl From<Closed> for Reject {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
+            Closed::Maintenance => {
+                Self::new(Code::Maintenance, "The server is in maintenance mode.")
+            }
         }
     }
 }

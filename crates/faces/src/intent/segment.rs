@@ -1,4 +1,4 @@
-//! The one variable part of a path. What cannot be decoded is no reason to answer before the sender was checked.
+//! The one variable part of a path. What cannot be decoded is no reason to answer before the sender is authenticated.
 
 use std::convert::Infallible;
 

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use crate::web::credentials::SECRET_CHARS_MIN;
-use crate::web::door::Door;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::secret_text::SecretText;
 
 /// The key that a development setup of other servers uses; anybody knows it.
@@ -68,8 +68,8 @@ impl Settings {
     }
 
     /// What holds for other faces of the same server too.
-    pub const fn door(&self) -> Door {
-        Door {
+    pub const fn policy(&self) -> ListenerPolicy {
+        ListenerPolicy {
             trust_proxy: self.trust_proxy,
             enforce_https: self.enforce_https,
             maintenance: self.maintenance_mode,

@@ -5,7 +5,7 @@
 
 mod allowance;
 mod compat;
-mod door;
+mod listener_policy;
 mod names;
 pub mod openapi;
 mod operator;
@@ -33,7 +33,7 @@ use tower::layer::layer_fn;
 
 use crate::web::body::{self, BodyError, Whole};
 use crate::web::credentials::Secret;
-use crate::web::door::Door;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
 use crate::web::throttle;
@@ -50,7 +50,7 @@ pub struct Options {
     /// Opens the operator's routes; absent it never matches.
     pub admin_secret: Option<Secret>,
     /// The switches of the server; a proxy that it trusts counts for addresses too.
-    pub door: Door,
+    pub policy: ListenerPolicy,
     /// By which names requests that change something may reach this site.
     pub names: Names,
     /// How often one address may ask the public routes in a minute; zero for as often as it likes.
@@ -99,8 +99,8 @@ pub fn router(site: Site, options: Options) -> Router {
     let routes = routes.layer(from_fn_with_state(face.clone(), names::guard));
     let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
     let routes = routes.layer(from_fn(mark_wrong_token));
-    let routes = if face.options.door.is_kept() {
-        routes.layer(from_fn_with_state(face.clone(), door::keep))
+    let routes = if face.options.policy.restricts_access() {
+        routes.layer(from_fn_with_state(face.clone(), listener_policy::enforce))
     } else {
         routes
     };
@@ -307,7 +307,7 @@ async fn revocations(State(face): State<Face>) -> Response {
 
 async fn health(State(face): State<Face>) -> Response {
     let ledger = face.site.ledger_health().await;
-    let writer = ledger == LedgerHealth::Well;
+    let writer = ledger == LedgerHealth::Healthy;
     let mut body = json!({
         "ok": writer,
         "service": "atp",
@@ -367,7 +367,7 @@ impl Face {
         bytes: usize,
     ) -> Result<Taken<'a>, Problem> {
         allowance
-            .take(request, self.options.door.trust_proxy, bytes)
+            .take(request, self.options.policy.trust_proxy, bytes)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }

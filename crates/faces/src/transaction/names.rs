@@ -101,7 +101,7 @@ fn bare(host: &str) -> Option<&str> {
 }
 
 pub(super) async fn guard(State(face): State<Face>, request: Request, next: Next) -> Response {
-    let trust_proxy = face.options.door.trust_proxy;
+    let trust_proxy = face.options.policy.trust_proxy;
     if changes_something(&request)
         && let Err(problem) = face.options.names.check(&request, trust_proxy)
     {

@@ -43,9 +43,9 @@ struct Table {
     clients: HashMap<IpAddr, Vec<Arc<Activity>>>,
 }
 
-/// Why there is no place for a new connection.
+/// Why there is no slot for a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum NoSlot {
     /// Every connection is busy with a request.
     Full,
     /// The client has its share, and each of its connections is busy with a request.
@@ -62,20 +62,20 @@ impl Connections {
         }))
     }
 
-    /// A place for a connection of `client`, if need be by closing one that waits. `shared` marks a client that stands for
+    /// A slot for a connection of `client`, if need be by closing one that waits. `shared` marks a client that stands for
     /// many, such as a proxy, which has no share of its own.
-    pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<Place, NoPlace> {
+    pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<ConnectionSlot, NoSlot> {
         let now_us = self.0.now_us();
         let mut table = self.0.lock();
         let own = table.clients.get(&client).map_or(0, Vec::len);
         if !shared && own >= self.0.per_client_max {
             let wanted = wanted(self.0.per_client_max);
             if table.evict_of(client, now_us, wanted) == 0 {
-                return Err(NoPlace::ClientFull);
+                return Err(NoSlot::ClientFull);
             }
         }
         if table.total >= self.0.max && table.evict(now_us, wanted(self.0.max)) == 0 {
-            return Err(NoPlace::Full);
+            return Err(NoSlot::Full);
         }
         let activity = Arc::new(Activity {
             state: AtomicU8::new(WAITING),
@@ -88,7 +88,7 @@ impl Connections {
         table.total += 1;
         let of_client = table.clients.entry(client).or_default();
         of_client.push(Arc::clone(&activity));
-        Ok(Place(activity))
+        Ok(ConnectionSlot(activity))
     }
 
     /// Closes one connection that waits; false if there is none. For the case that the system runs out of something before
@@ -266,11 +266,11 @@ impl Activity {
     }
 }
 
-/// One connection's place in the table, free again when it is dropped.
+/// One connection's slot in the table, free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Activity>);
+pub(super) struct ConnectionSlot(Arc<Activity>);
 
-impl Place {
+impl ConnectionSlot {
     pub(super) fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.0)
     }
@@ -283,7 +283,7 @@ impl Activity {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let activity = &self.0;
         let mut table = activity.table.lock();
@@ -310,14 +310,17 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    /// A place whose connection can be ended, and whether it was.
-    fn taken(connections: &Connections, client: IpAddr) -> (Place, tokio::task::JoinHandle<()>) {
-        let place = connections.take(client, false).unwrap();
+    /// A slot whose connection can be ended, and whether it was.
+    fn taken(
+        connections: &Connections,
+        client: IpAddr,
+    ) -> (ConnectionSlot, tokio::task::JoinHandle<()>) {
+        let slot = connections.take(client, false).unwrap();
         let task = tokio::spawn(std::future::pending());
-        place.activity().driven_by(task.abort_handle());
+        slot.activity().driven_by(task.abort_handle());
         // Times are in microseconds.
         std::thread::sleep(Duration::from_millis(2));
-        (place, task)
+        (slot, task)
     }
 
     async fn is_closed(task: tokio::task::JoinHandle<()>) -> bool {
@@ -354,7 +357,7 @@ mod tests {
         assert!(third.activity().begin(true), "a body that began just now");
         assert_eq!(
             connections.take(ip(1), false).unwrap_err(),
-            NoPlace::ClientFull
+            NoSlot::ClientFull
         );
         assert!(
             connections.take(ip(1), true).is_ok(),
@@ -367,19 +370,19 @@ mod tests {
     #[tokio::test]
     async fn s4_an_answered_connection_waits_again_once_it_reads() {
         let connections = Connections::new(1, 1);
-        let (place, task) = taken(&connections, ip(1));
-        let activity = place.activity();
+        let (slot, task) = taken(&connections, ip(1));
+        let activity = slot.activity();
         assert!(!activity.has_begun() && activity.begin(true));
         activity.received();
         activity.reads();
         assert!(activity.has_begun());
-        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoSlot::Full);
         activity.answered();
-        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoSlot::Full);
         activity.reads();
         let next = connections.take(ip(2), false).unwrap();
         assert!(is_closed(task).await);
-        drop((place, next));
+        drop((slot, next));
         assert!(connections.0.lock().clients.is_empty());
         assert_eq!(connections.0.lock().total, 0);
     }

@@ -6,7 +6,7 @@
 //! away for a bounded time and a bounded number of bytes.
 //!
 //! Invariant: a connection with nothing unread closes at once; none lingers beyond the bounds.
-//! The wrapper also holds the connection's place under the cap, so an upgraded connection keeps
+//! The wrapper also holds the connection's slot under the cap, so an upgraded connection keeps
 //! counting until its stream is dropped.
 
 use std::{
@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::connections::{Activity, Place};
+use super::connections::{Activity, ConnectionSlot};
 use super::presence::{OverTcp, Presence};
 use super::unreadable::Instead;
 
@@ -62,7 +62,7 @@ pub(super) struct Lingering<T> {
     instead: Option<Instead>,
     closing: Closing,
     activity: Arc<Activity>,
-    _place: Place,
+    _slot: ConnectionSlot,
 }
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl<T> Lingering<T> {
         unread_body: UnreadBody,
         presence: Presence,
         unreadable_body: &'static str,
-        place: Place,
+        slot: ConnectionSlot,
     ) -> Self {
         Self {
             stream,
@@ -92,14 +92,14 @@ impl<T> Lingering<T> {
             unreadable_body,
             instead: None,
             closing: Closing::NotYet,
-            activity: place.activity(),
-            _place: place,
+            activity: slot.activity(),
+            _slot: slot,
         }
     }
 }
 
 impl<T: AsyncWrite + Unpin> Lingering<T> {
-    /// Whether something else is to be written, or half written already, in place of `bytes`.
+    /// Whether something else is to be written, or half written already, in slot of `bytes`.
     fn stands_in(&mut self, bytes: &[u8]) -> bool {
         if self.instead.is_none() {
             self.instead = Instead::of(bytes, self.unreadable_body);

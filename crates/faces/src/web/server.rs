@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
-use super::connections::{Connections, NoPlace, client};
+use super::connections::{Connections, NoSlot, client};
 use super::stall::Unstalled;
 use super::tls;
 
@@ -46,7 +46,7 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often a connection that found every other one busy looks again for a place.
+/// How often a connection that found every other one busy looks again for a slot.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 /// One client may have this fraction of the connections.
 const CLIENT_SHARE: usize = 4;
@@ -194,28 +194,28 @@ impl Server {
                 Ok((stream, addr)) => {
                     pause = ACCEPT_PAUSE_MIN;
                     let (client, shared) = (client(addr.ip()), options.is_proxy(addr.ip()));
-                    let place = loop {
+                    let slot = loop {
                         match connections.take(client, shared) {
-                            Ok(place) => break place,
-                            Err(NoPlace::ClientFull) => {
+                            Ok(slot) => break slot,
+                            Err(NoSlot::ClientFull) => {
                                 tracing::debug!(%addr, "a client has too many busy connections");
                                 continue 'serving;
                             }
-                            Err(NoPlace::Full) => tokio::select! {
+                            Err(NoSlot::Full) => tokio::select! {
                                 biased;
                                 _ = &mut shutdown => break 'serving,
                                 () = sleep(FULL_PAUSE) => {}
                             },
                         }
                     };
-                    let activity = place.activity();
+                    let activity = slot.activity();
                     let connection = Connection {
                         peer: Peer {
                             addr,
                             tls: tls.is_some(),
                         },
                         service: service.clone(),
-                        place,
+                        slot,
                         phase: phase_seen.clone(),
                         first_head_by: Instant::now() + options.first_head_timeout,
                         head_timeout: options.head_timeout,

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::{Service, ServiceExt as _};
 
-use super::connections::{Activity, Connections, Place};
+use super::connections::{Activity, ConnectionSlot, Connections};
 use super::proxy;
 use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
@@ -76,7 +76,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Takes the place of whatever an earlier process left there. Must be called inside a tokio runtime.
+    /// Takes the slot of whatever an earlier process left there. Must be called inside a tokio runtime.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
@@ -131,9 +131,9 @@ impl Socket {
                     );
                 }
                 Ok((stream, _)) => {
-                    let place = loop {
-                        if let Ok(place) = connections.take(CLIENT, true) {
-                            break place;
+                    let slot = loop {
+                        if let Ok(slot) = connections.take(CLIENT, true) {
+                            break slot;
                         }
                         tokio::select! {
                             biased;
@@ -141,8 +141,8 @@ impl Socket {
                             () = sleep(PAUSE) => {}
                         }
                     };
-                    let activity = place.activity();
-                    let served = serve(stream, service.clone(), self.peer, seen.clone(), place);
+                    let activity = slot.activity();
+                    let served = serve(stream, service.clone(), self.peer, seen.clone(), slot);
                     activity.driven_by(tokio::spawn(served).abort_handle());
                 }
                 Err(error) => {
@@ -169,7 +169,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Another process may have taken its place already, and then this is not ours to remove; who looks finds out at once.
+        // Another process may have taken its slot already, and then this is not ours to remove; who looks finds out at once.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -179,13 +179,13 @@ async fn serve<S>(
     service: S,
     peer: Option<Peer>,
     mut ending: watch::Receiver<bool>,
-    place: Place,
+    slot: ConnectionSlot,
 ) where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let activity = place.activity();
+    let activity = slot.activity();
     let of_requests = Arc::clone(&activity);
     let answer = service_fn(move |request: Request<Incoming>| {
         let (service, activity) = (service.clone(), Arc::clone(&of_requests));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use consign_faces::automation::listeners::{Serving, control};
 use consign_faces::web::credentials::Secret;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_faces::web::unix::Socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -56,9 +56,9 @@ async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_
         throttles: false,
         request_id_seed: 1,
         // The socket is the operator's.
-        door: Door {
+        policy: ListenerPolicy {
             maintenance: true,
-            ..Door::default()
+            ..ListenerPolicy::default()
         },
     };
     let runtime = world.runtime.clone();

@@ -10,7 +10,7 @@ use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealK
 use consign_faces::intent::{self, FurtherKeys};
 use consign_faces::transaction::{self, Names, Tokens};
 use consign_faces::web::credentials::Secret;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::SECOND_US;
@@ -55,7 +55,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) public_per_minute: u32,
     pub(crate) writes_per_minute: u32,
     pub(crate) compat: Option<&'a str>,
-    pub(crate) door: Door,
+    pub(crate) policy: ListenerPolicy,
     pub(crate) rail: Arc<dyn Rail>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Setup<'_> {
             public_per_minute: 0,
             writes_per_minute: 0,
             compat: None,
-            door: Door::default(),
+            policy: ListenerPolicy::default(),
             rail: Arc::new(Null),
         }
     }
@@ -127,7 +127,7 @@ impl World {
         };
         let transactions = transaction::Options {
             admin_secret: Some(Secret::new(ADMIN.to_owned())),
-            door: setup.door,
+            policy: setup.policy,
             names: Names::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,
             writes_per_minute: setup.writes_per_minute,

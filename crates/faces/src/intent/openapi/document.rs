@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::reject::status_of;
 use super::super::routes::Route;
-use super::operation::{Auth, Body, Content, Link, Operation, Parameter, Place, Reply, Tag};
+use super::operation::{Auth, Body, Content, Link, Operation, Parameter, ParameterIn, Reply, Tag};
 use super::schema::{Schema, exactly, integer, optional, required, text};
 use crate::web::{headers, request_id};
 
@@ -110,10 +110,10 @@ impl Parts {
         let mut out = json!({
             "name": parameter.name,
             "in": parameter.place.name(),
-            "required": parameter.place == Place::Path,
+            "required": parameter.place == ParameterIn::Path,
             "schema": self.schema(&parameter.schema),
         });
-        if parameter.place == Place::Query {
+        if parameter.place == ParameterIn::Query {
             // An empty value is the same as none.
             out["allowEmptyValue"] = true.into();
         }

@@ -87,10 +87,10 @@ pub(super) async fn docs(State(face): State<Face>, request: Request) -> Result<R
 /// Any client, or an operator. Whoever shows no API key is asked for a password, as browsers need it.
 async fn admit(face: &Face, request: Request) -> Result<(), Reject> {
     if request.headers().contains_key("x-api-key") {
-        let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-        return visit.pass().await;
+        let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+        return request.pass().await;
     }
-    match face.enter_admin(request).await {
+    match face.authenticate_operator(request).await {
         Ok(_) => Ok(()),
         Err(mut reject) if reject.code == Code::Unauthorized => {
             reject.message =

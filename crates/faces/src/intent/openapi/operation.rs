@@ -124,13 +124,13 @@ impl Auth {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParameterIn {
     Path,
     Query,
     Header,
 }
 
-impl Place {
+impl ParameterIn {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -143,7 +143,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) place: ParameterIn,
     pub(super) schema: Schema,
 }
 
@@ -229,18 +229,18 @@ impl Operation {
     }
 
     pub(super) fn path(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Path, name, schema)
+        self.parameter(ParameterIn::Path, name, schema)
     }
 
     pub(super) fn query(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Query, name, schema)
+        self.parameter(ParameterIn::Query, name, schema)
     }
 
     pub(super) fn header(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Header, name, schema)
+        self.parameter(ParameterIn::Header, name, schema)
     }
 
-    fn parameter(mut self, place: Place, name: &'static str, schema: Schema) -> Self {
+    fn parameter(mut self, place: ParameterIn, name: &'static str, schema: Schema) -> Self {
         self.parameters.push(Parameter {
             name,
             place,

@@ -31,7 +31,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt as _};
 
 use super::{HEAD_BYTES_MAX, Peer, Phase};
-use crate::web::connections::{Activity, Place};
+use crate::web::connections::{Activity, ConnectionSlot};
 use crate::web::linger::{Lingering, UnreadBody};
 use crate::web::presence::{OverTcp, Presence};
 use crate::web::stall::Unstalled;
@@ -44,7 +44,7 @@ const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
 pub(super) struct Connection<S> {
     pub(super) peer: Peer,
     pub(super) service: S,
-    pub(super) place: Place,
+    pub(super) slot: ConnectionSlot,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) first_head_by: Instant,
     pub(super) head_timeout: Duration,
@@ -84,13 +84,13 @@ where
         let Self {
             peer,
             service,
-            place,
+            slot,
             mut phase,
             first_head_by,
             head_timeout,
             unreadable_body,
         } = self;
-        let activity = place.activity();
+        let activity = slot.activity();
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
         let stream = Lingering::new(
@@ -98,7 +98,7 @@ where
             unread_body.clone(),
             presence.clone(),
             unreadable_body,
-            place,
+            slot,
         );
         let of_requests = Arc::clone(&activity);
         let answer = service_fn(move |request: Request<Incoming>| {

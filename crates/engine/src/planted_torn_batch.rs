@@ -6,7 +6,7 @@ use consign_kernel::error::Refusal;
 use crate::{Engine, Error};
 
 impl Engine {
-    pub(crate) async fn admit_one_by_one(
+    pub(crate) async fn admit_one_per_commit(
         &self,
         gate: Option<Gate>,
         admit: &Admit,

@@ -28,7 +28,7 @@ const ADMIN_TOKEN: &str = "x-admin-token";
 
 /// A request whose sender is known.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct AuthedRequest {
     pub(super) face: Face,
     pub(super) caller: Caller,
     pub(super) parts: Parts,
@@ -39,7 +39,11 @@ pub(super) struct Visit {
 
 impl Face {
     /// Lets a client in, or says in the protocol's words why not.
-    pub(super) async fn enter(&self, request: Request, body_max: usize) -> Result<Visit, Reject> {
+    pub(super) async fn authenticate(
+        &self,
+        request: Request,
+        body_max: usize,
+    ) -> Result<AuthedRequest, Reject> {
         let (parts, body) = request.into_parts();
         self.transport(&parts).await?;
         self.open_for_clients()?;
@@ -51,7 +55,7 @@ impl Face {
         } else {
             None
         };
-        Ok(Visit {
+        Ok(AuthedRequest {
             face: self.clone(),
             caller,
             parts,
@@ -82,8 +86,8 @@ impl Face {
         Ok(body::receive(body, max, body::DEADLINE_DEFAULT, holder).await?)
     }
 
-    /// A request for nothing we have: its sender is checked like any other's. A body is not read: nothing is done with it.
-    pub(super) async fn authorised_miss(&self, request: Request) -> Result<(), Reject> {
+    /// A request for nothing we have: its sender is charge_then_reject like any other's. A body is not read: nothing is done with it.
+    pub(super) async fn reject_unknown(&self, request: Request) -> Result<(), Reject> {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
             self.transport(&parts).await?;
@@ -97,8 +101,8 @@ impl Face {
             return Ok(());
         }
         if request.body().is_end_stream() {
-            let visit = self.enter(request, 0).await?;
-            return visit.pass().await;
+            let request = self.authenticate(request, 0).await?;
+            return request.pass().await;
         }
         let (parts, unread) = request.into_parts();
         self.transport(&parts).await?;
@@ -115,7 +119,10 @@ impl Face {
     }
 
     /// Lets an operator in.
-    pub(super) async fn enter_admin(&self, request: Request) -> Result<(Operator, Whole), Reject> {
+    pub(super) async fn authenticate_operator(
+        &self,
+        request: Request,
+    ) -> Result<(Operator, Whole), Reject> {
         let (parts, body) = request.into_parts();
         self.transport(&parts).await?;
         let operator = self.operator_behind(&parts)?;
@@ -127,7 +134,7 @@ impl Face {
     /// HTTPS where it is enforced, and the cleanup pass that traffic triggers.
     pub(super) async fn transport(&self, parts: &Parts) -> Result<(), Reject> {
         self.options
-            .door()
+            .policy()
             .check_transport(&parts.headers, &parts.extensions)?;
         // Whoever asks for a pass is told what it did, so no other one may come first and do it.
         if self.engine.cleanup_is_due() && parts.uri.path() != "/admin/cleanup" {
@@ -137,7 +144,7 @@ impl Face {
     }
 
     pub(super) fn open_for_clients(&self) -> Result<(), Reject> {
-        Ok(self.options.door().check_open()?)
+        Ok(self.options.policy().check_open()?)
     }
 
     /// The operator who sent this and meant to. A password comes along when a foreign page makes the operator's browser
@@ -219,7 +226,7 @@ fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
     }
 }
 
-impl Visit {
+impl AuthedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.parts
             .headers
@@ -239,24 +246,24 @@ impl Visit {
 
     /// Carries out one command behind the gate.
     pub(super) async fn apply(&self, command: Command) -> Result<Answer, Reject> {
-        self.noted(self.face.engine.apply(self.gate(), command).await)
+        self.record_outcome(self.face.engine.apply(self.gate(), command).await)
     }
 
     pub(super) async fn execute(
         &self,
         steps: Vec<Command>,
     ) -> Result<Vec<Result<Answer, Refusal>>, Reject> {
-        self.noted(self.face.engine.execute(self.gate(), steps).await)
+        self.record_outcome(self.face.engine.execute(self.gate(), steps).await)
     }
 
     /// The gate alone, for requests that only read.
     pub(super) async fn pass(&self) -> Result<(), Reject> {
-        self.noted(self.face.engine.pass(self.gate()).await)
+        self.record_outcome(self.face.engine.pass(self.gate()).await)
     }
 
     /// Passes an outcome on, and remembers a key that has used up its allowance. One that a batch alone is too much for has
     /// some of it left.
-    pub(super) fn noted<T>(&self, outcome: Result<T, Error>) -> Result<T, Reject> {
+    pub(super) fn record_outcome<T>(&self, outcome: Result<T, Error>) -> Result<T, Reject> {
         if let Err(Error::Refused(Refusal::RateLimited { retry_after_s })) = &outcome
             && self.cost == 1
         {
@@ -267,7 +274,10 @@ impl Visit {
     }
 
     /// What parsing found; a defect is answered only after the gate was passed.
-    pub(super) async fn checked<T>(&self, parsed: Result<T, Reject>) -> Result<T, Reject> {
+    pub(super) async fn charge_then_reject<T>(
+        &self,
+        parsed: Result<T, Reject>,
+    ) -> Result<T, Reject> {
         match parsed {
             Ok(parsed) => Ok(parsed),
             Err(reject) => {

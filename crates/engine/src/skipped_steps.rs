@@ -1,4 +1,4 @@
-//! What a node that is off duty leaves undone, whoever in this process asks for it.
+//! What a node that is off claim_pause leaves undone, whoever in this process asks for it.
 //!
 //! A node that drains claims nothing: its dispatcher, its sweep and its workers find nothing to do, and others find what it
 //! leaves. One whose clock is wrong does nothing either that rests on what time it is: what is over by its clock may not be over.
@@ -13,29 +13,29 @@ use crate::Error;
 
 /// Steps that were taken out of a request, with their answers and where these belong.
 #[derive(Debug)]
-pub(crate) struct LeftUndone(Vec<(usize, Answer)>);
+pub(crate) struct SkippedSteps(Vec<(usize, Answer)>);
 
-impl LeftUndone {
-    /// Of a node that is off duty; `wrong_clock` says that it does not know what time it is.
-    pub(crate) fn take_out(steps: &mut Vec<Command>, wrong_clock: bool) -> Result<Self, Error> {
+impl SkippedSteps {
+    /// Of a node that is off claim_pause; `wrong_clock` says that it does not know what time it is.
+    pub(crate) fn remove_from(steps: &mut Vec<Command>, wrong_clock: bool) -> Result<Self, Error> {
         if wrong_clock && steps.iter().any(|step| matches!(step, Command::Take(_))) {
             // It is wanted by its name, so "nothing was there" would be believed.
-            let untold = "this machine's clock differs from the database's, so nobody knows here whose leases are over";
-            return Err(StoreError::Unavailable(untold.to_owned()).into());
+            let reason = "this machine's clock differs from the database's, so nobody knows here whose leases are over";
+            return Err(StoreError::Unavailable(reason.to_owned()).into());
         }
-        let mut left = Vec::new();
+        let mut skipped = Vec::new();
         let mut index = 0;
         steps.retain(|step| {
-            let undone = undone(step, wrong_clock);
-            let stays = undone.is_none();
-            left.extend(undone.map(|answer| (index, answer)));
+            let answer = skipped_answer(step, wrong_clock);
+            let stays = answer.is_none();
+            skipped.extend(answer.map(|answer| (index, answer)));
             index += 1;
             stays
         });
-        Ok(Self(left))
+        Ok(Self(skipped))
     }
 
-    pub(crate) fn put_in(self, answers: &mut Vec<Result<Answer, Refusal>>) {
+    pub(crate) fn insert_into(self, answers: &mut Vec<Result<Answer, Refusal>>) {
         for (index, answer) in self.0 {
             answers.insert(index.min(answers.len()), Ok(answer));
         }
@@ -43,7 +43,7 @@ impl LeftUndone {
 }
 
 /// The answer to a step that is not done now.
-fn undone(step: &Command, wrong_clock: bool) -> Option<Answer> {
+fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
     let answer = match step {
         // It lets time act as well.
         Command::Claim(_) => return Some(Answer::Claimed(Vec::new())),

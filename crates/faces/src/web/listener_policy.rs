@@ -8,7 +8,7 @@ use super::proxy::Origin;
 use super::server::Peer;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Door {
+pub struct ListenerPolicy {
     /// Whether one hop of forwarding headers is believed.
     pub trust_proxy: bool,
     pub enforce_https: bool,
@@ -17,32 +17,36 @@ pub struct Door {
 
 /// Why nobody looked at the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shut {
+pub enum Closed {
     PlainHttp,
     Maintenance,
 }
 
-impl Door {
+impl ListenerPolicy {
     /// Whether it ever refuses anybody.
-    pub const fn is_kept(self) -> bool {
+    pub const fn restricts_access(self) -> bool {
         self.enforce_https || self.maintenance
     }
 
     /// Where HTTPS is enforced, a request must be encrypted, or from a program on this machine.
-    pub fn check_transport(self, headers: &HeaderMap, extensions: &Extensions) -> Result<(), Shut> {
+    pub fn check_transport(
+        self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<(), Closed> {
         let origin = || {
             let peer = extensions.get::<Peer>()?;
             Some(Origin::of(*peer, headers, self.trust_proxy))
         };
         if self.enforce_https && !origin().is_some_and(|origin| origin.https || origin.loopback) {
-            return Err(Shut::PlainHttp);
+            return Err(Closed::PlainHttp);
         }
         Ok(())
     }
 
-    pub const fn check_open(self) -> Result<(), Shut> {
+    pub const fn check_open(self) -> Result<(), Closed> {
         if self.maintenance {
-            return Err(Shut::Maintenance);
+            return Err(Closed::Maintenance);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What all nodes of one ledger must agree on: their secrets. A client that reaches another node must find its key known
+//! What all nodes of one ledger must compare_secrets on: their secrets. A client that reaches another node must find its key known
 //! there, its receipts signed alike, and its keys unsealed.
 //!
 //! Invariant: the ledger holds fingerprints, never a secret. The main key may be one that a person chose, so its
@@ -14,13 +14,13 @@ use crate::{Engine, Error};
 
 /// A secret that the others have differently, by the name of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Differing {
+pub enum MismatchedSecret {
     SealKey,
     ReceiptSeed,
     BusSecret,
 }
 
-impl Differing {
+impl MismatchedSecret {
     pub const fn file(self) -> &'static str {
         match self {
             Self::SealKey => "seal_key",
@@ -42,7 +42,7 @@ struct Fingerprints {
 impl Engine {
     /// Compares this node's secrets with those the ledger began with, and says which differ. In a ledger that knows none
     /// yet, this node's are the ones from now on; and so they are with `replace`.
-    pub async fn agree(&self, replace: bool) -> Result<Vec<Differing>, Error> {
+    pub async fn compare_secrets(&self, replace: bool) -> Result<Vec<MismatchedSecret>, Error> {
         let own = self.fingerprints();
         let value =
             serde_json::to_string(&own).map_err(|error| Error::Internal(error.to_string()))?;
@@ -78,16 +78,16 @@ impl Engine {
     }
 }
 
-fn differences(own: &Fingerprints, theirs: &Fingerprints) -> Vec<Differing> {
+fn differences(own: &Fingerprints, theirs: &Fingerprints) -> Vec<MismatchedSecret> {
     let mut differing = Vec::new();
     if own.receipt != theirs.receipt {
-        differing.push(Differing::ReceiptSeed);
+        differing.push(MismatchedSecret::ReceiptSeed);
     }
     if own.seal != theirs.seal {
-        differing.push(Differing::SealKey);
+        differing.push(MismatchedSecret::SealKey);
     } else if own.main != theirs.main {
         // Under another seal key it cannot be compared.
-        differing.push(Differing::BusSecret);
+        differing.push(MismatchedSecret::BusSecret);
     }
     differing
 }

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse as _, Response};
 use consign_transactions::problem::Problem;
 
 use super::{Face, Refused};
-use crate::web::door::Shut;
+use crate::web::listener_policy::Closed;
 
-pub(super) async fn keep(State(face): State<Face>, request: Request, next: Next) -> Response {
-    match face.check_door(&request) {
+pub(super) async fn enforce(State(face): State<Face>, request: Request, next: Next) -> Response {
+    match face.check_policy(&request) {
         Ok(()) => next.run(request).await,
         Err(problem) => Refused(problem).into_response(),
     }
@@ -17,24 +17,25 @@ pub(super) async fn keep(State(face): State<Face>, request: Request, next: Next)
 
 impl Face {
     /// How it is, and the documents of keys, are told to everybody; in maintenance operators are let in.
-    fn check_door(&self, request: &Request) -> Result<(), Problem> {
+    fn check_policy(&self, request: &Request) -> Result<(), Problem> {
         let path = request.uri().path();
         if path == "/api/atp/health" || path.starts_with("/.well-known/") {
             return Ok(());
         }
-        let (door, headers) = (self.options.door, request.headers());
-        door.check_transport(headers, request.extensions())
-            .map_err(told)?;
+        let (policy, headers) = (self.options.policy, request.headers());
+        policy
+            .check_transport(headers, request.extensions())
+            .map_err(problem)?;
         if path.starts_with("/api/atp/admin/") || self.operator(headers).is_ok() {
             return Ok(());
         }
-        door.check_open().map_err(told)
+        policy.check_open().map_err(problem)
     }
 }
 
-fn told(shut: Shut) -> Problem {
-    match shut {
-        Shut::PlainHttp => Problem::HttpsRequired,
-        Shut::Maintenance => Problem::Maintenance,
+fn problem(closed: Closed) -> Problem {
+    match closed {
+        Closed::PlainHttp => Problem::HttpsRequired,
+        Closed::Maintenance => Problem::Maintenance,
     }
 }

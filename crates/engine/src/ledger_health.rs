@@ -1,8 +1,8 @@
 //! Whether the ledger can be read and written, for those who watch over this server.
 //!
 //! Invariant: however many ask, the ledger is read once a second at most and nobody waits for it longer than twice
-//! [`PATIENCE`]. Whether it can be written is known from the commits of others; only when there were none for a while, or when
-//! one failed, a small record is written to find out, at most once a second while it fails and every [`IDLE`] otherwise.
+//! [`PROBE_TIMEOUT`]. Whether it can be written is known from the commits of others; only when there were none for a while, or when
+//! one failed, a small record is written to find out, at most once a second while it fails and every [`COMMIT_AGE_MAX`] otherwise.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use tokio::time::{Instant, timeout};
 
 use crate::{Engine, Error, StoreError};
 
-const AGE_MAX: Duration = Duration::from_secs(1);
+const SAMPLE_AGE_MAX: Duration = Duration::from_secs(1);
 /// Less than most of those who ask wait themselves.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A commit that is older says nothing about the disk of now.
-const IDLE: Duration = Duration::from_secs(5);
+const COMMIT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// What the ledger is fit for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerHealth {
-    Well,
+    Healthy,
     /// It does not answer a read.
     Unreadable,
     /// It answers reads, but commits fail.
@@ -33,7 +33,7 @@ impl LedgerHealth {
     /// The word for it, for programs.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Well => "ok",
+            Self::Healthy => "ok",
             Self::Unreadable => "unreadable",
             Self::Unwritable => "unwritable",
         }
@@ -42,7 +42,7 @@ impl LedgerHealth {
     /// What happened and what to do about it, for people.
     pub const fn reason(self) -> &'static str {
         match self {
-            Self::Well => "the ledger answers and takes commits",
+            Self::Healthy => "the ledger answers and takes commits",
             Self::Unreadable => {
                 "the ledger does not answer; look at its database or disk, and at the log of this server"
             }
@@ -56,10 +56,10 @@ impl LedgerHealth {
 
 /// What was found out last.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse(Mutex<Option<Sample>>);
+pub(crate) struct HealthProbe(Mutex<Option<HealthSample>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct HealthSample {
     at: Instant,
     health: LedgerHealth,
     commits: u64,
@@ -70,22 +70,22 @@ struct Sample {
 
 impl Engine {
     /// Whether the ledger can be read and written, as it was at most a second ago.
-    pub async fn ledger_answers(&self) -> bool {
-        self.ledger_health().await == LedgerHealth::Well
+    pub async fn ledger_is_healthy(&self) -> bool {
+        self.ledger_health().await == LedgerHealth::Healthy
     }
 
     /// What the ledger is fit for, as it was at most a second ago.
     pub async fn ledger_health(&self) -> LedgerHealth {
         // Whoever comes while one asks waits, and then has the same answer.
-        let mut last = self.inner.pulse.0.lock().await;
-        if let Some(sample) = last.filter(|sample| sample.at.elapsed() < AGE_MAX) {
+        let mut last = self.inner.health_probe.0.lock().await;
+        if let Some(sample) = last.filter(|sample| sample.at.elapsed() < SAMPLE_AGE_MAX) {
             return sample.health;
         }
-        let sample = self.sampled(*last).await;
-        let before = last.map_or(LedgerHealth::Well, |sample| sample.health);
+        let sample = self.sample_health(*last).await;
+        let before = last.map_or(LedgerHealth::Healthy, |sample| sample.health);
         if sample.health != before {
             let ledger = sample.health.name();
-            if sample.health == LedgerHealth::Well {
+            if sample.health == LedgerHealth::Healthy {
                 tracing::info!("the ledger answers and takes commits again");
             } else {
                 tracing::error!(ledger, "{}", sample.health.reason());
@@ -95,7 +95,7 @@ impl Engine {
         sample.health
     }
 
-    async fn sampled(&self, last: Option<Sample>) -> Sample {
+    async fn sample_health(&self, last: Option<HealthSample>) -> HealthSample {
         let read = self.read_probe().await;
         let stats = self.stats();
         let mut written_at = last.map(|last| last.written_at);
@@ -111,21 +111,22 @@ impl Engine {
             // Others wrote, and nobody failed.
             (Ok(()), Some((true, _))) => {
                 written_at = Some(Instant::now());
-                LedgerHealth::Well
+                LedgerHealth::Healthy
             }
             // A server that is asked for the first time has written when it started.
-            (Ok(()), None) => LedgerHealth::Well,
+            (Ok(()), None) => LedgerHealth::Healthy,
             (Ok(()), Some((_, false)))
                 if last.is_some_and(|last| {
-                    last.health == LedgerHealth::Well && last.written_at.elapsed() < IDLE
+                    last.health == LedgerHealth::Healthy
+                        && last.written_at.elapsed() < COMMIT_AGE_MAX
                 }) =>
             {
-                LedgerHealth::Well
+                LedgerHealth::Healthy
             }
             (Ok(()), _) => match self.write_probe().await {
                 Ok(()) => {
                     written_at = Some(Instant::now());
-                    LedgerHealth::Well
+                    LedgerHealth::Healthy
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the ledger does not take a commit");
@@ -135,7 +136,7 @@ impl Engine {
         };
         let at = Instant::now();
         let stats = self.stats();
-        Sample {
+        HealthSample {
             at,
             health,
             commits: stats.commits,
@@ -165,13 +166,13 @@ impl Engine {
 }
 
 async fn within(probe: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    match timeout(PATIENCE, probe).await {
+    match timeout(PROBE_TIMEOUT, probe).await {
         // It has much to do, and says so.
         Ok(Ok(()) | Err(Error::Store(StoreError::Busy))) => Ok(()),
         Ok(Err(error)) => Err(error),
         Err(_elapsed) => Err(StoreError::Unavailable(format!(
             "no answer within {} seconds",
-            PATIENCE.as_secs()
+            PROBE_TIMEOUT.as_secs()
         ))
         .into()),
     }
