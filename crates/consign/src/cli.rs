@@ -28,11 +28,11 @@ Commands talk to the server whose address and keys lie in the data directory
 #[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    noun: Noun,
+    noun: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Noun {
+enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
     /// Publish, claim, settle and look at intents
@@ -76,27 +76,27 @@ enum Noun {
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
-            Noun::Serve(args) => {
+            CliCommand::Serve(args) => {
                 let runtime = serve::runtime(args.io_threads)?;
                 runtime.block_on(Box::pin(serve::run(*args)))?;
                 Ok(Exit::Done)
             }
-            Noun::Intent(action) => single_thread()?.block_on(action.run()),
-            Noun::Key(action) => single_thread()?.block_on(action.run()),
-            Noun::Node(action) => single_thread()?.block_on(action.run()),
-            Noun::Tx(action) => single_thread()?.block_on(action.run()),
-            Noun::Site(action) => single_thread()?.block_on(action.run()),
-            Noun::Receipt(action) => single_thread()?.block_on(action.run()),
-            Noun::Store(action) => single_thread()?.block_on(action.run()),
-            Noun::Automation(action) => action.run(),
-            Noun::Running(noun) => noun.run(),
-            Noun::Import(action) => single_thread()?.block_on(action.run()),
-            Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
-            Noun::BenchEmpty(args) => {
+            CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Key(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Node(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Tx(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Site(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Receipt(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Store(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Automation(action) => action.run(),
+            CliCommand::Running(noun) => noun.run(),
+            CliCommand::Import(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
+            CliCommand::BenchEmpty(args) => {
                 // The same runtime as `serve`, so that the two can be compared.
                 serve::runtime(None)?.block_on(args.run())
             }
-            Noun::Openapi(args) => args.run(),
+            CliCommand::Openapi(args) => args.run(),
         }
     }
 }
@@ -107,5 +107,4 @@ fn single_thread() -> std::io::Result<Runtime> {
 }
 
 #[cfg(test)]
-#[path = "cli_tests.rs"]
 mod tests;

@@ -5,14 +5,14 @@
 
 use std::path::{Path, PathBuf};
 
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
 /// What the variables of the Intent Protocol ask for.
-pub(crate) fn protocol_settings() -> Result<Settings, Failure> {
-    Settings::read(|name| std::env::var(name).ok())
+pub(crate) fn protocol_settings() -> Result<IntentSettings, Failure> {
+    IntentSettings::read(|name| std::env::var(name).ok())
         .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
 }
 
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn ip_169_bus_db_path_names_the_database_and_the_flag_beats_it() {
         let variable = |name: &str| (name == "BUS_DB_PATH").then(|| "/tmp/bus.db".to_owned());
-        let settings = Settings::read(variable).unwrap();
+        let settings = IntentSettings::read(variable).unwrap();
         let data = DataDir::new(Path::new("data"));
         let path = |store| database_path(store, settings.db_path.as_deref(), &data).unwrap();
         assert_eq!(path(None), Path::new("/tmp/bus.db"));

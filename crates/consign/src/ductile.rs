@@ -27,11 +27,11 @@ Exit codes:
 #[command(name = NAME, version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Ductile {
     #[command(subcommand)]
-    noun: Noun,
+    noun: DuctileCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Noun {
+enum DuctileCommand {
     /// Check, seal and change the configuration
     #[command(subcommand)]
     Config(config::Action),
@@ -74,7 +74,7 @@ fn typed_as(text: &str, is_ductile: bool) -> String {
 pub(crate) fn run() -> ExitCode {
     let ended = match Ductile::try_parse() {
         Ok(ductile) => ductile.run(),
-        Err(error) => usage::tell(&error, true),
+        Err(error) => usage::report(&error, true),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
     // Here 2 is taken.
@@ -89,9 +89,9 @@ pub(crate) fn run() -> ExitCode {
 impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
-            Noun::Config(action) => action.run(),
-            Noun::Running(noun) => noun.run(),
-            Noun::Version(output) => version(output),
+            DuctileCommand::Config(action) => action.run(),
+            DuctileCommand::Running(noun) => noun.run(),
+            DuctileCommand::Version(output) => version(output),
         }
     }
 }

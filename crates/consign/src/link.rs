@@ -16,7 +16,7 @@ use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 use crate::input;
 use crate::lock;
-use crate::secrets::{self, Name};
+use crate::secrets::{self, SecretName};
 
 /// How to reach a server.
 #[derive(Debug, Args)]
@@ -94,12 +94,12 @@ impl LinkArgs {
     /// A client with the API key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let given = given(self.key.as_ref(), self.key_file.as_deref())?;
-        let place = self.server.place(given.is_none())?;
+        let location = self.server.location(given.is_none())?;
         let key = match given {
             Some(key) => key,
-            None => place.local_key(Name::BusSecret, "CONSIGN_KEY", "--key-file")?,
+            None => location.local_key(SecretName::BusSecret, "CONSIGN_KEY", "--key-file")?,
         };
-        self.server.connect(place, Some(key), None)
+        self.server.connect(location, Some(key), None)
     }
 }
 
@@ -107,16 +107,16 @@ impl AdminArgs {
     /// A client with the admin token.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let given = given(self.admin_token.as_ref(), self.admin_token_file.as_deref())?;
-        let place = self.server.place(given.is_none())?;
+        let location = self.server.location(given.is_none())?;
         let token = match given {
             Some(token) => token,
-            None => place.local_key(
-                Name::AdminSecret,
+            None => location.local_key(
+                SecretName::AdminSecret,
                 "CONSIGN_ADMIN_TOKEN",
                 "--admin-token-file",
             )?,
         };
-        self.server.connect(place, None, Some(token))
+        self.server.connect(location, None, Some(token))
     }
 
     /// A client for what needs no token.
@@ -128,23 +128,23 @@ impl AdminArgs {
 impl ServerArgs {
     /// Whether it is the server of the data directory.
     pub(crate) fn is_local(&self) -> anyhow::Result<bool> {
-        Ok(self.place(true)?.local.is_some())
+        Ok(self.location(true)?.local.is_some())
     }
 
     /// A client for what needs no key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.connect(self.place(false)?, None, None)
+        self.connect(self.location(false)?, None, None)
     }
 
     fn connect(
         &self,
-        place: Place,
+        location: ServerLocation,
         key: Option<Key>,
         admin_token: Option<Key>,
     ) -> anyhow::Result<Client> {
-        let socket = place.local.as_ref().map(socket_of).transpose()?;
+        let socket = location.local.as_ref().map(socket_of).transpose()?;
         Ok(Client::new(Options {
-            server: place.server,
+            server: location.server,
             key,
             admin_token,
             sign: true,
@@ -156,7 +156,7 @@ impl ServerArgs {
 
     /// A server that was named is taken at its word, unless the secrets of the data directory are wanted for it: then it must be
     /// the one of that directory.
-    fn place(&self, wants_secrets: bool) -> anyhow::Result<Place> {
+    fn location(&self, wants_secrets: bool) -> anyhow::Result<ServerLocation> {
         let data = self.data.directory();
         let Some(named) = &self.server else {
             data.refuse_writable_by_others()?;
@@ -164,7 +164,7 @@ impl ServerArgs {
                 return Err(self.not_running(&data));
             }
             let server = data.read_address()?.unwrap_or_else(|| NAMELESS.to_owned());
-            return Ok(Place {
+            return Ok(ServerLocation {
                 server,
                 local: Some(data),
             });
@@ -177,7 +177,7 @@ impl ServerArgs {
         if is_local {
             data.refuse_writable_by_others()?;
         }
-        Ok(Place {
+        Ok(ServerLocation {
             server: named.to_string(),
             local: is_local.then_some(data),
         })
@@ -204,13 +204,13 @@ const NAMELESS: &str = "http://localhost";
 
 /// A server, and its data directory when it is the one on this machine.
 #[derive(Debug)]
-struct Place {
+struct ServerLocation {
     server: String,
     local: Option<DataDir>,
 }
 
-impl Place {
-    fn local_key(&self, name: Name, variable: &str, flag: &str) -> anyhow::Result<Key> {
+impl ServerLocation {
+    fn local_key(&self, name: SecretName, variable: &str, flag: &str) -> anyhow::Result<Key> {
         let message = match &self.local {
             Some(data) => match secrets::read(data, name)? {
                 Some(secret) => return Ok(Key::new(secret.reveal())),
@@ -309,7 +309,7 @@ mod tests {
     fn started() -> (tempfile::TempDir, DataDir) {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::new(&directory.path().join("data"));
-        Secrets::open(&data, &Overrides::default(), secrets::Ledger::New).unwrap();
+        Secrets::open(&data, &Overrides::default(), secrets::LedgerState::New).unwrap();
         data.write_address("http://127.0.0.1:7070").unwrap();
         std::fs::write(data.socket_file(), "").unwrap();
         (directory, data)
@@ -345,10 +345,10 @@ mod tests {
         let url = "http://127.0.0.1:7070";
         for server in [None, Some(url)] {
             let args = args(data.root(), server);
-            assert!(args.server.place(true).unwrap().local.is_some());
+            assert!(args.server.location(true).unwrap().local.is_some());
         }
         let named = args(data.root(), Some(url));
-        assert!(named.server.place(false).unwrap().local.is_none());
+        assert!(named.server.location(false).unwrap().local.is_none());
     }
 
     #[test]

@@ -16,10 +16,10 @@ use consign_store::sqlite;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
-const LOOKS: u32 = 3;
-const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+const LOCK_TRIES: u32 = 3;
+const LOCK_RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often a server looks whether its lock files are still there.
-const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+const CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 /// So many looks in a row somebody else may have it: a second server that is refused has it for a moment.
 const TAKEN_MAX: u32 = 5;
 
@@ -36,14 +36,14 @@ pub(crate) struct DataLock {
 impl DataLock {
     pub(crate) fn acquire(data: &DataDir) -> anyhow::Result<Self> {
         let what = data.root().display().to_string();
-        Self::acquire_past_looks(&data.lock_file(), &what)
+        Self::acquire_with_retry(&data.lock_file(), &what)
     }
 
     /// Holds a database, wherever it lies and by whatever name it is called: two data directories
     /// may name the same one.
     pub(crate) fn database(path: &Path) -> anyhow::Result<Self> {
         let what = path.display().to_string();
-        let lock = Self::acquire_file(&beside(path), &what)?;
+        let lock = Self::acquire_file(&lock_file_of(path), &what)?;
         // Whoever opens it for writing is refused anyway; this one is told before anything is made for it.
         if is_written(path)? {
             let message =
@@ -58,17 +58,17 @@ impl DataLock {
     /// Holds the directory of an automation service, by the file that its protocol names.
     pub(crate) fn state(path: &Path, what: &str) -> anyhow::Result<Self> {
         let hint = "stop it first; `system status` tells how it is";
-        Self::acquire_past_looks(path, what).map_err(|error| match error.downcast::<Failure>() {
+        Self::acquire_with_retry(path, what).map_err(|error| match error.downcast::<Failure>() {
             Ok(taken) => taken.hint(hint).into(),
             Err(error) => error,
         })
     }
 
     /// Who looks whether it is held holds it for that moment.
-    fn acquire_past_looks(path: &Path, what: &str) -> anyhow::Result<Self> {
-        for _ in 1..LOOKS {
+    fn acquire_with_retry(path: &Path, what: &str) -> anyhow::Result<Self> {
+        for _ in 1..LOCK_TRIES {
             match Self::acquire_file(path, what) {
-                Err(error) if error.is::<Failure>() => std::thread::sleep(LOOK),
+                Err(error) if error.is::<Failure>() => std::thread::sleep(LOCK_RETRY_PAUSE),
                 acquired => return acquired,
             }
         }
@@ -77,7 +77,7 @@ impl DataLock {
 
     /// Whether a database is held right now. Looks, and makes no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        holder(&beside(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
+        holder(&lock_file_of(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -136,7 +136,7 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
     let mut taken = 0;
     let mut told = false;
     loop {
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         // All of them, whatever becomes of one.
         let mut errors: Vec<_> = locks.iter().filter_map(|lock| lock.renew().err()).collect();
         match errors.pop().map(anyhow::Error::downcast::<Failure>) {
@@ -159,11 +159,11 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
 
 /// Whether another process has a database open to write. Who only looks at it holds it for that moment.
 fn is_written(path: &Path) -> anyhow::Result<bool> {
-    for _ in 1..LOOKS {
+    for _ in 1..LOCK_TRIES {
         if !sqlite::is_held(path)? {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(LOCK_RETRY_PAUSE);
     }
     Ok(sqlite::is_held(path)?)
 }
@@ -180,7 +180,7 @@ pub(crate) fn holder(path: &Path) -> Option<u32> {
 }
 
 /// The file that stands for a database.
-fn beside(path: &Path) -> PathBuf {
+fn lock_file_of(path: &Path) -> PathBuf {
     let real = real_path(path);
     let name = real.file_name().unwrap_or_default().to_string_lossy();
     real.with_file_name(format!("{name}.lock"))
@@ -232,7 +232,7 @@ mod tests {
         }
         let other = directory.path().join("other.db");
         assert!(!DataLock::is_held(&other));
-        assert!(!beside(&other).exists(), "a look makes nothing");
+        assert!(!lock_file_of(&other).exists(), "a look makes nothing");
     }
 
     #[test]

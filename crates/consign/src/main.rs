@@ -10,13 +10,13 @@ mod confirm;
 mod data_dir;
 mod ductile;
 mod failure;
-#[cfg(test)]
-mod foreign_values_tests;
 mod input;
+#[cfg(test)]
+mod input_property_tests;
+mod ledger_location;
 mod link;
 mod lock;
 mod out;
-mod place;
 mod planted;
 mod render;
 mod secrets;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             planted::arm_failpoint();
             cli.run()
         }
-        Err(error) => usage::tell(&error, false),
+        Err(error) => usage::report(&error, false),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
     exit.into()

@@ -4,7 +4,7 @@
 
 /// Wakes the defect that `CONSIGN_PLANT` names, and says so in the log.
 #[cfg(feature = "planted")]
-pub(crate) fn wake_defect() {
+pub(crate) fn enable_planted_defect() {
     if let Ok(name) = std::env::var("CONSIGN_PLANT") {
         tracing::error!(
             name,
@@ -27,7 +27,7 @@ pub(crate) fn arm_failpoint() {
 
 /// The last migration that `CONSIGN_HOLD_MIGRATIONS` lets the server run, as if it were of the version before.
 #[cfg(feature = "planted")]
-pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+pub(crate) fn last_migration() -> anyhow::Result<Option<i32>> {
     use anyhow::Context as _;
     let held = std::env::var("CONSIGN_HOLD_MIGRATIONS").ok();
     let held = held.map(|text| text.parse().context("CONSIGN_HOLD_MIGRATIONS is no number"));
@@ -36,7 +36,7 @@ pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
 
 #[cfg(not(feature = "planted"))]
 #[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
-pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+pub(crate) fn last_migration() -> anyhow::Result<Option<i32>> {
     Ok(None)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
 }
 
 #[cfg(not(feature = "planted"))]
-pub(crate) fn wake_defect() {}
+pub(crate) fn enable_planted_defect() {}
 
 #[cfg(not(feature = "planted"))]
 pub(crate) fn arm_failpoint() {}

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_store::sqlite::{Holds, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -50,7 +50,7 @@ impl fmt::Debug for SecretBytes {
 
 /// Which secret; also the name of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum SecretName {
     BusSecret,
     AdminSecret,
     DashboardPassword,
@@ -59,7 +59,7 @@ pub(crate) enum Name {
     ReceiptSeed,
 }
 
-impl Name {
+impl SecretName {
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::BusSecret => "bus_secret",
@@ -96,7 +96,7 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    pub(crate) fn new(settings: &Settings, seal_key: Option<Secret>) -> Self {
+    pub(crate) fn new(settings: &IntentSettings, seal_key: Option<Secret>) -> Self {
         Self {
             bus_secret: settings.bus_secret.clone(),
             admin_secret: settings.admin_secret.clone(),
@@ -112,14 +112,14 @@ pub(crate) const SHARED: &str = "seal_key, receipt_seed and bus_secret";
 
 /// Whether there is data that was written with secrets of before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ledger {
+pub(crate) enum LedgerState {
     New,
     Existing,
     /// Existing, and other servers have the secrets too.
     Shared,
 }
 
-impl Ledger {
+impl LedgerState {
     pub(crate) fn at(path: &Path) -> anyhow::Result<Self> {
         Ok(match identify(path)? {
             Holds::Consign => Self::Existing,
@@ -138,7 +138,7 @@ pub(crate) struct Secrets {
     pub(crate) seal_key: SecretBytes,
     pub(crate) receipt_seed: SecretBytes,
     /// Those that did not exist before; the only ones worth showing to the user, once.
-    pub(crate) made: Vec<Name>,
+    pub(crate) made: Vec<SecretName>,
 }
 
 impl Secrets {
@@ -147,11 +147,11 @@ impl Secrets {
     pub(crate) fn open(
         data: &DataDir,
         overrides: &Overrides,
-        ledger: Ledger,
+        ledger: LedgerState,
     ) -> anyhow::Result<Self> {
         data.create()?;
         refuse_loose_mode(&data.keys(), "700")?;
-        if ledger != Ledger::New {
+        if ledger != LedgerState::New {
             refuse_loss(data, overrides, ledger)?;
         }
         let mut made = Vec::new();
@@ -159,17 +159,21 @@ impl Secrets {
             Some(secret) => Ok(secret.clone()),
             None => read_or_make(data, name, &mut made),
         };
-        let bus_secret = text(Name::BusSecret, &overrides.bus_secret)?;
-        let admin_secret = text(Name::AdminSecret, &overrides.admin_secret)?;
-        let dashboard_password = text(Name::DashboardPassword, &overrides.dashboard_password)?;
-        let metrics_token = text(Name::MetricsToken, &overrides.metrics_token)?;
-        let seal_key = text(Name::SealKey, &overrides.seal_key)?;
-        let receipt_seed = text(Name::ReceiptSeed, &None)?;
+        let bus_secret = text(SecretName::BusSecret, &overrides.bus_secret)?;
+        let admin_secret = text(SecretName::AdminSecret, &overrides.admin_secret)?;
+        let dashboard_password =
+            text(SecretName::DashboardPassword, &overrides.dashboard_password)?;
+        let metrics_token = text(SecretName::MetricsToken, &overrides.metrics_token)?;
+        let seal_key = text(SecretName::SealKey, &overrides.seal_key)?;
+        let receipt_seed = text(SecretName::ReceiptSeed, &None)?;
         let seal_key_origin = match overrides.seal_key {
             Some(_) => "the variable CONSIGN_SEAL_KEY".to_owned(),
-            None => data.key_file(Name::SealKey.file()).display().to_string(),
+            None => data
+                .key_file(SecretName::SealKey.file())
+                .display()
+                .to_string(),
         };
-        let receipt_seed_origin = data.key_file(Name::ReceiptSeed.file());
+        let receipt_seed_origin = data.key_file(SecretName::ReceiptSeed.file());
         Ok(Self {
             bus_secret,
             admin_secret,
@@ -186,24 +190,24 @@ impl Secrets {
 }
 
 /// A new seal key could not open the keys in the ledger, a new seed would disown its receipts.
-fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: Ledger) -> anyhow::Result<()> {
+fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> anyhow::Result<()> {
     let missing = |name| -> anyhow::Result<bool> { Ok(read(data, name)?.is_none()) };
-    let (name, consequence) = if overrides.seal_key.is_none() && missing(Name::SealKey)? {
+    let (name, consequence) = if overrides.seal_key.is_none() && missing(SecretName::SealKey)? {
         (
-            Name::SealKey,
+            SecretName::SealKey,
             "this works only as long as the database holds no API keys besides the main key; \
              otherwise start with a new database",
         )
-    } else if missing(Name::ReceiptSeed)? {
+    } else if missing(SecretName::ReceiptSeed)? {
         (
-            Name::ReceiptSeed,
+            SecretName::ReceiptSeed,
             "receipts handed out so far can then no longer be checked against this server",
         )
     } else {
         return Ok(());
     };
     let (path, keys) = (data.key_file(name.file()), data.keys());
-    let hint = if ledger == Ledger::Shared {
+    let hint = if ledger == LedgerState::Shared {
         format!(
             "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are lost for \
              good, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
@@ -222,7 +226,7 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: Ledger) -> anyhow:
 }
 
 /// Reads one secret for a command on the same machine; `None` when it was never made.
-pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>> {
+pub(crate) fn read(data: &DataDir, name: SecretName) -> anyhow::Result<Option<Secret>> {
     read_at(&data.key_file(name.file()))
 }
 
@@ -250,7 +254,7 @@ pub(crate) fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
 }
 
 /// Reads one secret of 32 bytes for a command on the same machine.
-pub(crate) fn read_bytes(data: &DataDir, name: Name) -> anyhow::Result<Option<SecretBytes>> {
+pub(crate) fn read_bytes(data: &DataDir, name: SecretName) -> anyhow::Result<Option<SecretBytes>> {
     read_bytes_at(&data.key_file(name.file()))
 }
 
@@ -263,7 +267,11 @@ pub(crate) fn read_bytes_at(path: &Path) -> anyhow::Result<Option<SecretBytes>> 
     Ok(Some(thirty_two_bytes(&secret, &origin)?))
 }
 
-fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Result<Secret> {
+fn read_or_make(
+    data: &DataDir,
+    name: SecretName,
+    made: &mut Vec<SecretName>,
+) -> anyhow::Result<Secret> {
     if let Some(secret) = read(data, name)? {
         refuse_short(&secret, &data.key_file(name.file()))?;
         return Ok(secret);
@@ -315,5 +323,4 @@ pub(crate) fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()>
 }
 
 #[cfg(test)]
-#[path = "secrets_tests.rs"]
 mod tests;

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use consign_faces::intent::query::claiming::{Claiming, capabilities, worker_id};
-use consign_faces::intent::query::listing::Listing;
-use consign_faces::intent::query::{Params, cursor};
+use consign_faces::intent::query::claim_query::{ClaimQuery, capabilities, worker_id};
+use consign_faces::intent::query::list_query::ListQuery;
+use consign_faces::intent::query::{QueryParams, cursor};
 use consign_faces::intent::signature::canonical_query;
 use consign_kernel::error::Class;
 use consign_kernel::ids::{FactSeq, Seq};
@@ -50,17 +50,17 @@ fn cursors(text: &str) {
 /// All that the readers make of one query; a refusal counts by its code.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
-    listing: Result<Listing, &'static str>,
-    claiming: Result<Claiming, &'static str>,
+    listing: Result<ListQuery, &'static str>,
+    claiming: Result<ClaimQuery, &'static str>,
     after: Option<Result<FactSeq, &'static str>>,
 }
 
 impl Asked {
     fn of(uri: &Uri) -> Self {
-        let params = Params::of(uri).expect("any query can be decoded");
+        let params = QueryParams::of(uri).expect("any query can be decoded");
         Self {
-            listing: Listing::of(&params).map_err(|reject| reject.code.name()),
-            claiming: Claiming::of(&params).map_err(|reject| {
+            listing: ListQuery::of(&params).map_err(|reject| reject.code.name()),
+            claiming: ClaimQuery::of(&params).map_err(|reject| {
                 assert_eq!(reject.code.class(), Class::Invalid);
                 reject.code.name()
             }),
@@ -98,7 +98,7 @@ impl Asked {
     }
 }
 
-fn check_claiming(claiming: &Claiming) {
+fn check_claiming(claiming: &ClaimQuery) {
     let longest = Duration::from_secs_f64(limits::CLAIM_WAIT_MAX_S);
     assert!(claiming.wait <= longest);
     assert!(

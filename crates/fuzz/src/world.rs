@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use consign_engine::{Clock, Engine, Options as EngineOptions, SealKey, WallClock};
 use consign_faces::intent::{self, Options};
-use consign_faces::web::credentials::Secret;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::layers::{self, Layered};
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::{Micros, SECOND_US};
@@ -47,17 +47,17 @@ impl World {
         });
         let (drain, draining) = watch::channel(false);
         let options = Options {
-            admin_secret: Some(Secret::new(ADMIN_TOKEN.to_owned())),
-            dashboard_password: Some(Secret::new(ADMIN_TOKEN.to_owned())),
-            metrics_token: Some(Secret::new(ADMIN_TOKEN.to_owned())),
+            admin_secret: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+            dashboard_password: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+            metrics_token: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
             trust_proxy: false,
             enforce_https: false,
             require_signatures: false,
             maintenance: false,
             draining,
-            make_room: None,
-            further_keys: None,
-            further_routes: None,
+            release_reserve: None,
+            additional_keys: None,
+            additional_openapi: None,
         };
         let layers = layers::Options {
             trust_proxy: false,

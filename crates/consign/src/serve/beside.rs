@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::{Tree, TreeArgs};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
 use crate::system::{Automation, Files, StateDir};
 
 /// A configuration that holds, and the lock of its state directory.
@@ -49,7 +49,7 @@ impl Ready {
     }
 
     /// Tells commands without this server where the jobs lie.
-    pub(super) fn note_ledger(&self, place: &Place) -> anyhow::Result<()> {
+    pub(super) fn note_ledger(&self, place: &LedgerLocation) -> anyhow::Result<()> {
         StateDir::of(self.program.config()).note_elsewhere(&self.lock, place)
     }
 

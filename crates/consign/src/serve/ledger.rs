@@ -11,21 +11,21 @@ use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, Error, SharedStore};
 
 use super::begin::BeginArgs;
-use super::skew;
+use super::clock_skew;
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::ledger_location::LedgerLocation;
 use crate::planted;
 use crate::secrets::{self, Secrets};
 
-impl Place {
+impl LedgerLocation {
     /// Whether there is data that was written with secrets of before.
-    pub(crate) async fn holds(&self) -> anyhow::Result<secrets::Ledger> {
+    pub(crate) async fn holds(&self) -> anyhow::Result<secrets::LedgerState> {
         match self {
-            Self::File(path) => secrets::Ledger::at(path),
+            Self::File(path) => secrets::LedgerState::at(path),
             Self::Database(address) => Ok(if Postgres::exists(address).await? {
-                secrets::Ledger::Shared
+                secrets::LedgerState::Shared
             } else {
-                secrets::Ledger::New
+                secrets::LedgerState::New
             }),
         }
     }
@@ -39,7 +39,7 @@ impl Place {
                 EngineClock::start(last)
             }
             Self::Database(address) => {
-                let ahead_us = skew::ahead_us(&DatabaseClock::at(address)).await?;
+                let ahead_us = clock_skew::ahead_us(&DatabaseClock::at(address)).await?;
                 let now = SystemTimes::own_wall().plus(ahead_us);
                 allowed.refuse_future(self, Postgres::last_time(address).await?, now)?;
                 EngineClock::over(SystemTimes::ahead(ahead_us), None)
@@ -47,9 +47,13 @@ impl Place {
         }))
     }
 
-    pub(crate) async fn open(&self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
+    pub(crate) async fn open(
+        &self,
+        clock: Arc<dyn Clock>,
+        node: i64,
+    ) -> anyhow::Result<OpenLedger> {
         Ok(match self {
-            Self::File(path) => Ledger::File(Arc::new(Sqlite::open(sqlite::Options {
+            Self::File(path) => OpenLedger::File(Arc::new(Sqlite::open(sqlite::Options {
                 path: path.clone(),
                 clock,
                 queue_max: sqlite::QUEUE_REQUESTS_MAX,
@@ -61,9 +65,9 @@ impl Place {
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,
                     node,
-                    hold: planted::held_migration()?,
+                    hold: planted::last_migration()?,
                 };
-                Ledger::Database(Arc::new(Postgres::open(options).await?))
+                OpenLedger::Database(Arc::new(Postgres::open(options).await?))
             }
         })
     }
@@ -71,12 +75,12 @@ impl Place {
 
 /// The open ledger.
 #[derive(Clone, Debug)]
-pub(crate) enum Ledger {
+pub(crate) enum OpenLedger {
     File(Arc<Sqlite>),
     Database(Arc<Postgres>),
 }
 
-impl Ledger {
+impl OpenLedger {
     /// The engine on this ledger, with the secrets of the directory that goes with it.
     pub(crate) fn engine(
         &self,

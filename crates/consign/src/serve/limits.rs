@@ -9,11 +9,11 @@ const RESERVED_FILES: usize = 128;
 /// With so few files that the reserve would leave nothing, connections get this fraction.
 const SCARCE_FRACTION: usize = 4;
 
-/// Connections for all listeners together.
+/// ConnectionBudget for all listeners together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connections(usize);
+pub(crate) struct ConnectionBudget(usize);
 
-impl Connections {
+impl ConnectionBudget {
     /// Raises the limit of open files as far as the system allows, and divides it.
     pub(crate) fn raise() -> Self {
         let files = usize::try_from(open_files::raise()).unwrap_or(usize::MAX);
@@ -25,8 +25,8 @@ impl Connections {
         Self(free.max(files / SCARCE_FRACTION))
     }
 
-    /// Of the main listener.
-    pub(super) fn main(self, beside_automation: bool) -> usize {
+    /// Of the main_listener listener.
+    pub(super) fn main_listener(self, beside_automation: bool) -> usize {
         let share = if beside_automation {
             self.0 / 8 * 5
         } else {
@@ -35,8 +35,8 @@ impl Connections {
         share.clamp(1, CONNECTIONS_MAX_DEFAULT)
     }
 
-    /// Of the automation's listeners beside the main one.
-    pub(super) fn beside(self) -> Shares {
+    /// Of the automation's listeners embedded_automation the main_listener one.
+    pub(super) fn embedded_automation(self) -> Shares {
         Shares {
             api: (self.0 / 4).max(1),
             webhooks: (self.0 / 8).max(1),
@@ -44,7 +44,7 @@ impl Connections {
     }
 
     /// Of the automation's listeners where there is no other.
-    pub(crate) fn alone(self) -> Shares {
+    pub(crate) fn standalone_automation(self) -> Shares {
         Shares {
             api: (self.0 / 4 * 3).max(1),
             webhooks: (self.0 / 4).max(1),
@@ -64,12 +64,19 @@ mod tests {
             (1_024, 896),
             (1 << 20, (1 << 20) - 128),
         ] {
-            let all = Connections::within(files);
-            assert_eq!(all, Connections(expected));
-            let (beside, alone) = (all.beside(), all.alone());
-            assert!(all.main(true) + beside.api + beside.webhooks <= expected);
-            assert!(alone.api + alone.webhooks <= expected);
-            assert_eq!(all.main(false), expected.min(CONNECTIONS_MAX_DEFAULT));
+            let all = ConnectionBudget::within(files);
+            assert_eq!(all, ConnectionBudget(expected));
+            let (embedded_automation, standalone_automation) =
+                (all.embedded_automation(), all.standalone_automation());
+            assert!(
+                all.main_listener(true) + embedded_automation.api + embedded_automation.webhooks
+                    <= expected
+            );
+            assert!(standalone_automation.api + standalone_automation.webhooks <= expected);
+            assert_eq!(
+                all.main_listener(false),
+                expected.min(CONNECTIONS_MAX_DEFAULT)
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consign_faces::intent::MakeRoom;
+use consign_faces::intent::ReleaseReserve;
 use rustix::fs::{FallocateFlags, fallocate};
 
 /// The first that there is space for. Less than the last is not worth keeping.
@@ -20,9 +20,9 @@ const SIZES: [u64; 4] = [8 << 20, 4 << 20, 2 << 20, 1 << 20];
 
 /// The reserve of one database file.
 #[derive(Clone, Debug)]
-pub(super) struct Reserve(PathBuf);
+pub(super) struct DiskReserve(PathBuf);
 
-impl Reserve {
+impl DiskReserve {
     /// Named after the database, so that each has its own.
     pub(super) fn beside(database: &Path) -> Self {
         let mut name = OsString::from(database);
@@ -41,7 +41,7 @@ impl Reserve {
     }
 
     /// Takes space from the disk, unless it has it already, or there is none.
-    pub(super) fn keep(&self) {
+    pub(super) fn fill(&self) {
         let length = fs::metadata(&self.0).map_or(0, |file| file.len());
         for size in SIZES.into_iter().filter(|size| *size > length) {
             match self.allocate(size) {
@@ -70,9 +70,9 @@ impl Reserve {
     }
 
     /// For the operator's routes that delete.
-    pub(super) fn make_room(&self) -> MakeRoom {
+    pub(super) fn release_reserve(&self) -> ReleaseReserve {
         let reserve = self.clone();
-        MakeRoom(Arc::new(move || reserve.release()))
+        ReleaseReserve(Arc::new(move || reserve.release()))
     }
 }
 
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn s18_a_reserve_is_taken_given_back_and_taken_again() {
         let folder = tempfile::tempdir().unwrap();
-        let reserve = Reserve::beside(&folder.path().join("consign.db"));
+        let reserve = DiskReserve::beside(&folder.path().join("consign.db"));
         let length = || fs::metadata(folder.path().join("consign.db.reserve")).map(|it| it.len());
-        reserve.keep();
+        reserve.fill();
         assert_eq!(length().unwrap(), SIZES[0]);
-        reserve.keep();
-        (reserve.make_room().0)();
+        reserve.fill();
+        (reserve.release_reserve().0)();
         assert!(length().is_err());
         reserve.release();
-        reserve.keep();
+        reserve.fill();
         assert_eq!(length().unwrap(), SIZES[0]);
     }
 }

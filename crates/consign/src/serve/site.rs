@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::Router;
 use consign_engine::Engine;
-use consign_faces::intent::FurtherKeys;
-use consign_faces::intent::settings::Settings as IntentSettings;
+use consign_faces::intent::AdditionalKeys;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::transaction::settings::{self, Settings, Unusable};
 use consign_faces::transaction::{self, Names, Tokens};
-use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
 use consign_transactions::document::PublicKey;
@@ -232,14 +232,14 @@ async fn listen(site: Site, mut heard: mpsc::Receiver<String>) {
 }
 
 impl Open {
-    pub(super) fn keys(&self) -> FurtherKeys {
+    pub(super) fn keys(&self) -> AdditionalKeys {
         let site = self.site.clone();
-        FurtherKeys(Arc::new(move || site.jwks()))
+        AdditionalKeys(Arc::new(move || site.jwks()))
     }
 
     pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
-            admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
+            admin_secret: Some(SecretDigest::new(secrets.admin_secret.reveal().to_owned())),
             policy: settings.policy(),
             names: self.names.clone(),
             public_per_minute: self.public_per_minute,

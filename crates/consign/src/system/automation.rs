@@ -14,9 +14,9 @@ use consign_engine::Engine;
 use consign_faces::automation as face;
 use consign_faces::automation::listeners::{self, Listeners, Serving, Shares};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret as Checked};
+use consign_faces::web::credentials::{SECRET_CHARS_MIN, SecretDigest};
 use consign_faces::web::listener_policy::ListenerPolicy;
-use consign_faces::web::unix::Socket;
+use consign_faces::web::unix::UnixSocket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -88,9 +88,9 @@ impl Automation {
         };
         // Before the socket: whoever finds that finds the token of this start.
         let token = state.new_control_token()?;
-        let token = Checked::new(token.reveal().to_owned());
+        let token = SecretDigest::new(token.reveal().to_owned());
         // The caller holds the lock of the directory, so a socket that is there is left over.
-        let bound = Socket::bind(&socket);
+        let bound = UnixSocket::bind(&socket);
         let bound = bound.with_context(|| format!("cannot make {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
         let control = tokio::spawn(async move {

@@ -18,7 +18,7 @@ use crate::commands::automation::config::tree::Tree;
 use crate::failure::Exit;
 use crate::planted;
 use crate::serve::begin::BeginArgs;
-use crate::serve::limits::Connections;
+use crate::serve::limits::ConnectionBudget;
 
 /// The lock lets one service at a time work on a ledger of its own, so whatever ran there before was this one.
 pub(crate) const NODE: &str = "automation";
@@ -26,8 +26,8 @@ pub(crate) const NODE: &str = "automation";
 pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(Verify::AsConfigured)?;
     let log = logs::start(&program.config().service);
-    planted::wake_defect();
-    let connections = Connections::raise();
+    planted::enable_planted_defect();
+    let connections = ConnectionBudget::raise();
     Automation::tell(&problems);
     let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = Signals::listen()?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(tree: Tree, allowed: BeginArgs) -> anyhow::Result<Exit> 
     }
     let engine = open.engine.clone();
     let (node, policy, guarded) = (NODE.to_owned(), ListenerPolicy::default(), state.guarded());
-    let shares = connections.alone();
+    let shares = connections.standalone_automation();
     let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
     let automation = started.await?;
     let files = automation.files();

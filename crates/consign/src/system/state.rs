@@ -22,11 +22,11 @@ use zeroize::Zeroizing;
 use crate::commands::automation::config::tree::Tree;
 use crate::data_dir::{DataDir, create_private, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::{self, DataLock};
-use crate::place::Place;
 use crate::secrets::{Overrides, Secret, Secrets, refuse_loose_mode};
 use crate::serve::begin::{self, BeginArgs};
-use crate::serve::ledger::{Ledger, random_bytes};
+use crate::serve::ledger::{OpenLedger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
@@ -130,7 +130,11 @@ impl StateDir {
     }
 
     /// Notes that the jobs lie in the store of a server, without its password.
-    pub(crate) fn note_elsewhere(&self, _lock: &DataLock, place: &Place) -> anyhow::Result<()> {
+    pub(crate) fn note_elsewhere(
+        &self,
+        _lock: &DataLock,
+        place: &LedgerLocation,
+    ) -> anyhow::Result<()> {
         let place = format!("{}\n", place.noted());
         write_private(&self.dir.join(ELSEWHERE), place.as_bytes())
     }
@@ -168,7 +172,7 @@ impl StateDir {
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) engine: Engine,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: OpenLedger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
     /// Makes lock files again that somebody removes.
@@ -180,7 +184,7 @@ impl Open {
     /// Takes the lock, then opens the ledger, making what is missing. The keys lie beside it, as in a server's data directory.
     pub(crate) async fn new(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
         let lock = Arc::new(state.lock()?);
-        let place = Place::File(state.ledger.clone());
+        let place = LedgerLocation::File(state.ledger.clone());
         let ledger_lock = place.lock()?.map(Arc::new);
         let data = DataDir::new(&state.dir);
         allowed.refuse_loss_of(&place, &data).await?;
@@ -238,7 +242,7 @@ mod tests {
         let lock = state.lock().unwrap();
         assert_eq!(state.elsewhere().unwrap(), None);
         state.require_here("").unwrap();
-        let place = Place::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
+        let place = LedgerLocation::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
         state.note_elsewhere(&lock, &place).unwrap();
         let noted = state.elsewhere().unwrap();
         assert_eq!(noted.as_deref(), Some("postgres://127.0.0.1/db"));

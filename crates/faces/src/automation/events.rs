@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use super::reject::Reject;
 use super::right::{Allowed, EventsRead};
 use super::{Face, STREAMS_PER_TOKEN_MAX, drained, hung_up};
-use crate::web::pages::Pages;
+use crate::web::channel_body::ChannelBody;
 
 use crate::web::presence::Presence;
 
@@ -53,7 +53,7 @@ pub(super) async fn events(
         Some(seen) => seen,
         None => last,
     };
-    let (pages, body) = Pages::new(PAGES_AHEAD);
+    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
     let stream = Stream {
         runtime: face.runtime.clone(),
         allowed,

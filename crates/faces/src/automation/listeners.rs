@@ -20,11 +20,11 @@ use super::{
     Access, Options, UNREADABLE_BODY, drained, listener_policy, on_panic, on_too_many_failures,
     router, webhooks,
 };
-use crate::web::credentials::{self, Secret};
+use crate::web::credentials::{self, SecretDigest};
 use crate::web::layers;
 use crate::web::listener_policy::ListenerPolicy;
 use crate::web::server::{self, Server};
-use crate::web::unix::Socket;
+use crate::web::unix::UnixSocket;
 
 /// Each may hold a body, and anybody may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
@@ -155,7 +155,7 @@ impl Listeners {
 
 /// Serves everything on a socket to whoever sends its token with each request, as a bearer. That the file of the socket is its
 /// user's alone is not enough: a plugin runs as that user, and no sandbox keeps it from connecting.
-pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
+pub async fn control(socket: UnixSocket, runtime: Runtime, serving: &Serving, token: SecretDigest) {
     let router = router(runtime, serving.options(Access::Local));
     let router = router.layer(from_fn_with_state(token, token_first));
     let service = layers::around(router, serving.layers());
@@ -165,7 +165,7 @@ pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token:
 }
 
 async fn token_first(
-    State(token): State<Secret>,
+    State(token): State<SecretDigest>,
     request: axum::extract::Request,
     next: Next,
 ) -> Response {

@@ -25,7 +25,7 @@ use sha2::Sha256;
 use super::about::local_health;
 use super::reject::{Reject, answer, ok};
 use super::{Face, Options};
-use crate::web::body::{self, Whole};
+use crate::web::body::{self, ReceivedBody};
 use crate::web::body_budget::BodySender;
 use crate::web::server::Peer;
 use crate::web::throttle::{STRONG_CHARS_MIN, Throttled};
@@ -141,7 +141,7 @@ async fn publish(
     }
 }
 
-async fn read(body: Body, endpoint: &Endpoint, sender: BodySender) -> Result<Whole, Reject> {
+async fn read(body: Body, endpoint: &Endpoint, sender: BodySender) -> Result<ReceivedBody, Reject> {
     let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
     Ok(body::receive(body, max, DEADLINE, sender).await?)
 }

@@ -11,17 +11,17 @@ use consign_kernel::command::{Answer, Command, Gate};
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use super::Face;
+use super::IntentFace;
 use super::reject::Reject;
-use super::signature::{self, Signed};
-use crate::web::body::{self, Whole};
+use super::signature::{self, SignedRequest};
+use crate::web::body::{self, ReceivedBody};
 use crate::web::body_budget::BodySender;
-use crate::web::credentials::{self, Secret};
+use crate::web::credentials::{self, SecretDigest};
 use crate::web::cross_site::is_cross_site;
 
 const ADMIN_TOKEN: &str = "x-admin-token";
@@ -29,15 +29,15 @@ const ADMIN_TOKEN: &str = "x-admin-token";
 /// A request whose sender is known.
 #[derive(Debug)]
 pub(super) struct AuthedRequest {
-    pub(super) face: Face,
+    pub(super) face: IntentFace,
     pub(super) caller: Caller,
     pub(super) parts: Parts,
-    pub(super) body: Whole,
+    pub(super) body: ReceivedBody,
     nonce: Option<String>,
     cost: u32,
 }
 
-impl Face {
+impl IntentFace {
     /// Lets a client in, or says in the protocol's words why not.
     pub(super) async fn authenticate(
         &self,
@@ -45,13 +45,13 @@ impl Face {
         body_max: usize,
     ) -> Result<AuthedRequest, Reject> {
         let (parts, body) = request.into_parts();
-        self.transport(&parts).await?;
-        self.open_for_clients()?;
+        self.check_transport(&parts).await?;
+        self.check_maintenance()?;
         let key = presented_key(&parts.headers)?.to_owned();
-        let caller = self.authenticated(&key).await?;
-        let body = self.received(&caller, body, body_max).await?;
+        let caller = self.authenticate_key(&key).await?;
+        let body = self.receive_body(&caller, body, body_max).await?;
         let nonce = if self.options.require_signatures || signature::is_signed(&parts.headers) {
-            Some(self.verified(&parts, &body, &key)?)
+            Some(self.verify_signature(&parts, &body, &key)?)
         } else {
             None
         };
@@ -65,7 +65,7 @@ impl Face {
         })
     }
 
-    async fn authenticated(&self, key: &str) -> Result<Caller, Reject> {
+    async fn authenticate_key(&self, key: &str) -> Result<Caller, Reject> {
         let caller = self.engine.authenticate(key).await?;
         caller.ok_or_else(|| {
             Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential()
@@ -73,9 +73,19 @@ impl Face {
     }
 
     /// The body of a known sender, unless the ledger would refuse whatever is in it.
-    async fn received(&self, caller: &Caller, body: Body, max: usize) -> Result<Whole, Reject> {
+    async fn receive_body(
+        &self,
+        caller: &Caller,
+        body: Body,
+        max: usize,
+    ) -> Result<ReceivedBody, Reject> {
         let has_body = !body.is_end_stream();
-        if has_body && !caller.is_main() && self.spent.is_spent(caller.id(), self.engine.now()) {
+        if has_body
+            && !caller.is_main()
+            && self
+                .rate_limited_keys
+                .is_limited(caller.id(), self.engine.now())
+        {
             return Err(Refusal::RateLimited { retry_after_s: 1 }.into());
         }
         let holder = if caller.is_main() {
@@ -90,8 +100,8 @@ impl Face {
     pub(super) async fn reject_unknown(&self, request: Request) -> Result<(), Reject> {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
-            self.transport(&parts).await?;
-            self.operator_behind(&parts)?;
+            self.check_transport(&parts).await?;
+            self.require_operator(&parts)?;
             return Ok(());
         }
         if matches!(
@@ -105,9 +115,11 @@ impl Face {
             return request.pass().await;
         }
         let (parts, unread) = request.into_parts();
-        self.transport(&parts).await?;
-        self.open_for_clients()?;
-        let caller = self.authenticated(presented_key(&parts.headers)?).await?;
+        self.check_transport(&parts).await?;
+        self.check_maintenance()?;
+        let caller = self
+            .authenticate_key(presented_key(&parts.headers)?)
+            .await?;
         if unread.size_hint().lower() > limits::BODY_BYTES_MAX as u64 {
             return Err(body::BodyError::TooLarge.into());
         }
@@ -122,34 +134,34 @@ impl Face {
     pub(super) async fn authenticate_operator(
         &self,
         request: Request,
-    ) -> Result<(Operator, Whole), Reject> {
+    ) -> Result<(Operator, ReceivedBody), Reject> {
         let (parts, body) = request.into_parts();
-        self.transport(&parts).await?;
-        let operator = self.operator_behind(&parts)?;
+        self.check_transport(&parts).await?;
+        let operator = self.require_operator(&parts)?;
         let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
         let body = body::receive(body, max, deadline, BodySender::Trusted).await?;
         Ok((operator, body))
     }
 
     /// HTTPS where it is enforced, and the cleanup pass that traffic triggers.
-    pub(super) async fn transport(&self, parts: &Parts) -> Result<(), Reject> {
+    pub(super) async fn check_transport(&self, parts: &Parts) -> Result<(), Reject> {
         self.options
             .policy()
             .check_transport(&parts.headers, &parts.extensions)?;
         // Whoever asks for a pass is told what it did, so no other one may come first and do it.
         if self.engine.cleanup_is_due() && parts.uri.path() != "/admin/cleanup" {
-            self.engine.cleanup_if_due(KernelFace::Intent).await;
+            self.engine.cleanup_if_due(Face::Intent).await;
         }
         Ok(())
     }
 
-    pub(super) fn open_for_clients(&self) -> Result<(), Reject> {
+    pub(super) fn check_maintenance(&self) -> Result<(), Reject> {
         Ok(self.options.policy().check_open()?)
     }
 
     /// The operator who sent this and meant to. A password comes along when a foreign page makes the operator's browser
     /// send something; the token does not, since no page can make a browser add that header.
-    fn operator_behind(&self, parts: &Parts) -> Result<Operator, Reject> {
+    fn require_operator(&self, parts: &Parts) -> Result<Operator, Reject> {
         let operator = self.operator(&parts.headers)?;
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
         let by_password = !parts.headers.contains_key(ADMIN_TOKEN);
@@ -164,7 +176,7 @@ impl Face {
 
     /// `X-Admin-Token` first; one that does not fit is final. Then Basic credentials of the user `admin`.
     pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
-        let matches = |secret: &Option<Secret>, given: &str| {
+        let matches = |secret: &Option<SecretDigest>, given: &str| {
             secret.as_ref().is_some_and(|secret| secret.matches(given))
         };
         if let Some(token) = headers.get(ADMIN_TOKEN) {
@@ -192,8 +204,8 @@ impl Face {
         }
     }
 
-    fn verified(&self, parts: &Parts, body: &[u8], key: &str) -> Result<String, Reject> {
-        let signed = Signed::new(parts, body);
+    fn verify_signature(&self, parts: &Parts, body: &[u8], key: &str) -> Result<String, Reject> {
+        let signed = SignedRequest::new(parts, body);
         let nonce =
             signature::verify(&signed, key, self.engine.wall().seconds()).map_err(|error| {
                 let reject = Reject::new(Code::InvalidSignature, error.message());
@@ -268,7 +280,7 @@ impl AuthedRequest {
             && self.cost == 1
         {
             let (key, now) = (self.caller.id(), self.face.engine.now());
-            self.face.spent.note(key, now, *retry_after_s);
+            self.face.rate_limited_keys.record(key, now, *retry_after_s);
         }
         Ok(outcome?)
     }

@@ -14,11 +14,11 @@ use super::json_out::{Json, array};
 use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
 use super::reject::Reject;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 /// All of the intents are published, or none.
 pub(super) async fn publish(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
     let mut request = face
@@ -40,29 +40,32 @@ pub(super) async fn publish(
 }
 
 /// Each item is settled by itself; the next claims come from the same commit.
-pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn settle(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let mut request = face
         .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
         .await?;
-    let mut wanted = request.charge_then_reject(parse_settle(&request)).await?;
+    let mut batch = request.charge_then_reject(parse_settle(&request)).await?;
     if face.engine.claims_paused().is_some() {
         // What is held gets settled all the same; the next claim alone tells the worker to go elsewhere.
-        wanted.claim = None;
+        batch.claim = None;
     }
-    let claims_max = wanted.claim.as_ref().map_or(0, |claim| claim.max as usize);
-    request.costs(wanted.items.len() + claims_max);
-    let mut steps = Vec::with_capacity(wanted.items.len() + 1);
+    let claims_max = batch.claim.as_ref().map_or(0, |claim| claim.max as usize);
+    request.costs(batch.items.len() + claims_max);
+    let mut steps = Vec::with_capacity(batch.items.len() + 1);
     steps.extend(
-        wanted
+        batch
             .items
             .iter()
             .filter_map(|item| item.settle.as_ref().ok().cloned())
             .map(Command::Settle),
     );
-    steps.extend(wanted.claim.map(Command::Claim));
+    steps.extend(batch.claim.map(Command::Claim));
     let mut answers = request.execute(steps).await?.into_iter();
-    let mut outs = Vec::with_capacity(wanted.items.len());
-    for item in wanted.items {
+    let mut outs = Vec::with_capacity(batch.items.len());
+    for item in batch.items {
         let outcome = match item.settle {
             Ok(_) => answers
                 .next()
@@ -139,18 +142,18 @@ fn without_key(object: &Object<'_>) -> String {
     rest.finish()
 }
 
-struct Wanted {
-    items: Vec<Item>,
+struct SettleBatch {
+    items: Vec<SettleItem>,
     claim: Option<Claim>,
 }
 
 /// An item that cannot be understood is answered by itself; its neighbours are settled.
-struct Item {
+struct SettleItem {
     id: String,
     settle: Result<Settle, Reject>,
 }
 
-fn parse_settle(request: &AuthedRequest) -> Result<Wanted, Reject> {
+fn parse_settle(request: &AuthedRequest) -> Result<SettleBatch, Reject> {
     let object = wire::object(&request.body)?;
     let mut items = Vec::new();
     for (index, raw) in list(&object, "items")?.into_iter().enumerate() {
@@ -166,7 +169,7 @@ fn parse_settle(request: &AuthedRequest) -> Result<Wanted, Reject> {
             )
             .at(index)
         })?;
-        items.push(Item {
+        items.push(SettleItem {
             settle: settlement(request, &id, &item),
             id,
         });
@@ -175,7 +178,7 @@ fn parse_settle(request: &AuthedRequest) -> Result<Wanted, Reject> {
         Some(raw) => Some(next_claim(request, &raw)?),
         None => None,
     };
-    Ok(Wanted { items, claim })
+    Ok(SettleBatch { items, claim })
 }
 
 fn settlement(request: &AuthedRequest, id: &str, item: &Object<'_>) -> Result<Settle, Reject> {

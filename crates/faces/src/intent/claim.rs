@@ -10,39 +10,42 @@ use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use http::{HeaderValue, StatusCode, header};
 
 use super::authed_request::AuthedRequest;
 use super::events::drained;
 use super::json_out::{Json, array};
-use super::query::Params;
-use super::query::claiming::{Claiming, capabilities, worker_id};
+use super::query::QueryParams;
+use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
 use super::reject::Reject;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 use crate::web::presence::Presence;
 
 /// A claim as asked for on the wire.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ClaimRequest {
     pub(super) claim: Claim,
     wait: Duration,
     many: bool,
 }
 
-pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn claim(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let mut request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
-    let wanted = request.charge_then_reject(parse(&request)).await?;
+    let claim_request = request.charge_then_reject(parse(&request)).await?;
     if let Some(why) = face.engine.claims_paused() {
         return request
             .charge_then_reject(Err(Reject::claims_paused(why)))
             .await;
     }
-    request.costs(wanted.claim.max as usize);
-    let _slot = if wanted.wait.is_zero() {
+    request.costs(claim_request.claim.max as usize);
+    let _slot = if claim_request.wait.is_zero() {
         None
     } else {
-        Some(request.charge_then_reject(waiting_slot(&request)).await?)
+        Some(request.charge_then_reject(take_wait_slot(&request)).await?)
     };
     let mut ending = face.options.draining.clone();
     let presence = request
@@ -62,15 +65,20 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     };
     let claimed = face
         .engine
-        .claim_unless(request.gate(), wanted.claim, wanted.wait, leave)
+        .claim_unless(
+            request.gate(),
+            claim_request.claim,
+            claim_request.wait,
+            leave,
+        )
         .await;
     let claimed = request.record_outcome(claimed)?;
     Ok(match claimed.first() {
         None => match face.engine.claims_paused() {
             Some(why) => return Err(Reject::claims_paused(why)),
-            None => nothing(),
+            None => no_content(),
         },
-        Some(_) if wanted.many => {
+        Some(_) if claim_request.many => {
             let mut body = Json::object();
             body.raw("intents", &claims(&claimed));
             body.into_response()
@@ -79,7 +87,7 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     })
 }
 
-fn waiting_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
+fn take_wait_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
     request
         .face
         .engine
@@ -92,7 +100,7 @@ fn waiting_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
         })
 }
 
-fn nothing() -> Response {
+fn no_content() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     response
         .headers_mut()
@@ -126,8 +134,8 @@ fn claim_out(intent: &Intent) -> Json {
     body
 }
 
-fn parse(request: &AuthedRequest) -> Result<Wanted, Reject> {
-    let asked = Claiming::of(&Params::of(&request.parts.uri)?)?;
+fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
+    let asked = ClaimQuery::of(&QueryParams::of(&request.parts.uri)?)?;
     let max = asked.max.unwrap_or(1);
     let mut claim = claim_for(request, asked.namespace, asked.goal, max)?;
     if let Some(publisher) = asked.publisher {
@@ -138,7 +146,7 @@ fn parse(request: &AuthedRequest) -> Result<Wanted, Reject> {
     if let (true, Some(listed)) = (claim.capabilities.is_empty(), asked.capabilities) {
         claim.capabilities = capabilities(&listed)?;
     }
-    Ok(Wanted {
+    Ok(ClaimRequest {
         claim,
         wait: asked.wait,
         many: asked.max.is_some(),
@@ -162,7 +170,7 @@ pub(super) fn claim_for(
         .header("x-worker-capabilities")
         .or_else(|| request.header("x-worker-capability"));
     Ok(Claim {
-        face: KernelFace::Intent,
+        face: Face::Intent,
         namespace,
         goal,
         holder: request.caller.id().to_owned(),

@@ -13,26 +13,29 @@ use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use http::{HeaderValue, header};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::Face;
-use super::query::{Params, cursor};
+use super::IntentFace;
+use super::query::{QueryParams, cursor};
 use super::read::fact_out;
 use super::reject::Reject;
-use crate::web::pages::Pages;
+use crate::web::channel_body::ChannelBody;
 
 /// Facts in one page; with the one that waits for a slow reader, all the memory a stream takes.
 const PAGE_FACTS: u32 = 50;
 const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-pub(super) async fn events(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn events(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
     request.pass().await?;
-    let params = Params::of(&request.parts.uri)?;
+    let params = QueryParams::of(&request.parts.uri)?;
     let after = match request
         .header("last-event-id")
         .or_else(|| params.get("after"))
@@ -46,11 +49,11 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
             "Too many event streams are open; close one first.",
         )
     })?;
-    let (pages, body) = Pages::new(PAGES_AHEAD);
-    let stream = Stream {
+    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
+    let stream = EventStream {
         engine: face.engine.clone(),
         filter: EventFilter {
-            face: KernelFace::Intent,
+            face: Face::Intent,
             owner: request.caller.id().to_owned(),
             after,
             limit: PAGE_FACTS,
@@ -58,7 +61,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
         pages,
         caller: request.caller.clone(),
         draining: face.options.draining.clone(),
-        heart: heart(),
+        heartbeat: heartbeat(),
         _slot: slot,
     };
     tokio::spawn(stream.run());
@@ -70,7 +73,7 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
     Ok(response)
 }
 
-impl Face {
+impl IntentFace {
     async fn check_issued(&self, after: FactSeq) -> Result<FactSeq, Reject> {
         if self.engine.has_issued_fact(after).await? {
             return Ok(after);
@@ -82,17 +85,17 @@ impl Face {
     }
 }
 
-struct Stream {
+struct EventStream {
     engine: Engine,
     filter: EventFilter,
     pages: mpsc::Sender<Bytes>,
     caller: Caller,
     draining: watch::Receiver<bool>,
-    heart: Interval,
+    heartbeat: Interval,
     _slot: Slot<String>,
 }
 
-impl Stream {
+impl EventStream {
     /// Ends when the reader goes away, its key is revoked, the server drains or the ledger fails.
     async fn run(mut self) {
         let mut news = self.engine.follow(&self.caller);
@@ -142,7 +145,7 @@ impl Stream {
         if !page.events.is_empty() {
             let text: String = page.events.iter().map(event_text).collect();
             self.pages.send(Bytes::from(text)).await.ok()?;
-            self.heart.reset();
+            self.heartbeat.reset();
         }
         Some(page.more)
     }
@@ -150,7 +153,7 @@ impl Stream {
     /// Says that the stream is alive, when nothing else was said for a while. `None` when it is over.
     async fn beat(&mut self) -> Option<()> {
         tokio::select! {
-            _ = self.heart.tick() => {}
+            _ = self.heartbeat.tick() => {}
             () = drained(&mut self.draining) => return None,
             () = self.pages.closed() => return None,
         }
@@ -159,10 +162,10 @@ impl Stream {
     }
 }
 
-fn heart() -> Interval {
-    let mut heart = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    heart
+fn heartbeat() -> Interval {
+    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
 }
 
 fn event_text(event: &Event) -> String {

@@ -11,13 +11,13 @@ use consign_kernel::record::{self, Kind};
 
 use super::authed_request::AuthedRequest;
 use super::json_out::Json;
+use super::path_segment::PathName;
 use super::reject::Reject;
-use super::segment::Name;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn set(
-    State(face): State<Face>,
-    Name(key): Name,
+    State(face): State<IntentFace>,
+    PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
@@ -29,8 +29,8 @@ pub(super) async fn set(
 }
 
 pub(super) async fn get(
-    State(face): State<Face>,
-    Name(key): Name,
+    State(face): State<IntentFace>,
+    PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;

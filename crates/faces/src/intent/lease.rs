@@ -10,13 +10,13 @@ use consign_kernel::limits;
 
 use super::authed_request::AuthedRequest;
 use super::json_out::Json;
+use super::path_segment::PathId;
 use super::reject::{LEASE_LOST, Reject};
-use super::segment::Id;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn extend(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
@@ -33,8 +33,8 @@ pub(super) async fn extend(
 }
 
 pub(super) async fn fulfill(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
@@ -47,8 +47,8 @@ pub(super) async fn fulfill(
 }
 
 pub(super) async fn fail(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;

@@ -6,23 +6,23 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::{Count, NodeInfo, NodeState, Operator, Stats};
 use consign_kernel::error::Code;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use consign_kernel::state::{Cause, State as IntentState};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Face;
+use super::IntentFace;
 use super::read::word;
 use super::reject::Reject;
 use crate::web::credentials;
 
 pub(super) async fn metrics(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
     let (parts, _) = request.into_parts();
-    face.transport(&parts).await?;
+    face.check_transport(&parts).await?;
     let operator = authorise(&face, &parts.headers)?;
-    let counts = face.engine.counts(operator, KernelFace::Intent).await?;
+    let counts = face.engine.counts(operator, Face::Intent).await?;
     let keys = face.engine.keys(operator).await?.len();
     let nodes = face.engine.nodes(operator).await?;
     let mut text = render(&counts, keys, face.engine.stats(), face.engine.waiters());
@@ -34,7 +34,7 @@ pub(super) async fn metrics(
 }
 
 /// The bearer token if one is configured, or an operator.
-fn authorise(face: &Face, headers: &HeaderMap) -> Result<Operator, Reject> {
+fn authorise(face: &IntentFace, headers: &HeaderMap) -> Result<Operator, Reject> {
     let bearer = credentials::bearer(headers);
     let token = face.options.metrics_token.as_ref();
     if token

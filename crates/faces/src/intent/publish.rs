@@ -10,10 +10,10 @@ use http::StatusCode;
 use super::authed_request::AuthedRequest;
 use super::json_out::Json;
 use super::reject::Reject;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn publish(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;

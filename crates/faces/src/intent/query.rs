@@ -3,9 +3,9 @@
 //! Invariant: the same query gives the same values, and its canonical form, which is what a signature covers, gives
 //! them too. Who asks is not known here.
 
-pub mod claiming;
+pub mod claim_query;
 pub mod cursor;
-pub mod listing;
+pub mod list_query;
 
 use axum::extract::Query;
 use consign_kernel::error::Code;
@@ -15,9 +15,9 @@ use super::reject::Reject;
 
 /// Names and values in the order they were sent; the first of a repeated name counts.
 #[derive(Debug)]
-pub struct Params(Vec<(String, String)>);
+pub struct QueryParams(Vec<(String, String)>);
 
-impl Params {
+impl QueryParams {
     pub fn of(uri: &Uri) -> Result<Self, Reject> {
         Query::try_from_uri(uri)
             .map(|Query(pairs)| Self(pairs))

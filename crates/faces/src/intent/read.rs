@@ -8,28 +8,28 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
-use consign_kernel::profile::{Face as KernelFace, ProfileId};
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, State as IntentState};
 
-use super::Face;
+use super::IntentFace;
 use super::authed_request::AuthedRequest;
 use super::json_out::{Json, array, json_response, string};
-use super::query::listing::Listing;
-use super::query::{Params, cursor};
+use super::path_segment::PathId;
+use super::query::list_query::ListQuery;
+use super::query::{QueryParams, cursor};
 use super::reject::Reject;
-use super::segment::Id;
 use crate::web::body;
 
 /// Many times what a receipt has.
 pub(super) const RECEIPT_BYTES_MAX: usize = 64 << 10;
 
 pub(super) async fn result(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     let mut body = Json::object();
     head(&mut body, &intent);
     body.text("result_type", result_type(&intent))
@@ -42,20 +42,23 @@ pub(super) async fn result(
 }
 
 pub(super) async fn status(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     Ok(status_out(&intent).into_response())
 }
 
-pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn list(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
     request.pass().await?;
-    let asked = Listing::of(&Params::of(&request.parts.uri)?)?;
+    let asked = ListQuery::of(&QueryParams::of(&request.parts.uri)?)?;
     let filter = IntentFilter {
-        face: KernelFace::Intent,
+        face: Face::Intent,
         owner: Some(request.caller.id().to_owned()),
         namespace: asked.namespace,
         goal: asked.goal,
@@ -78,11 +81,11 @@ pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<R
 }
 
 pub(super) async fn timeline(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (request, intent) = own(&face, &id, request).await?;
+    let (request, intent) = load_readable(&face, &id, request).await?;
     let facts = request.face.engine.timeline(intent.seq).await?;
     let mut body = Json::object();
     body.text("id", &id).raw(
@@ -93,20 +96,23 @@ pub(super) async fn timeline(
 }
 
 pub(super) async fn receipt(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     Ok(json_response(face.engine.receipt(&intent).await?))
 }
 
 /// Open like the keys: a receipt is for those who have no key here. Nothing is looked up, and nothing told, for a document that
 /// this server did not sign.
-pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn verify(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let (parts, body) = request.into_parts();
-    face.transport(&parts).await?;
-    face.open_for_clients()?;
+    face.check_transport(&parts).await?;
+    face.check_maintenance()?;
     let body = body::read(body, RECEIPT_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
     if body.is_empty() {
         let message = "Send the receipt as the body of the request.";
@@ -143,13 +149,14 @@ pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result
 }
 
 /// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.
-pub(super) async fn jwks(State(face): State<Face>) -> Response {
-    let own = receipt::jwks(&face.engine.public_keys());
-    let further = face.options.further_keys.as_ref().map(|keys| (keys.0)());
+pub(super) async fn jwks(State(face): State<IntentFace>) -> Response {
+    let load_readable = receipt::jwks(&face.engine.public_keys());
+    let further = face.options.additional_keys.as_ref().map(|keys| (keys.0)());
     match further.filter(|keys| !keys.is_empty()) {
-        None => json_response(own),
+        None => json_response(load_readable),
         Some(further) => {
-            let mut set: serde_json::Value = serde_json::from_str(&own).unwrap_or_default();
+            let mut set: serde_json::Value =
+                serde_json::from_str(&load_readable).unwrap_or_default();
             if let Some(keys) = set["keys"].as_array_mut() {
                 keys.extend(further);
             }
@@ -159,7 +166,11 @@ pub(super) async fn jwks(State(face): State<Face>) -> Response {
 }
 
 /// The intent, if the visitor published it, claimed it, or holds the main key.
-async fn own(face: &Face, id: &str, request: Request) -> Result<(AuthedRequest, Intent), Reject> {
+async fn load_readable(
+    face: &IntentFace,
+    id: &str,
+    request: Request,
+) -> Result<(AuthedRequest, Intent), Reject> {
     let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
     request.pass().await?;
     let id: IntentId = id.parse().map_err(|_| Reject::not_found())?;

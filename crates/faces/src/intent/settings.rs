@@ -22,7 +22,7 @@ pub const CLEANUP_INTERVAL_S_MAX: u64 = 86_400;
     clippy::struct_excessive_bools,
     reason = "the RFC names four independent switches"
 )]
-pub struct Settings {
+pub struct IntentSettings {
     pub bus_secret: Option<SecretText>,
     pub admin_secret: Option<SecretText>,
     pub dashboard_password: Option<SecretText>,
@@ -38,14 +38,14 @@ pub struct Settings {
 /// Why a variable cannot be used, and what to do about it. The value is in none of it: it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
-pub struct Unusable {
+pub struct InvalidVariable {
     pub name: &'static str,
     pub why: &'static str,
     pub advice: String,
 }
 
-impl Settings {
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
+impl IntentSettings {
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidVariable> {
         // An empty variable is how container files spell "not set".
         let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let secret =
@@ -78,14 +78,14 @@ impl Settings {
 }
 
 /// The main key. Unset is fine, because the first start makes one; a bad one never is.
-fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, Unusable> {
+fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, InvalidVariable> {
     let Some(given) = given else { return Ok(None) };
     let why = match given.trim() {
         "" => "is set but empty",
         WELL_KNOWN_SECRET => "is the well-known dev_secret",
         _ => return sendable("BUS_SECRET", given).map(Some),
     };
-    Err(Unusable {
+    Err(InvalidVariable {
         name: "BUS_SECRET",
         why,
         advice: "set BUS_SECRET to a long random text, or unset it to have one made".to_owned(),
@@ -93,7 +93,7 @@ fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, Unusable> {
 }
 
 /// A secret that a client can present. Others would lock everybody out without a word.
-fn sendable(name: &'static str, given: String) -> Result<SecretText, Unusable> {
+fn sendable(name: &'static str, given: String) -> Result<SecretText, InvalidVariable> {
     let why = if given.trim() != given {
         "begins or ends with white space"
     } else if !given.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -101,14 +101,14 @@ fn sendable(name: &'static str, given: String) -> Result<SecretText, Unusable> {
     } else if given.len() < SECRET_CHARS_MIN {
         let advice = format!("set {name} to a long random text, or unset it to have one made");
         let why = "is shorter than 16 characters, so it can be guessed";
-        return Err(Unusable { name, why, advice });
+        return Err(InvalidVariable { name, why, advice });
     } else {
         return Ok(SecretText::new(given));
     };
     let advice = format!(
         "set {name} to printable ASCII characters; a line break at its end may come from the file it was read from"
     );
-    Err(Unusable { name, why, advice })
+    Err(InvalidVariable { name, why, advice })
 }
 
 fn cleanup_interval_s(given: Option<String>) -> u64 {
@@ -132,8 +132,8 @@ fn cleanup_interval_s(given: Option<String>) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Settings, Unusable> {
-        Settings::read(|name| {
+    fn read(variables: &[(&str, &str)]) -> Result<IntentSettings, InvalidVariable> {
+        IntentSettings::read(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })

@@ -24,7 +24,7 @@ pub static NONCE_HEADER: HeaderName = HeaderName::from_static("x-nonce");
 
 /// All of a request that is signed, and the signature. An empty header counts as missing.
 #[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
+pub struct SignedRequest<'a> {
     pub method: &'a str,
     /// As it was on the wire, still percent-encoded, without the query.
     pub path: &'a str,
@@ -36,7 +36,7 @@ pub struct Signed<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Signed<'a> {
+impl<'a> SignedRequest<'a> {
     pub fn new(parts: &'a http::request::Parts, body: &'a [u8]) -> Self {
         Self {
             method: parts.method.as_str(),
@@ -94,7 +94,7 @@ pub const REPLAY_MESSAGE: &str = "Replay detected";
 
 /// Verifies `signed` with the key it was sent under. `now_seconds` is Unix time with its fraction.
 pub fn verify(
-    signed: &Signed<'_>,
+    signed: &SignedRequest<'_>,
     api_key: &str,
     now_seconds: f64,
 ) -> Result<Nonce, SignatureError> {
@@ -163,7 +163,7 @@ fn hex_digest(parts: [&[u8]; 5], api_key: &str) -> [u8; 64] {
 
 /// The paths a client may have signed: the one it means and the one it sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidates<'a> {
+pub struct CanonicalPaths<'a> {
     /// Absent where it could be what was signed for another path: with a `%` and two digits in it, it looks like a raw path;
     /// with a `?`, like a path and a query; and what was not UTF-8 looks like everything else that was not.
     pub decoded: Option<Cow<'a, str>>,
@@ -173,7 +173,7 @@ pub struct Candidates<'a> {
 }
 
 /// Both candidates, with the canonical query if there is one.
-pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a> {
+pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> CanonicalPaths<'a> {
     let query = canonical_query(raw_query);
     let with_query = |path: Cow<'a, str>| match query.as_str() {
         "" => path,
@@ -182,7 +182,7 @@ pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a>
     let path = decoded(raw_path.into());
     let is_ambiguous = path != raw_path
         && (has_escape(&path) || path.contains(['?', char::REPLACEMENT_CHARACTER]));
-    Candidates {
+    CanonicalPaths {
         has_control_character: path.contains(char::is_control),
         decoded: (!is_ambiguous).then(|| with_query(path)),
         raw: with_query(raw_path.into()),

@@ -31,8 +31,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower::layer::layer_fn;
 
-use crate::web::body::{self, BodyError, Whole};
-use crate::web::credentials::Secret;
+use crate::web::body::{self, BodyError, ReceivedBody};
+use crate::web::credentials::SecretDigest;
 use crate::web::listener_policy::ListenerPolicy;
 use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
@@ -48,7 +48,7 @@ const CALLBACK_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Options {
     /// Opens the operator's routes; absent it never matches.
-    pub admin_secret: Option<Secret>,
+    pub admin_secret: Option<SecretDigest>,
     /// The switches of the server; a proxy that it trusts counts for addresses too.
     pub policy: ListenerPolicy,
     /// By which names requests that change something may reach this site.
@@ -347,7 +347,7 @@ impl Face {
         &self,
         request: Request,
         max_bytes: usize,
-    ) -> Result<(HeaderMap, Whole), Refused> {
+    ) -> Result<(HeaderMap, ReceivedBody), Refused> {
         // Whoever does not say how long the body is may send the longest.
         let announced = request.body().size_hint().upper();
         let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
@@ -386,7 +386,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 }
 
 /// The whole body, within its limit.
-async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), Refused> {
+async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, ReceivedBody), Refused> {
     let (head, body) = request.into_parts();
     let body: Body = body;
     let sender = body::sender(&head.extensions);

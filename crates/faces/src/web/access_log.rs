@@ -49,7 +49,7 @@ where
 {
     type Response = Response<Out>;
     type Error = S::Error;
-    type Future = Logged<S::Future>;
+    type Future = AccessLogFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -59,8 +59,8 @@ where
         let request_id = RequestId::presented(request.headers()).unwrap_or_else(|| self.ids.next());
         request.extensions_mut().insert(request_id.clone());
         let entry = tracing::enabled!(target: "access", Level::INFO)
-            .then(|| Entry::begin(&request, self.trust_proxy));
-        Logged {
+            .then(|| AccessLogEntry::begin(&request, self.trust_proxy));
+        AccessLogFuture {
             answer: self.inner.call(request),
             request_id: Some(request_id),
             entry,
@@ -70,14 +70,14 @@ where
 
 /// The answer of [`AccessLog`].
 #[derive(Debug)]
-pub struct Logged<F> {
+pub struct AccessLogFuture<F> {
     answer: F,
     /// Taken when the answer is ready.
     request_id: Option<RequestId>,
-    entry: Option<Entry>,
+    entry: Option<AccessLogEntry>,
 }
 
-impl<F, Out, E> Future for Logged<F>
+impl<F, Out, E> Future for AccessLogFuture<F>
 where
     F: Future<Output = Result<Response<Out>, E>> + Unpin,
 {
@@ -99,14 +99,14 @@ where
 
 /// What must be remembered of a request until its answer is known.
 #[derive(Debug)]
-struct Entry {
+struct AccessLogEntry {
     method: Method,
     uri: Uri,
     remote_addr: Option<IpAddr>,
     began_at: Instant,
 }
 
-impl Entry {
+impl AccessLogEntry {
     fn begin<In>(request: &Request<In>, trust_proxy: bool) -> Self {
         let peer = request.extensions().get::<Peer>();
         Self {

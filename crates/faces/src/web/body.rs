@@ -51,12 +51,12 @@ impl BodyError {
 
 /// A request's body, which counts in the budget for as long as it is kept.
 #[derive(Debug, Default)]
-pub struct Whole {
+pub struct ReceivedBody {
     bytes: Bytes,
     _reservation: Option<Reservation>,
 }
 
-impl Deref for Whole {
+impl Deref for ReceivedBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -78,13 +78,13 @@ pub async fn receive(
     limit: usize,
     deadline: Duration,
     holder: BodySender,
-) -> Result<Whole, BodyError> {
+) -> Result<ReceivedBody, BodyError> {
     if body.is_end_stream() {
-        return Ok(Whole::default());
+        return Ok(ReceivedBody::default());
     }
     let mut reservation = Reservation::new(holder);
     let bytes = read_reserving(body, limit, deadline, Some(&mut reservation)).await?;
-    Ok(Whole {
+    Ok(ReceivedBody {
         bytes,
         _reservation: Some(reservation),
     })

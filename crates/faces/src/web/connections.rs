@@ -27,18 +27,18 @@ const EVICTED: u8 = 4;
 
 /// A cheap clone; all clones are the same table.
 #[derive(Clone, Debug)]
-pub(super) struct Connections(Arc<Inner>);
+pub(super) struct Connections(Arc<ConnectionsShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct ConnectionsShared {
     max: usize,
     per_client_max: usize,
     began: Instant,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ConnectionTable {
     total: usize,
     clients: HashMap<IpAddr, Vec<Arc<Activity>>>,
 }
@@ -54,7 +54,7 @@ pub(super) enum NoSlot {
 
 impl Connections {
     pub(super) fn new(max: usize, per_client_max: usize) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ConnectionsShared {
             max: max.max(1),
             per_client_max: per_client_max.max(1),
             began: Instant::now(),
@@ -110,8 +110,8 @@ pub(super) fn client(ip: IpAddr) -> IpAddr {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl ConnectionsShared {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,7 +120,7 @@ impl Inner {
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Closes up to `wanted` connections of the clients that have the most; gives how many.
     fn evict(&mut self, now_us: u64, wanted: usize) -> usize {
         let most = self.clients.iter().max_by_key(|(_, own)| own.len());
@@ -189,7 +189,7 @@ pub(super) struct Activity {
     has_begun: AtomicBool,
     client: IpAddr,
     task: OnceLock<AbortHandle>,
-    table: Arc<Inner>,
+    table: Arc<ConnectionsShared>,
 }
 
 impl Activity {

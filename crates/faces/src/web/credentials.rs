@@ -19,12 +19,12 @@ pub const SECRET_CHARS_MIN: usize = 16;
 
 /// A configured secret. Only its digest is kept.
 #[derive(Clone)]
-pub struct Secret {
+pub struct SecretDigest {
     /// Absent for the empty secret, which nothing matches: an unset password is a closed door.
     digest: Option<[u8; 32]>,
 }
 
-impl Secret {
+impl SecretDigest {
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the caller hands its copy over instead of keeping one around"
@@ -44,9 +44,9 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("SecretDigest(..)")
     }
 }
 
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn a_secret_matches_itself_only_and_an_empty_one_nothing() {
-        let secret = Secret::new("hunter2".to_owned());
+        let secret = SecretDigest::new("hunter2".to_owned());
         assert!(secret.matches("hunter2"));
         assert!(!secret.matches("hunter"));
         assert!(!secret.matches("hunter22"));
         assert!(!secret.matches(""));
 
-        let unset = Secret::new(String::new());
+        let unset = SecretDigest::new(String::new());
         assert!(!unset.matches(""));
         assert!(!unset.matches("x"));
     }
@@ -135,7 +135,7 @@ mod tests {
             user: "admin".to_owned(),
             password: "hunter2".to_owned(),
         };
-        let shown = format!("{:?} {basic:?}", Secret::new("hunter2".to_owned()));
+        let shown = format!("{:?} {basic:?}", SecretDigest::new("hunter2".to_owned()));
         assert!(!shown.contains("hunter2"), "{shown}");
         assert!(shown.contains("admin"));
     }

@@ -62,14 +62,14 @@ where
 {
     type Response = Response<Body>;
     type Error = S::Error;
-    type Future = PutHeaders<S::Future>;
+    type Future = ResponseHeadersFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        PutHeaders {
+        ResponseHeadersFuture {
             answer: self.inner.call(request),
         }
     }
@@ -77,11 +77,11 @@ where
 
 /// The answer of [`ResponseHeaders`].
 #[derive(Debug)]
-pub struct PutHeaders<F> {
+pub struct ResponseHeadersFuture<F> {
     answer: F,
 }
 
-impl<F, Body, E> Future for PutHeaders<F>
+impl<F, Body, E> Future for ResponseHeadersFuture<F>
 where
     F: Future<Output = Result<Response<Body>, E>> + Unpin,
 {

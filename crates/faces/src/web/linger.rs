@@ -27,7 +27,7 @@ use tokio::{
 
 use super::connections::{Activity, ConnectionSlot};
 use super::presence::{OverTcp, Presence};
-use super::unreadable::Instead;
+use super::unreadable::ReplacementResponse;
 
 /// Without a byte from the client.
 const LINGER: Duration = Duration::from_secs(2);
@@ -54,12 +54,12 @@ impl UnreadBody {
 
 /// A stream that closes gently.
 #[derive(Debug)]
-pub(super) struct Lingering<T> {
+pub(super) struct LingeringStream<T> {
     stream: T,
     unread_body: UnreadBody,
     presence: Presence,
     unreadable_body: &'static str,
-    instead: Option<Instead>,
+    replacement: Option<ReplacementResponse>,
     closing: Closing,
     activity: Arc<Activity>,
     _slot: ConnectionSlot,
@@ -77,7 +77,7 @@ enum Closing {
     Done,
 }
 
-impl<T> Lingering<T> {
+impl<T> LingeringStream<T> {
     pub(super) fn new(
         stream: T,
         unread_body: UnreadBody,
@@ -90,7 +90,7 @@ impl<T> Lingering<T> {
             unread_body,
             presence,
             unreadable_body,
-            instead: None,
+            replacement: None,
             closing: Closing::NotYet,
             activity: slot.activity(),
             _slot: slot,
@@ -98,26 +98,30 @@ impl<T> Lingering<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> Lingering<T> {
+impl<T: AsyncWrite + Unpin> LingeringStream<T> {
     /// Whether something else is to be written, or half written already, in slot of `bytes`.
-    fn stands_in(&mut self, bytes: &[u8]) -> bool {
-        if self.instead.is_none() {
-            self.instead = Instead::of(bytes, self.unreadable_body);
+    fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if self.replacement.is_none() {
+            self.replacement = ReplacementResponse::of(bytes, self.unreadable_body);
         }
-        self.instead.is_some()
+        self.replacement.is_some()
     }
 
     /// Says that `length` bytes were written once all that stands in for them has left.
-    fn write_instead(&mut self, cx: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
-        if let Some(instead) = &mut self.instead {
-            ready!(instead.poll_write(&mut self.stream, cx))?;
+    fn write_replacement(
+        &mut self,
+        cx: &mut Context<'_>,
+        length: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(replacement) = &mut self.replacement {
+            ready!(replacement.poll_write(&mut self.stream, cx))?;
         }
-        self.instead = None;
+        self.replacement = None;
         Poll::Ready(Ok(length))
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
+impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for LingeringStream<T> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -160,8 +164,8 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.stands_in(bytes) {
-            return this.write_instead(cx, bytes.len());
+        if this.replaces(bytes) {
+            return this.write_replacement(cx, bytes.len());
         }
         Pin::new(&mut this.stream).poll_write(cx, bytes)
     }
@@ -173,9 +177,9 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if let Some(head) = slices.first()
-            && this.stands_in(head)
+            && this.replaces(head)
         {
-            return this.write_instead(cx, head.len());
+            return this.write_replacement(cx, head.len());
         }
         Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
     }
@@ -191,7 +195,7 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for LingeringStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

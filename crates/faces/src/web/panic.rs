@@ -41,7 +41,7 @@ where
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Guarded<S::Future>;
+    type Future = CatchPanicFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -52,7 +52,7 @@ where
         // The service is used again only through its clones, which share no state that a half-done
         // call could leave broken other than what is behind locks, and those detect poisoning.
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
-        Guarded {
+        CatchPanicFuture {
             answer: called.map_err(|panic| Some(text(panic.as_ref()).to_owned())),
             request_id,
             on_panic: self.on_panic,
@@ -62,14 +62,14 @@ where
 
 /// The answer of [`CatchPanic`].
 #[derive(Debug)]
-pub struct Guarded<F> {
+pub struct CatchPanicFuture<F> {
     /// The running handler, or the text of the panic that ended it before it began.
     answer: Result<F, Option<String>>,
     request_id: Option<RequestId>,
     on_panic: OnPanic,
 }
 
-impl<F, E> Future for Guarded<F>
+impl<F, E> Future for CatchPanicFuture<F>
 where
     F: Future<Output = Result<Response, E>> + Unpin,
 {

@@ -13,14 +13,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
-use super::stall::Unstalled;
+use super::stall::StallTimeoutStream;
 
 /// One per connection; found in each request's extensions.
 #[derive(Clone, Debug, Default)]
-pub struct Presence(Arc<State>);
+pub struct Presence(Arc<PresenceState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PresenceState {
     watched: AtomicBool,
     gone: AtomicBool,
     hung_up: Notify,
@@ -29,7 +29,7 @@ struct State {
 impl Presence {
     /// Ends when the client has closed its side of the connection. Costs nothing unless it is waited for.
     pub async fn hung_up(&self) {
-        let _watch = Watch::begin(&self.0);
+        let _watch = PresenceWatch::begin(&self.0);
         while !self.0.gone.load(Ordering::Acquire) {
             self.0.hung_up.notified().await;
         }
@@ -52,16 +52,16 @@ impl Presence {
 }
 
 /// The socket is looked at only while this lives.
-struct Watch<'a>(&'a State);
+struct PresenceWatch<'a>(&'a PresenceState);
 
-impl<'a> Watch<'a> {
-    fn begin(state: &'a State) -> Self {
+impl<'a> PresenceWatch<'a> {
+    fn begin(state: &'a PresenceState) -> Self {
         state.watched.store(true, Ordering::Release);
         Self(state)
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for PresenceWatch<'_> {
     fn drop(&mut self) {
         self.0.watched.store(false, Ordering::Release);
     }
@@ -72,13 +72,13 @@ pub(super) trait OverTcp {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl OverTcp for Unstalled {
+impl OverTcp for StallTimeoutStream {
     fn tcp(&self) -> &TcpStream {
         self.socket()
     }
 }
 
-impl OverTcp for TlsStream<Unstalled> {
+impl OverTcp for TlsStream<StallTimeoutStream> {
     fn tcp(&self) -> &TcpStream {
         self.get_ref().0.socket()
     }

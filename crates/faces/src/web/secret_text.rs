@@ -1,6 +1,6 @@
 //! Secrets that must be kept as text, because they are made into keys or handed on.
 //!
-//! Where a secret is only compared, [`super::credentials::Secret`] keeps less of it.
+//! Where a secret is only compared, [`super::credentials::SecretDigest`] keeps less of it.
 
 use std::fmt;
 

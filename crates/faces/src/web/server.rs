@@ -29,7 +29,7 @@ use tower::Service;
 
 use self::connection::Connection;
 use super::connections::{Connections, NoSlot, client};
-use super::stall::Unstalled;
+use super::stall::StallTimeoutStream;
 use super::tls;
 
 pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
@@ -56,7 +56,7 @@ const CONNECTIONS_PER_CLIENT_MIN: usize = 8;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: SocketAddr,
-    pub tls: Option<tls::Files>,
+    pub tls: Option<tls::CertificateFiles>,
     /// One more closes the connection that has been idle longest; if none is idle, it waits in the kernel's queue.
     pub connections_max: usize,
     /// Of one address (of IPv6 a /64). One more closes the client's longest idle connection; if none is idle, it is closed.
@@ -133,13 +133,17 @@ pub struct Server {
     options: Options,
     listener: TcpListener,
     local_addr: SocketAddr,
-    tls: Option<tls::Reload>,
+    tls: Option<tls::ReloadableCertificate>,
 }
 
 impl Server {
     /// Loads the certificate and binds the address. Must be called inside a tokio runtime.
     pub fn bind(options: Options) -> Result<Self, Error> {
-        let tls = options.tls.clone().map(tls::Reload::load).transpose()?;
+        let tls = options
+            .tls
+            .clone()
+            .map(tls::ReloadableCertificate::load)
+            .transpose()?;
         let bound = listen(options.listen).and_then(|listener| {
             let local_addr = listener.local_addr()?;
             Ok((listener, local_addr))
@@ -162,7 +166,7 @@ impl Server {
     }
 
     /// The handle that replaces the certificate, if there is one.
-    pub fn tls(&self) -> Option<tls::Reload> {
+    pub fn tls(&self) -> Option<tls::ReloadableCertificate> {
         self.tls.clone()
     }
 
@@ -181,7 +185,7 @@ impl Server {
             ..
         } = self;
         let connections = options.connections();
-        let (phase, phase_seen) = watch::channel(Phase::Serving);
+        let (phase, phase_seen) = watch::channel(ServerPhase::Serving);
         let mut pause = ACCEPT_PAUSE_MIN;
         let mut shutdown = pin!(shutdown);
         'serving: loop {
@@ -222,7 +226,7 @@ impl Server {
                         unreadable_body: options.unreadable_body,
                     };
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
-                    let stream = Unstalled::new(stream, options.stall_timeout);
+                    let stream = StallTimeoutStream::new(stream, options.stall_timeout);
                     let served = tokio::spawn(connection.start(stream, acceptor));
                     activity.driven_by(served.abort_handle());
                 }
@@ -255,7 +259,7 @@ impl fmt::Debug for Server {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum ServerPhase {
     Serving,
     Draining,
     Cut,
@@ -281,13 +285,13 @@ fn concerns_one_client(error: &io::Error) -> bool {
 }
 
 /// Waits until each connection has let go of its receiver, but not for long.
-async fn drain(phase: watch::Sender<Phase>, limit: Duration) -> Result<(), Error> {
-    phase.send_replace(Phase::Draining);
+async fn drain(phase: watch::Sender<ServerPhase>, limit: Duration) -> Result<(), Error> {
+    phase.send_replace(ServerPhase::Draining);
     if timeout(limit, phase.closed()).await.is_ok() {
         return Ok(());
     }
     let connections = phase.receiver_count();
-    phase.send_replace(Phase::Cut);
+    phase.send_replace(ServerPhase::Cut);
     phase.closed().await;
     Err(Error::CutOff { connections })
 }

@@ -24,7 +24,7 @@ const TAKEN_BYTES_MIN: usize = 16 << 10;
 
 /// A socket whose writes fail once its client has nearly stopped taking them.
 #[derive(Debug)]
-pub(super) struct Unstalled {
+pub(super) struct StallTimeoutStream {
     socket: TcpStream,
     limit: Duration,
     /// Present from the moment a write waits until the client has taken enough.
@@ -33,7 +33,7 @@ pub(super) struct Unstalled {
     taken: usize,
 }
 
-impl Unstalled {
+impl StallTimeoutStream {
     pub(super) const fn new(socket: TcpStream, limit: Duration) -> Self {
         Self {
             socket,
@@ -115,7 +115,7 @@ fn second_handle(socket: &TcpStream) -> io::Result<net::TcpStream> {
     Ok(socket.as_fd().try_clone_to_owned()?.into())
 }
 
-impl AsyncWrite for Unstalled {
+impl AsyncWrite for StallTimeoutStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl AsyncWrite for Unstalled {
     }
 }
 
-impl AsyncRead for Unstalled {
+impl AsyncRead for StallTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -84,7 +84,7 @@ where
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Counted<S::Future>;
+    type Future = ThrottleFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -93,19 +93,19 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let peer = request.extensions().get::<Peer>();
         let Some((peer, too_many)) = peer.zip(self.too_many) else {
-            return Counted::Unseen(self.inner.call(request));
+            return ThrottleFuture::Unseen(self.inner.call(request));
         };
         let address = client(proxy::client(*peer, request.headers(), self.trust_proxy));
         if self.failures.is_throttled(address) {
             if shows_weak_credential(request.headers(), request.uri()) {
                 self.failures.note(address);
-                return Counted::Refused(Some(too_many(request.uri().path())));
+                return ThrottleFuture::Refused(Some(too_many(request.uri().path())));
             }
             request.extensions_mut().insert(Throttled);
         }
         // Cheap: a path is shared, not copied.
         let uri = request.uri().clone();
-        Counted::Running {
+        ThrottleFuture::Running {
             answer: self.inner.call(request),
             failures: self.failures.clone(),
             address,
@@ -117,7 +117,7 @@ where
 
 /// The answer of [`Throttle`].
 #[derive(Debug)]
-pub enum Counted<F> {
+pub enum ThrottleFuture<F> {
     Unseen(F),
     Refused(Option<Response>),
     Running {
@@ -129,7 +129,7 @@ pub enum Counted<F> {
     },
 }
 
-impl<F, E> Future for Counted<F>
+impl<F, E> Future for ThrottleFuture<F>
 where
     F: Future<Output = Result<Response, E>> + Unpin,
 {
@@ -183,17 +183,17 @@ fn shows_weak_credential(headers: &HeaderMap, uri: &Uri) -> bool {
 
 /// A cheap clone; all clones are the same table.
 #[derive(Clone, Debug, Default)]
-pub struct Failures(Arc<Inner>);
+pub struct Failures(Arc<FailuresShared>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct FailuresShared {
     /// Whether anybody failed lately; the only thing that most requests look at.
     any: AtomicBool,
-    table: Mutex<Table>,
+    table: Mutex<FailureTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct FailureTable {
     /// When each address would have all of its failures back.
     full_at: HashMap<IpAddr, Instant>,
     unlogged: u64,
@@ -242,13 +242,13 @@ impl Failures {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl FailuresShared {
+    fn lock(&self) -> MutexGuard<'_, FailureTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl FailureTable {
     fn is_throttled(&self, address: IpAddr, now: Instant) -> bool {
         let full_at = self.full_at.get(&self.counted(address));
         full_at.is_some_and(|full_at| *full_at > now + REFILL * (FAILURES_PER_MINUTE - 1))
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn s14_an_address_has_ten_failures_a_minute_and_others_are_unaffected() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         for _ in 0..FAILURES_PER_MINUTE {
             assert!(!table.is_throttled(ip(1), now));
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn s14_the_table_of_addresses_is_bounded() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         for number in 0..ADDRESSES_MAX + 100 {
             let number = u32::try_from(number).unwrap();
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn s14_there_is_one_line_a_minute() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         table.note(ip(1), now);
         assert!(table.may_log(now));

@@ -17,7 +17,7 @@ use rustls_pki_types::{
 
 /// Where the certificate chain and its key are, both PEM.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct CertificateFiles {
     /// The server's own certificate first, then the intermediate ones.
     pub certificates: PathBuf,
     pub key: PathBuf,
@@ -39,29 +39,29 @@ pub enum Error {
 
 /// The certificate in use; clones share it.
 #[derive(Debug, Clone)]
-pub struct Reload {
-    shared: Arc<Shared>,
+pub struct ReloadableCertificate {
+    shared: Arc<CertificateInUse>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    files: Files,
+struct CertificateInUse {
+    files: CertificateFiles,
     current: RwLock<Arc<ServerConfig>>,
 }
 
-impl Reload {
+impl ReloadableCertificate {
     /// Loads the files for the first time.
-    pub fn load(files: Files) -> Result<Self, Error> {
-        let current = RwLock::new(Arc::new(configured(&files)?));
+    pub fn load(files: CertificateFiles) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(load_config(&files)?));
         Ok(Self {
-            shared: Arc::new(Shared { files, current }),
+            shared: Arc::new(CertificateInUse { files, current }),
         })
     }
 
     /// Reads the files again; on success new connections get what they hold now, on failure the
     /// old certificate stays.
     pub fn reload(&self) -> Result<(), Error> {
-        let fresh = Arc::new(configured(&self.shared.files)?);
+        let fresh = Arc::new(load_config(&self.shared.files)?);
         // A poisoned lock still guards a whole Arc: the swap below is the only write.
         let mut current = self
             .shared
@@ -79,7 +79,7 @@ impl Reload {
     }
 }
 
-fn configured(files: &Files) -> Result<ServerConfig, Error> {
+fn load_config(files: &CertificateFiles) -> Result<ServerConfig, Error> {
     let chain = CertificateDer::pem_file_iter(&files.certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(unreadable(&files.certificates))?;
@@ -114,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    fn written(directory: &Path) -> Files {
-        let files = Files {
+    fn written(directory: &Path) -> CertificateFiles {
+        let files = CertificateFiles {
             certificates: directory.join("chain.pem"),
             key: directory.join("key.pem"),
         };
@@ -129,7 +129,7 @@ mod tests {
     fn a_failed_reload_keeps_the_certificate_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let files = written(directory.path());
-        let reload = Reload::load(files.clone()).unwrap();
+        let reload = ReloadableCertificate::load(files.clone()).unwrap();
         let first = reload.current();
 
         let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -149,10 +149,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = written(directory.path());
         fs::write(&files.certificates, "").unwrap();
-        let empty = Reload::load(files.clone()).unwrap_err();
+        let empty = ReloadableCertificate::load(files.clone()).unwrap_err();
         assert!(matches!(empty, Error::NoCertificate { .. }));
         fs::remove_file(&files.certificates).unwrap();
-        let missing = Reload::load(files).unwrap_err();
+        let missing = ReloadableCertificate::load(files).unwrap_err();
         assert!(missing.to_string().contains("chain.pem"));
     }
 }

@@ -67,7 +67,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A bound socket; its file goes away with it.
 #[derive(Debug)]
-pub struct Socket {
+pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     peer: Option<Peer>,
@@ -75,7 +75,7 @@ pub struct Socket {
     owner: u32,
 }
 
-impl Socket {
+impl UnixSocket {
     /// Takes the slot of whatever an earlier process left there. Must be called inside a tokio runtime.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let mut unfinished = path.as_os_str().to_owned();
@@ -125,7 +125,7 @@ impl Socket {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) if !self.is_welcome(&stream) => {
+                Ok((stream, _)) if !self.is_allowed_peer(&stream) => {
                     tracing::warn!(
                         "another user connected to a local socket; the connection was closed"
                     );
@@ -160,14 +160,14 @@ impl Socket {
     }
 }
 
-impl Socket {
-    fn is_welcome(&self, stream: &UnixStream) -> bool {
+impl UnixSocket {
+    fn is_allowed_peer(&self, stream: &UnixStream) -> bool {
         let peer = stream.peer_cred();
         peer.is_ok_and(|peer| [self.owner, ROOT].contains(&peer.uid()))
     }
 }
 
-impl Drop for Socket {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
         // Another process may have taken its slot already, and then this is not ours to remove; who looks finds out at once.
         let _ = fs::remove_file(&self.path);
@@ -200,7 +200,7 @@ async fn serve<S>(
                 request.extensions_mut().insert(peer);
             }
             let response = service.oneshot(request).await?;
-            Ok::<_, Infallible>(response.map(|body| Body::new(Answer { body, activity })))
+            Ok::<_, Infallible>(response.map(|body| Body::new(TrackedBody { body, activity })))
         }
     });
     // A client that closes while its request waits ends the request: hyper reads ahead as long as half-closed connections are
@@ -239,12 +239,12 @@ async fn serve<S>(
 }
 
 /// A response's body. When it is over, its connection waits for the next request.
-struct Answer {
+struct TrackedBody {
     body: Body,
     activity: Arc<Activity>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -264,7 +264,7 @@ impl HttpBody for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.activity.answered();
         self.activity.reads();
@@ -314,7 +314,7 @@ mod tests {
                 )
             },
         );
-        let socket = Socket::bind(&path).unwrap().with_peer(LOCAL_PEER);
+        let socket = UnixSocket::bind(&path).unwrap().with_peer(LOCAL_PEER);
         tokio::spawn(socket.run(Router::new().route("/", whoami), pending::<()>(), PATIENCE));
         let forged =
             "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: http\r\nForwarded: for=9.9.9.9\r\n";
@@ -331,7 +331,7 @@ mod tests {
         fs::create_dir_all(&deep).unwrap();
         let path = deep.join("consign.sock");
         fs::write(&path, "left over").unwrap();
-        let socket = Socket::bind(&path).unwrap();
+        let socket = UnixSocket::bind(&path).unwrap();
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
@@ -362,7 +362,7 @@ mod tests {
             pending::<()>().await;
             drop(dropped);
         });
-        let socket = Socket::bind(&path).unwrap();
+        let socket = UnixSocket::bind(&path).unwrap();
         tokio::spawn(socket.run(Router::new().route("/", wait), pending::<()>(), PATIENCE));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";

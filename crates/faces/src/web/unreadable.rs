@@ -17,12 +17,12 @@ const MARK: &[u8] = b"x-intent-version";
 
 /// What is written in place of a bare answer, and how much of it has left.
 #[derive(Debug)]
-pub(super) struct Instead {
+pub(super) struct ReplacementResponse {
     text: Vec<u8>,
     written: usize,
 }
 
-impl Instead {
+impl ReplacementResponse {
     /// `None` if the bytes are anything but the beginning of a bare refusal.
     pub(super) fn of(bytes: &[u8], body: &str) -> Option<Self> {
         if !bytes.starts_with(b"HTTP/1.1 4") && !bytes.starts_with(b"HTTP/1.0 4") {
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn a_bare_refusal_is_given_headers_and_a_body() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
-        let instead = Instead::of(bare, "{}").unwrap();
-        let text = String::from_utf8(instead.text).unwrap();
+        let replacement = ReplacementResponse::of(bare, "{}").unwrap();
+        let text = String::from_utf8(replacement.text).unwrap();
         assert!(text.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"));
         assert!(
             text.contains("x-frame-options: DENY\r\n")
@@ -90,7 +90,7 @@ mod tests {
             b"{\"error\":{}}",
             b"",
         ] {
-            assert!(Instead::of(bytes, "{}").is_none());
+            assert!(ReplacementResponse::of(bytes, "{}").is_none());
         }
     }
 }

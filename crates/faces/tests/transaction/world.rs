@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
-use consign_faces::intent::{self, FurtherKeys};
+use consign_faces::intent::{self, AdditionalKeys};
 use consign_faces::transaction::{self, Names, Tokens};
-use consign_faces::web::credentials::Secret;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
@@ -113,7 +113,7 @@ impl World {
         let (drain, draining) = watch::channel(false);
         let keys = site.clone();
         let intent = intent::Options {
-            admin_secret: Some(Secret::new(ADMIN.to_owned())),
+            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
             dashboard_password: None,
             metrics_token: None,
             trust_proxy: false,
@@ -121,12 +121,12 @@ impl World {
             require_signatures: false,
             maintenance: false,
             draining,
-            further_keys: Some(FurtherKeys(Arc::new(move || keys.jwks()))),
-            make_room: None,
-            further_routes: Some(transaction::openapi::document()),
+            additional_keys: Some(AdditionalKeys(Arc::new(move || keys.jwks()))),
+            release_reserve: None,
+            additional_openapi: Some(transaction::openapi::document()),
         };
         let transactions = transaction::Options {
-            admin_secret: Some(Secret::new(ADMIN.to_owned())),
+            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
             policy: setup.policy,
             names: Names::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,

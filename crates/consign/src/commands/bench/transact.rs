@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::load;
-use super::private::SITE;
+use super::private_server::SITE;
 
 /// More transactions than this share of the cycles would be news.
 const ORDERS_PER_CYCLE: f64 = 1.0;
@@ -36,11 +36,11 @@ const VERIFIED_ROUNDS: usize = 21;
 
 /// What was found.
 #[derive(Debug, Serialize)]
-pub(super) struct Findings {
+pub(super) struct TransactReport {
     work: Work,
     /// Transactions for each cycle.
     ratio: f64,
-    receipt: Receipt,
+    receipt: ReceiptTimes,
     /// Of the side that suffered more.
     stolen_share: Option<f64>,
     pub(super) transactions: Report,
@@ -49,7 +49,7 @@ pub(super) struct Findings {
 
 /// What the server's own receipt costs whoever is shown it: medians of rounds.
 #[derive(Debug, Serialize)]
-struct Receipt {
+struct ReceiptTimes {
     bytes: usize,
     read_us: f64,
     verify_us: f64,
@@ -57,13 +57,16 @@ struct Receipt {
 }
 
 /// Cycles first, because they tell how many intents must be signed.
-pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Findings> {
+pub(super) async fn measure(
+    plan: Plan,
+    tell: &mut dyn FnMut(&str),
+) -> anyhow::Result<TransactReport> {
     let cycling = Plan {
         work: Work::Cycle,
         ..plan.clone()
     };
     let cycles = load(cycling, tell).await?;
-    let agent = Agent::new()?;
+    let agent = BenchAgent::new()?;
     let enough = cycles.cycles_per_s.max * plan.length().as_secs_f64() * ORDERS_PER_CYCLE;
     #[expect(
         clippy::cast_possible_truncation,
@@ -84,7 +87,7 @@ pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::R
     tell("verifying a receipt");
     let receipt = receipt(&server, &agent.order(count)).await?;
     let stolen = [&transactions, &cycles].map(|report| report.usage.stolen_share);
-    Ok(Findings {
+    Ok(TransactReport {
         work: Work::Transact,
         ratio: transactions.cycles_per_s.median / cycles.cycles_per_s.median,
         receipt,
@@ -94,33 +97,33 @@ pub(super) async fn measure(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::R
     })
 }
 
-pub(super) fn table(findings: &Findings) -> String {
-    let Receipt {
+pub(super) fn table(report: &TransactReport) -> String {
+    let ReceiptTimes {
         bytes,
         read_us,
         verify_us,
         read_and_verify_us,
-    } = &findings.receipt;
+    } = &report.receipt;
     format!(
         "{}\n{}\n{:<15}{:.2} transactions a cycle\n\
          {:<15}{read_and_verify_us:.0} us to read and verify {bytes} bytes (read {read_us:.0}, verify {verify_us:.0})\n",
-        consign_bench::table(&findings.cycles),
-        consign_bench::table(&findings.transactions),
+        consign_bench::table(&report.cycles),
+        consign_bench::table(&report.transactions),
         "ratio",
-        findings.ratio,
+        report.ratio,
         "receipt",
     )
 }
 
 /// Signs intents; its key lives as long as the measurement.
-struct Agent {
+struct BenchAgent {
     signer: Signer,
     public: PublicKey,
     /// Tells the intents of this run from those of others in the same ledger.
     run: String,
 }
 
-impl Agent {
+impl BenchAgent {
     fn new() -> anyhow::Result<Self> {
         let (mut seed, mut run) = ([0; 32], [0; 8]);
         for bytes in [&mut seed[..], &mut run[..]] {
@@ -168,7 +171,7 @@ impl Agent {
 }
 
 /// Has one more order carried out, and verifies its receipt with the site's published key, as a stranger would.
-async fn receipt(server: &str, order: &Order) -> anyhow::Result<Receipt> {
+async fn receipt(server: &str, order: &Order) -> anyhow::Result<ReceiptTimes> {
     let client = Client::new(Options {
         server: server.to_owned(),
         ..Options::default()
@@ -188,7 +191,7 @@ async fn receipt(server: &str, order: &Order) -> anyhow::Result<Receipt> {
     time(&receipt, &keyring)
 }
 
-fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<Receipt> {
+fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<ReceiptTimes> {
     let now = Micros(Timestamp::now().as_microsecond());
     let read = || Document::read(receipt.as_bytes(), VERIFY_BYTES_MAX);
     let document = read().map_err(|problem| anyhow!("no receipt: {problem}"))?;
@@ -198,7 +201,7 @@ fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<Receipt> {
             "the server's receipt does not verify: {verified:?}"
         ));
     }
-    Ok(Receipt {
+    Ok(ReceiptTimes {
         bytes: receipt.len(),
         read_us: median_us(read),
         verify_us: median_us(|| keyring.verify(&document, now)),
@@ -254,7 +257,7 @@ mod tests {
 
     #[test]
     fn orders_are_signed_by_their_agent_and_no_two_are_the_same() {
-        let agent = Agent::new().unwrap();
+        let agent = BenchAgent::new().unwrap();
         let read = |order: &Order| {
             let document = Document::read(order.authorize.as_bytes(), REQUEST_BYTES_MAX).unwrap();
             Intent::read(document).unwrap()

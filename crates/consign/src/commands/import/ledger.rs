@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemTimes};
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
 use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
 use crate::data_dir::DataDir;
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
-use crate::secrets::{self, Name, Overrides, Secret, Secrets};
+use crate::secrets::{self, Overrides, Secret, SecretName, Secrets};
 use crate::serve::begin::{self, BeginArgs};
 
 /// An engine, and the lock that keeps servers away while it lives.
@@ -25,7 +25,7 @@ use crate::serve::begin::{self, BeginArgs};
 pub(super) struct Ledger {
     pub(super) engine: Engine,
     /// Secrets that had to be made for it.
-    pub(super) made: Vec<Name>,
+    pub(super) made: Vec<SecretName>,
     sqlite: Option<Arc<Sqlite>>,
     _locks: Vec<DataLock>,
 }
@@ -35,17 +35,17 @@ impl Ledger {
     pub(super) async fn open(
         data: &DataDir,
         path: &Path,
-        settings: &Settings,
+        settings: &IntentSettings,
         allowed: BeginArgs,
     ) -> anyhow::Result<Self> {
         data.create()?;
         let locks = vec![DataLock::acquire(data)?, DataLock::database(path)?];
-        let place = Place::File(path.to_owned());
+        let place = LedgerLocation::File(path.to_owned());
         allowed.refuse_loss(&place, data).await?;
         allowed.refuse_future(&place, Sqlite::last_time(path)?, SystemTimes::own_wall())?;
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let overrides = Overrides::new(settings, seal_key);
-        let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
+        let secrets = Secrets::open(data, &overrides, secrets::LedgerState::at(path)?)?;
         let keys = Keys {
             main_key: secrets.bus_secret.reveal().to_owned(),
             seal: SealKey::new(*secrets.seal_key.reveal()),
@@ -60,11 +60,11 @@ impl Ledger {
     pub(super) fn rehearse(
         data: &DataDir,
         path: &Path,
-        settings: &Settings,
+        settings: &IntentSettings,
     ) -> anyhow::Result<Self> {
         let main_key = match &settings.bus_secret {
             Some(secret) => Some(secret.clone()),
-            None => secrets::read(data, Name::BusSecret)?,
+            None => secrets::read(data, SecretName::BusSecret)?,
         };
         // Nothing is sealed or signed in a rehearsal, so these keys are never used.
         let keys = Keys {
@@ -89,9 +89,9 @@ impl Ledger {
     fn on_file(
         path: &Path,
         keys: Keys,
-        settings: &Settings,
+        settings: &IntentSettings,
         locks: Vec<DataLock>,
-        made: Vec<Name>,
+        made: Vec<SecretName>,
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(EngineClock::start(Sqlite::last_time(path)?));
         let sqlite = Arc::new(Sqlite::open(sqlite::Options {
@@ -125,7 +125,7 @@ fn engine(
     store: SharedStore,
     clock: Arc<EngineClock>,
     keys: Keys,
-    settings: &Settings,
+    settings: &IntentSettings,
 ) -> anyhow::Result<Engine> {
     Ok(Engine::new(Options {
         store,

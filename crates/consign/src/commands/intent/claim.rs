@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Many<'a> {
+struct ClaimedList<'a> {
     intents: &'a [Claimed],
 }
 
@@ -76,7 +76,7 @@ impl Args {
         let claimed = self.link.client()?.claim(&claim).await?;
         match (claimed.as_slice(), self.output.json, self.max) {
             ([one], true, None) => out::json(one)?,
-            (many, true, Some(_)) => out::json(&Many { intents: many })?,
+            (many, true, Some(_)) => out::json(&ClaimedList { intents: many })?,
             ([], _, _) => {}
             (some, _, _) => out::data(&human(some))?,
         }

@@ -2,7 +2,7 @@
 
 use consign_client::Key;
 
-use super::fulfil::Done;
+use super::fulfil::SettledOutput;
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
 use crate::link::LinkArgs;
@@ -36,7 +36,7 @@ impl Args {
             .fail(&self.id, self.token.reveal(), error.trim())
             .await?;
         if self.output.json {
-            out::json(&Done {
+            out::json(&SettledOutput {
                 ok: true,
                 id: &self.id,
             })?;

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// What `fulfil` and `fail` print with `--json`.
 #[derive(Serialize)]
-pub(super) struct Done<'a> {
+pub(super) struct SettledOutput<'a> {
     pub(super) ok: bool,
     pub(super) id: &'a str,
 }
@@ -51,7 +51,7 @@ impl Args {
             .fulfil(&self.id, self.token.reveal(), output.as_ref())
             .await?;
         if self.output.json {
-            out::json(&Done {
+            out::json(&SettledOutput {
                 ok: true,
                 id: &self.id,
             })?;

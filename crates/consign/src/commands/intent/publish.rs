@@ -80,7 +80,7 @@ enum Visibility {
 }
 
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct PublishPreview<'a> {
     method: &'static str,
     path: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ impl Args {
     }
 
     fn show(&self, publish: &Publish) -> anyhow::Result<Exit> {
-        let request = DryRun {
+        let request = PublishPreview {
             method: "POST",
             path: "/intent",
             idempotency_key: self.idempotency_key.as_deref(),

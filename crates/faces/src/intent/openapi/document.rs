@@ -8,7 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::super::reject::status_of;
 use super::super::routes::Route;
-use super::operation::{Auth, Body, Content, Link, Operation, Parameter, ParameterIn, Reply, Tag};
+use super::operation::{
+    Auth, Operation, OperationLink, Parameter, ParameterIn, RequestBody, ResponseContent,
+    ResponseSpec, Tag,
+};
 use super::schema::{Schema, exactly, integer, optional, required, text};
 use crate::web::{headers, request_id};
 
@@ -18,17 +21,17 @@ pub(super) const VERSION: &str = "3.1.0";
 const ABOUT: &str = "Publish an intent, let a worker claim it, read what became of it. \
      Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, it never changes its meaning. \
      Times are Unix seconds. An explicit null is the same as leaving an optional field out, unknown fields are not \
-     looked at, and bodies are read as JSON whatever their Content-Type says.";
+     looked at, and bodies are read as JSON whatever their ResponseContent-Type says.";
 
 /// Up to this many codes an answer is shared between operations; more of them are one operation's own.
 const SHARED_CODES_MAX: usize = 3;
 
 pub(super) fn document(routes: &[Route]) -> Value {
-    let mut parts = Parts::default();
+    let mut components = Components::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
         let method = route.method.as_str().to_ascii_lowercase();
-        let operation = parts.operation(&route.operation);
+        let operation = components.operation(&route.operation);
         paths
             .entry(route.path)
             .or_default()
@@ -51,8 +54,8 @@ pub(super) fn document(routes: &[Route]) -> Value {
         "tags": tags,
         "paths": paths,
         "components": {
-            "schemas": parts.schemas,
-            "responses": parts.responses,
+            "schemas": components.schemas,
+            "responses": components.responses,
             "headers": header_definitions(),
             "securitySchemes": security_schemes(),
         },
@@ -60,12 +63,12 @@ pub(super) fn document(routes: &[Route]) -> Value {
 }
 
 /// What several operations refer to.
-struct Parts {
+struct Components {
     schemas: Map<String, Value>,
     responses: Map<String, Value>,
 }
 
-impl Default for Parts {
+impl Default for Components {
     fn default() -> Self {
         let mut schemas = Map::new();
         let codes = text().one_of(Code::ALL.iter().map(|code| code.name()));
@@ -77,7 +80,7 @@ impl Default for Parts {
     }
 }
 
-impl Parts {
+impl Components {
     fn operation(&mut self, operation: &Operation) -> Value {
         let mut out = Map::new();
         out.insert("operationId".to_owned(), operation.id.into());
@@ -94,7 +97,7 @@ impl Parts {
         if let Some(body) = &operation.body {
             out.insert("requestBody".to_owned(), self.body(body));
         }
-        out.insert("responses".to_owned(), self.replies(operation));
+        out.insert("responses".to_owned(), self.responses(operation));
         out.into()
     }
 
@@ -109,18 +112,18 @@ impl Parts {
     fn parameter(&mut self, parameter: &Parameter) -> Value {
         let mut out = json!({
             "name": parameter.name,
-            "in": parameter.place.name(),
-            "required": parameter.place == ParameterIn::Path,
+            "in": parameter.location.name(),
+            "required": parameter.location == ParameterIn::Path,
             "schema": self.schema(&parameter.schema),
         });
-        if parameter.place == ParameterIn::Query {
+        if parameter.location == ParameterIn::Query {
             // An empty value is the same as none.
             out["allowEmptyValue"] = true.into();
         }
         out
     }
 
-    fn body(&mut self, body: &Body) -> Value {
+    fn body(&mut self, body: &RequestBody) -> Value {
         let example: Value = serde_json::from_str(body.example).expect("an example is JSON");
         json!({
             "required": body.required,
@@ -129,10 +132,10 @@ impl Parts {
         })
     }
 
-    fn replies(&mut self, operation: &Operation) -> Value {
+    fn responses(&mut self, operation: &Operation) -> Value {
         let mut out = Map::new();
-        for reply in &operation.replies {
-            out.insert(reply.status.as_str().to_owned(), self.reply(reply));
+        for response in &operation.responses {
+            out.insert(response.status.as_str().to_owned(), self.response(response));
         }
         let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
         for code in operation.codes() {
@@ -152,27 +155,27 @@ impl Parts {
         out.into()
     }
 
-    fn reply(&mut self, reply: &Reply) -> Value {
+    fn response(&mut self, response: &ResponseSpec) -> Value {
         let mut out = json!({
-            "description": reply.about,
-            "headers": header_references(reply.headers, true),
+            "description": response.about,
+            "headers": header_references(response.headers, true),
         });
-        match &reply.content {
-            Content::Nothing => {}
-            Content::Json(schema) => {
+        match &response.content {
+            ResponseContent::Nothing => {}
+            ResponseContent::Json(schema) => {
                 let mut content = json!({"schema": self.schema(schema)});
-                if !reply.example.is_empty() {
+                if !response.example.is_empty() {
                     content["example"] =
-                        serde_json::from_str(reply.example).expect("an example is JSON");
+                        serde_json::from_str(response.example).expect("an example is JSON");
                 }
                 out["content"] = json!({"application/json": content});
             }
-            Content::Text(kind) => {
+            ResponseContent::Text(kind) => {
                 out["content"] = json!({*kind: {"schema": {"type": "string"}}});
             }
         }
-        if !reply.links.is_empty() {
-            let links = reply
+        if !response.links.is_empty() {
+            let links = response
                 .links
                 .iter()
                 .map(|one| (one.to.to_owned(), link(*one)));
@@ -216,7 +219,7 @@ impl Parts {
     }
 }
 
-fn link(link: Link) -> Value {
+fn link(link: OperationLink) -> Value {
     let mut out = json!({"operationId": link.to, "parameters": {"id": "$response.body#/id"}});
     if link.with_token {
         out["requestBody"] = json!({"claim_token": "$response.body#/claim_token"});
@@ -231,7 +234,7 @@ fn error(codes: &[Code], batch: bool) -> Schema {
         required("message", text().about("For people; may change.")),
     ];
     if batch {
-        let index = integer().about("The place of the item at fault, from 0.");
+        let index = integer().about("The position of the item at fault, from 0.");
         fields.push(optional("index", index));
     }
     exactly(vec![required("error", exactly(fields))])
@@ -311,7 +314,7 @@ fn header_definitions() -> Value {
             json!({"type": "string", "pattern": "^Basic "}),
         ),
         (
-            "Content-Security-Policy",
+            "ResponseContent-Security-Policy",
             "The page may load and run nothing but its own style.",
             true,
             json!({"type": "string"}),

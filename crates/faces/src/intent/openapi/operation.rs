@@ -143,13 +143,13 @@ impl ParameterIn {
 #[derive(Debug, Clone)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: ParameterIn,
+    pub(super) location: ParameterIn,
     pub(super) schema: Schema,
 }
 
 /// What a request carries.
 #[derive(Debug, Clone)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     pub(super) required: bool,
     pub(super) schema: Schema,
     /// JSON text, as one would type it.
@@ -159,7 +159,7 @@ pub(super) struct Body {
 
 /// What an answer carries.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum ResponseContent {
     Nothing,
     Json(Schema),
     /// Anything but JSON, by its media type.
@@ -168,20 +168,20 @@ pub(super) enum Content {
 
 /// An answer that is no error.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(super) struct ResponseSpec {
     pub(super) status: StatusCode,
     pub(super) about: &'static str,
-    pub(super) content: Content,
+    pub(super) content: ResponseContent,
     /// As it may look; empty if there is nothing to see.
     pub(super) example: &'static str,
     /// Headers beyond those of every answer.
     pub(super) headers: &'static [&'static str],
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<OperationLink>,
 }
 
 /// What one may do next with an answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
+pub(super) struct OperationLink {
     /// The id of the operation that takes the intent of this answer.
     pub(super) to: &'static str,
     /// Whether it takes the token too.
@@ -197,8 +197,8 @@ pub(in crate::intent) struct Operation {
     pub(super) summary: &'static str,
     pub(super) about: &'static str,
     pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Option<Body>,
-    pub(super) replies: Vec<Reply>,
+    pub(super) body: Option<RequestBody>,
+    pub(super) responses: Vec<ResponseSpec>,
     own_codes: Vec<Code>,
     /// Whether an error may name the item at fault.
     pub(super) batch: bool,
@@ -216,7 +216,7 @@ impl Operation {
             about: "",
             parameters: Vec::new(),
             body: None,
-            replies: Vec::new(),
+            responses: Vec::new(),
             own_codes: Vec::new(),
             batch: false,
             example_query: "",
@@ -240,10 +240,10 @@ impl Operation {
         self.parameter(ParameterIn::Header, name, schema)
     }
 
-    fn parameter(mut self, place: ParameterIn, name: &'static str, schema: Schema) -> Self {
+    fn parameter(mut self, location: ParameterIn, name: &'static str, schema: Schema) -> Self {
         self.parameters.push(Parameter {
             name,
-            place,
+            location,
             schema,
         });
         self
@@ -264,7 +264,7 @@ impl Operation {
         bytes_max: usize,
         example: &'static str,
     ) -> Self {
-        self.body = Some(Body {
+        self.body = Some(RequestBody {
             required,
             schema,
             example,
@@ -280,7 +280,7 @@ impl Operation {
         schema: Schema,
         example: &'static str,
     ) -> Self {
-        self.reply(status, about, Content::Json(schema), example)
+        self.response(status, about, ResponseContent::Json(schema), example)
     }
 
     pub(super) fn answers_text(
@@ -289,21 +289,21 @@ impl Operation {
         kind: &'static str,
         example: &'static str,
     ) -> Self {
-        self.reply(StatusCode::OK, about, Content::Text(kind), example)
+        self.response(StatusCode::OK, about, ResponseContent::Text(kind), example)
     }
 
     pub(super) fn answers_nothing(self, about: &'static str) -> Self {
-        self.reply(StatusCode::NO_CONTENT, about, Content::Nothing, "")
+        self.response(StatusCode::NO_CONTENT, about, ResponseContent::Nothing, "")
     }
 
-    fn reply(
+    fn response(
         mut self,
         status: StatusCode,
         about: &'static str,
-        content: Content,
+        content: ResponseContent,
         example: &'static str,
     ) -> Self {
-        self.replies.push(Reply {
+        self.responses.push(ResponseSpec {
             status,
             about,
             content,
@@ -316,26 +316,26 @@ impl Operation {
 
     /// Headers that the last answer carries beyond those of every answer.
     pub(super) fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
-        if let Some(reply) = self.replies.last_mut() {
-            reply.headers = headers;
+        if let Some(response) = self.responses.last_mut() {
+            response.headers = headers;
         }
         self
     }
 
     /// The intent of the last answer can be looked at with these operations.
-    pub(super) fn leads_to(self, operations: &'static [&'static str]) -> Self {
+    pub(super) fn links_to(self, operations: &'static [&'static str]) -> Self {
         self.link(operations, false)
     }
 
     /// The intent and the token of the last answer are what these operations take.
-    pub(super) fn hands_over_to(self, operations: &'static [&'static str]) -> Self {
+    pub(super) fn links_with_token_to(self, operations: &'static [&'static str]) -> Self {
         self.link(operations, true)
     }
 
     fn link(mut self, operations: &'static [&'static str], with_token: bool) -> Self {
-        if let Some(reply) = self.replies.last_mut() {
-            let links = operations.iter().map(|to| Link { to, with_token });
-            reply.links.extend(links);
+        if let Some(response) = self.responses.last_mut() {
+            let links = operations.iter().map(|to| OperationLink { to, with_token });
+            response.links.extend(links);
         }
         self
     }

@@ -19,7 +19,7 @@ pub(super) struct Schema {
     rules: Map<String, Value>,
     /// Limits that JSON Schema cannot say, and limits in words.
     limits: Vec<String>,
-    fields: Vec<Field>,
+    fields: Vec<SchemaField>,
     items: Option<Box<Self>>,
     /// It is exactly one of these.
     variants: Vec<Self>,
@@ -27,22 +27,22 @@ pub(super) struct Schema {
 
 /// A member of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Field {
+pub(super) struct SchemaField {
     pub(super) name: &'static str,
     pub(super) required: bool,
     pub(super) schema: Schema,
 }
 
-pub(super) fn required(name: &'static str, schema: Schema) -> Field {
-    Field {
+pub(super) fn required(name: &'static str, schema: Schema) -> SchemaField {
+    SchemaField {
         name,
         required: true,
         schema,
     }
 }
 
-pub(super) fn optional(name: &'static str, schema: Schema) -> Field {
-    Field {
+pub(super) fn optional(name: &'static str, schema: Schema) -> SchemaField {
+    SchemaField {
         name,
         required: false,
         schema,
@@ -92,14 +92,14 @@ pub(super) fn either(variants: Vec<Schema>) -> Schema {
 }
 
 /// An object that may have further members; they are not looked at.
-pub(super) fn object(fields: Vec<Field>) -> Schema {
+pub(super) fn object(fields: Vec<SchemaField>) -> Schema {
     let mut schema = anything().of_type("object");
     schema.fields = fields;
     schema
 }
 
 /// An object with these members and no others: what the server writes.
-pub(super) fn exactly(fields: Vec<Field>) -> Schema {
+pub(super) fn exactly(fields: Vec<SchemaField>) -> Schema {
     object(fields).rule("additionalProperties", false)
 }
 
@@ -154,7 +154,7 @@ impl Schema {
     }
 
     /// A number outside is drawn to the nearer end, so that no keyword of JSON Schema fits.
-    pub(super) fn drawn_into<N: Display>(self, min: N, max: N) -> Self {
+    pub(super) fn clamped_to<N: Display>(self, min: N, max: N) -> Self {
         self.limit(format!("clamped to {min} to {max}"))
     }
 
@@ -189,7 +189,7 @@ impl Schema {
         self.about
     }
 
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[SchemaField] {
         &self.fields
     }
 
@@ -268,7 +268,7 @@ impl Schema {
 
     /// What a reader of the document alone would miss: the purpose, and limits that no keyword tells.
     fn description(&self) -> String {
-        let told = [
+        let stated = [
             "minLength",
             "minItems",
             "minimum",
@@ -276,9 +276,11 @@ impl Schema {
             "const",
             "default",
         ];
-        let untold = !told.iter().any(|keyword| self.rules.contains_key(*keyword));
+        let unstated = !stated
+            .iter()
+            .any(|keyword| self.rules.contains_key(*keyword));
         match (self.about, self.limits()) {
-            (about, limits) if limits.is_empty() || !untold => about.to_owned(),
+            (about, limits) if limits.is_empty() || !unstated => about.to_owned(),
             ("", limits) => limits,
             (about, limits) => format!("{about} Limit: {limits}."),
         }
@@ -344,8 +346,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_no_keyword_tells_is_told_in_words() {
-        let schema = integer().about("Tries.").drawn_into(1, 20);
-        let told = "Tries. Limit: clamped to 1 to 20.";
-        assert_eq!(schema.definition()["description"], told);
+        let schema = integer().about("Tries.").clamped_to(1, 20);
+        let stated = "Tries. Limit: clamped to 1 to 20.";
+        assert_eq!(schema.definition()["description"], stated);
     }
 }

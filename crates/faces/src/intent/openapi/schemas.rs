@@ -11,8 +11,8 @@ use consign_kernel::receipt;
 use consign_kernel::state::{Cause, Verb};
 
 use super::schema::{
-    Field, Schema, anything, boolean, either, exactly, integer, list, number, object, optional,
-    required, text,
+    Schema, SchemaField, anything, boolean, either, exactly, integer, list, number, object,
+    optional, required, text,
 };
 
 /// Reserved for other faces, hence no namespace of this one.
@@ -115,7 +115,7 @@ pub(super) fn batch_intent() -> Schema {
         .named("BatchIntent")
 }
 
-fn new_intent_fields() -> Vec<Field> {
+fn new_intent_fields() -> Vec<SchemaField> {
     let payload = anything()
         .about("What the worker needs to know.")
         .limit(format!(
@@ -145,7 +145,7 @@ fn new_intent_fields() -> Vec<Field> {
             "max_attempts",
             integer()
                 .about("How often it is tried before it is dead.")
-                .drawn_into(1, limits::ATTEMPTS_MAX)
+                .clamped_to(1, limits::ATTEMPTS_MAX)
                 .by_default(limits::ATTEMPTS_DEFAULT)
                 .nullable(),
         ),
@@ -153,7 +153,7 @@ fn new_intent_fields() -> Vec<Field> {
             "backoff_base",
             number()
                 .about("Seconds before the second try; each further one waits twice as long.")
-                .drawn_into(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
+                .clamped_to(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
                 .by_default(limits::BACKOFF_BASE_DEFAULT_S)
                 .nullable(),
         ),
@@ -216,7 +216,7 @@ pub(super) fn claim_answer() -> Schema {
 }
 
 /// How an intent was settled, for the fields of `/fulfill` and `/fail` and of a batch.
-pub(super) fn outcome_fields() -> Vec<Field> {
+pub(super) fn outcome_fields() -> Vec<SchemaField> {
     let result = anything()
         .about("What came out of it; a string if result_type is text.")
         .limit(format!("{} bytes", limits::RESULT_BYTES_MAX));
@@ -226,7 +226,7 @@ pub(super) fn outcome_fields() -> Vec<Field> {
     ]
 }
 
-pub(super) fn failure_field() -> Field {
+pub(super) fn failure_field() -> SchemaField {
     let error = anything()
         .about("Why it failed; what is no string is kept as JSON text.")
         .limit(format!("cut after {} characters", limits::ERROR_CHARS_MAX));
@@ -285,7 +285,7 @@ pub(super) fn settled_item() -> Schema {
 }
 
 /// Fields that every view of an intent begins with.
-fn head() -> Vec<Field> {
+fn head() -> Vec<SchemaField> {
     vec![
         required("id", id()),
         required("namespace", shown_namespace()),
@@ -381,7 +381,7 @@ pub(super) fn fact() -> Schema {
     let verbs = Verb::ALL.iter().filter(taken).map(|verb| verb.fact());
     let causes = Cause::ALL.iter().filter(|cause| **cause != Cause::None);
     exactly(vec![
-        required("seq", integer().about("Its place among all facts.")),
+        required("seq", integer().about("Its position among all facts.")),
         required("at", seconds("When it happened.")),
         required("verb", text().about("What happened.").one_of(verbs)),
         required("from", status().about("Where the intent was.").nullable()),
@@ -453,7 +453,7 @@ pub(super) fn jwks() -> Schema {
     exactly(vec![required("keys", list(key))]).named("PublicKeys")
 }
 
-fn dead_fields() -> Vec<Field> {
+fn dead_fields() -> Vec<SchemaField> {
     vec![
         required("intent_id", id()),
         required("namespace", shown_namespace()),

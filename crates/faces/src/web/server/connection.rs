@@ -30,11 +30,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt as _};
 
-use super::{HEAD_BYTES_MAX, Peer, Phase};
+use super::{HEAD_BYTES_MAX, Peer, ServerPhase};
 use crate::web::connections::{Activity, ConnectionSlot};
-use crate::web::linger::{Lingering, UnreadBody};
+use crate::web::linger::{LingeringStream, UnreadBody};
 use crate::web::presence::{OverTcp, Presence};
-use crate::web::stall::Unstalled;
+use crate::web::stall::StallTimeoutStream;
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 /// A body beyond this may still be on its way when the answer is ready.
@@ -45,7 +45,7 @@ pub(super) struct Connection<S> {
     pub(super) peer: Peer,
     pub(super) service: S,
     pub(super) slot: ConnectionSlot,
-    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) phase: watch::Receiver<ServerPhase>,
     pub(super) first_head_by: Instant,
     pub(super) head_timeout: Duration,
     pub(super) unreadable_body: &'static str,
@@ -57,7 +57,7 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    pub(super) async fn start(mut self, stream: Unstalled, acceptor: Option<TlsAcceptor>) {
+    pub(super) async fn start(mut self, stream: StallTimeoutStream, acceptor: Option<TlsAcceptor>) {
         // Answers are written in one piece; waiting to fill a packet would only delay them.
         if let Err(error) = stream.tcp().set_nodelay(true) {
             tracing::debug!(%error, "a client left before it was served");
@@ -93,22 +93,22 @@ where
         let activity = slot.activity();
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
-        let stream = Lingering::new(
+        let stream = LingeringStream::new(
             stream,
             unread_body.clone(),
             presence.clone(),
             unreadable_body,
             slot,
         );
-        let of_requests = Arc::clone(&activity);
+        let request_activity = Arc::clone(&activity);
         let answer = service_fn(move |request: Request<Incoming>| {
-            let known = Known {
+            let context = RequestContext {
                 peer,
                 presence: presence.clone(),
                 unread_body: unread_body.clone(),
-                activity: Arc::clone(&of_requests),
+                activity: Arc::clone(&request_activity),
             };
-            answer(service.clone(), request, known)
+            answer(service.clone(), request, context)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -134,10 +134,10 @@ where
                     return;
                 }
                 changed = phase.changed() => match (changed, *phase.borrow()) {
-                    (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
-                    (Ok(()), Phase::Serving) => {}
+                    (Ok(()), ServerPhase::Draining) => connection.as_mut().graceful_shutdown(),
+                    (Ok(()), ServerPhase::Serving) => {}
                     // Either time is up, or the server's future was dropped.
-                    (_, Phase::Cut) | (Err(_), _) => return,
+                    (_, ServerPhase::Cut) | (Err(_), _) => return,
                 },
                 () = first_head_late.as_mut(), if !has_begun => {
                     has_begun = activity.has_begun();
@@ -152,7 +152,7 @@ where
 }
 
 /// What a connection tells about itself with each request.
-struct Known {
+struct RequestContext {
     peer: Peer,
     presence: Presence,
     unread_body: UnreadBody,
@@ -163,17 +163,17 @@ struct Known {
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
-    known: Known,
+    context: RequestContext,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
-    let Known {
+    let RequestContext {
         peer,
         presence,
         unread_body,
         activity,
-    } = known;
+    } = context;
     let announced = request.body().size_hint().upper();
     let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
     let has_body = !request.body().is_end_stream();
@@ -184,7 +184,7 @@ where
     let mut request = request.map(|body| {
         if has_body {
             let activity = Arc::clone(&activity);
-            Body::new(Arriving { body, activity })
+            Body::new(IncomingBody { body, activity })
         } else {
             // An empty body needs no allocation, an incoming one does.
             Body::empty()
@@ -212,12 +212,12 @@ where
 }
 
 /// A request's body, which notes when it has come to its end.
-struct Arriving {
+struct IncomingBody {
     body: Incoming,
     activity: Arc<Activity>,
 }
 
-impl hyper::body::Body for Arriving {
+impl hyper::body::Body for IncomingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -13,7 +13,7 @@ fn id() -> Schema {
         .rule("pattern", "^[0-9]{1,10}$")
 }
 
-fn wishes(name: &'static str, summary: &'static str) -> Operation {
+fn drain_operation(name: &'static str, summary: &'static str) -> Operation {
     Operation::new(Tag::Operate, Auth::Operator, name, summary)
         .path("id", id())
         .refuses(&[Code::Forbidden, Code::NotFound])
@@ -31,7 +31,7 @@ pub(in crate::intent) fn nodes() -> Operation {
 }
 
 pub(in crate::intent) fn drain_node() -> Operation {
-    wishes("drainNode", "Let a server give out no more work")
+    drain_operation("drainNode", "Let a server give out no more work")
         .about("It hears of it within two seconds, and refuses claims from then on. Everything else goes on, so that workers can finish; it is drained when no lease is left that it gave out. Any server of the ledger can be asked.")
         .answers(
             StatusCode::OK,
@@ -42,7 +42,7 @@ pub(in crate::intent) fn drain_node() -> Operation {
 }
 
 pub(in crate::intent) fn resume_node() -> Operation {
-    wishes("resumeNode", "Let a server give out work again")
+    drain_operation("resumeNode", "Let a server give out work again")
         .about("Takes back what drained it.")
         .answers(
             StatusCode::OK,

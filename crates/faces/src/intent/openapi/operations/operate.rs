@@ -23,7 +23,7 @@ pub(in crate::intent) fn dashboard() -> Operation {
     reads("dashboard", "See the queue in a browser")
         .about("Open it in a browser; the user is admin.")
         .answers_text("One page.", "text/html; charset=utf-8", "")
-        .with_headers(&["Content-Security-Policy"])
+        .with_headers(&["ResponseContent-Security-Policy"])
 }
 
 pub(in crate::intent) fn generate_key() -> Operation {

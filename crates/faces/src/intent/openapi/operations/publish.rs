@@ -47,7 +47,7 @@ pub(in crate::intent) fn publish() -> Operation {
             schemas::published(),
             r#"{"id":"01a1dea803707330800005a06ad96f6b","status":"published","namespace":"default"}"#,
         )
-        .leads_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
+        .links_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
         .refuses(FIELDS)
 }
 
@@ -92,7 +92,7 @@ fn key() -> Schema {
 pub(in crate::intent) fn set_value() -> Operation {
     let ttl = number()
         .about("Seconds until it is forgotten.")
-        .drawn_into(1, limits::KV_TTL_MAX_S)
+        .clamped_to(1, limits::KV_TTL_MAX_S)
         .by_default(limits::KV_TTL_DEFAULT_S)
         .nullable();
     let value = anything()

@@ -100,5 +100,5 @@ pub(in crate::intent) fn docs() -> Operation {
     Operation::new(Tag::Server, Auth::Reader, "docs", "Read this page")
         .about("Open it in a browser; the user is admin. It loads nothing from elsewhere.")
         .answers_text("One page.", "text/html; charset=utf-8", "")
-        .with_headers(&["Content-Security-Policy"])
+        .with_headers(&["ResponseContent-Security-Policy"])
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::super::operation::{Auth, Operation, Tag};
 use super::super::schema::{
-    Field, Schema, boolean, exactly, integer, list, number, object, optional, required, text,
+    Schema, SchemaField, boolean, exactly, integer, list, number, object, optional, required, text,
 };
 use super::super::schemas;
 
@@ -77,8 +77,8 @@ pub(in crate::intent) fn claim() -> Operation {
             one_or_many,
             r#"{"id":"01a1dea803707330800005a06ad96f6b","claim_token":"f886ac9e86c6b3f441323d5df4231640","claim_attempts":1,"claim_timeout":60,"goal":"hello","namespace":"default","priority":100,"target_worker":null,"required_capability":null,"payload":{"name":"world"}}"#,
         )
-        .leads_to(&["getStatus"])
-        .hands_over_to(&["extendClaim", "fulfill", "fail"])
+        .links_to(&["getStatus"])
+        .links_with_token_to(&["extendClaim", "fulfill", "fail"])
         .answers_nothing("There is nothing to do right now.")
         .with_headers(&["Retry-After"])
         .refuses(&[
@@ -95,7 +95,7 @@ pub(in crate::intent) fn claim() -> Operation {
 pub(in crate::intent) fn extend() -> Operation {
     let seconds = number()
         .about("How long the lease shall last, counted from now; a fraction is cut off.")
-        .drawn_into(limits::LEASE_MIN_S, limits::LEASE_MAX_S)
+        .clamped_to(limits::LEASE_MIN_S, limits::LEASE_MAX_S)
         .by_default(limits::LEASE_DEFAULT_S)
         .nullable();
     let answer = exactly(vec![
@@ -167,7 +167,7 @@ fn settlement(id: &'static str, summary: &'static str) -> Operation {
             schemas::settled(),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b"}"#,
         )
-        .leads_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
+        .links_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
 }
 
 fn needed_token() -> Schema {
@@ -176,7 +176,7 @@ fn needed_token() -> Schema {
 
 pub(in crate::intent) fn settle() -> Operation {
     let operation = Operation::new(Tag::Work, Auth::Client, "settleBatch", "Settle many, claim the next")
-        .about("Each item is settled by itself; one that is refused has an error in its place and leaves the others alone. Items and the claim's max together count as that many requests.")
+        .about("Each item is settled by itself; one that is refused has an error in its item and leaves the others alone. Items and the claim's max together count as that many requests.")
         .takes(
             object(vec![
                 required("items", list(schemas::with_text_rule(object(item_fields()))).items(1, limits::BATCH_ITEMS_MAX)),
@@ -204,7 +204,7 @@ pub(in crate::intent) fn settle() -> Operation {
         .names_items()
 }
 
-fn item_fields() -> Vec<Field> {
+fn item_fields() -> Vec<SchemaField> {
     let action = text().about("How it went.").one_of(["fulfill", "fail"]);
     let mut fields = vec![
         required("id", text().about("The intent.")),

@@ -19,7 +19,7 @@ use consign_kernel::limits;
 use http::{HeaderValue, header};
 use serde_json::Value;
 
-use super::Face;
+use super::IntentFace;
 use super::dashboard::POLICY;
 use super::json_out::json_response;
 use super::reject::Reject;
@@ -61,15 +61,18 @@ pub fn html() -> &'static str {
 }
 
 pub(super) async fn document(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
     admit(&face, request).await?;
-    let text = face.options.further_routes.as_ref().map(json_with);
+    let text = face.options.additional_openapi.as_ref().map(json_with);
     Ok(json_response(text.unwrap_or_else(|| json().to_owned())))
 }
 
-pub(super) async fn docs(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+pub(super) async fn docs(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     admit(&face, request).await?;
     let mut response = html().into_response();
     let headers = response.headers_mut();
@@ -85,7 +88,7 @@ pub(super) async fn docs(State(face): State<Face>, request: Request) -> Result<R
 }
 
 /// Any client, or an operator. Whoever shows no API key is asked for a password, as browsers need it.
-async fn admit(face: &Face, request: Request) -> Result<(), Reject> {
+async fn admit(face: &IntentFace, request: Request) -> Result<(), Reject> {
     if request.headers().contains_key("x-api-key") {
         let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
         return request.pass().await;

@@ -5,7 +5,7 @@
 pub(crate) mod begin;
 mod beside;
 mod cleanup;
-mod greeting;
+mod clock_skew;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;
@@ -13,8 +13,8 @@ mod node;
 mod reserve;
 mod site;
 mod site_file;
-mod skew;
 mod start;
+mod startup_message;
 
 use std::net::SocketAddr;
 use std::num::NonZero;

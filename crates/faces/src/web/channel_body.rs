@@ -11,9 +11,9 @@ use hyper::body::Frame;
 use tokio::sync::mpsc;
 
 #[derive(Debug)]
-pub struct Pages(mpsc::Receiver<Bytes>);
+pub struct ChannelBody(mpsc::Receiver<Bytes>);
 
-impl Pages {
+impl ChannelBody {
     /// `ahead` pages may wait for a slow reader before the sender does.
     pub fn new(ahead: usize) -> (mpsc::Sender<Bytes>, Self) {
         let (sender, pages) = mpsc::channel(ahead);
@@ -21,7 +21,7 @@ impl Pages {
     }
 }
 
-impl hyper::body::Body for Pages {
+impl hyper::body::Body for ChannelBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -3,27 +3,27 @@
 //! Invariant: a secret is shown to a person at a terminal alone, once. What goes elsewhere (a file, a pipe, the journal of the
 //! system) is kept for longer than anybody remembers, and says only where the secret lies.
 
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 
 use crate::data_dir::DataDir;
 use crate::out;
-use crate::secrets::{Name, Secrets};
+use crate::secrets::{SecretName, Secrets};
 
 #[derive(Debug)]
-pub(super) struct Greeting<'a> {
+pub(super) struct StartupMessage<'a> {
     pub(super) base_url: &'a str,
     /// The ledger, without a password, if it is not in the data directory.
     pub(super) elsewhere: Option<&'a str>,
     pub(super) data: &'a DataDir,
     pub(super) secrets: &'a Secrets,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a IntentSettings,
 }
 
-pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {
+pub(super) fn print(startup_message: &StartupMessage<'_>) -> anyhow::Result<()> {
     let to_person = out::notes_reach_a_terminal();
-    for name in &greeting.secrets.made {
-        if let Some((what, secret)) = shown(*name, greeting.secrets) {
-            let kept = file(greeting.data, *name);
+    for name in &startup_message.secrets.made {
+        if let Some((what, secret)) = shown(*name, startup_message.secrets) {
+            let kept = file(startup_message.data, *name);
             out::note(&if to_person {
                 format!("made {what}: {secret}  (shown once, kept in {kept})")
             } else {
@@ -31,24 +31,24 @@ pub(super) fn print(greeting: &Greeting<'_>) -> anyhow::Result<()> {
             });
         }
     }
-    out::data(&lines(greeting))
+    out::data(&lines(startup_message))
 }
 
-fn lines(greeting: &Greeting<'_>) -> String {
-    let Greeting {
+fn lines(startup_message: &StartupMessage<'_>) -> String {
+    let StartupMessage {
         base_url,
         elsewhere,
         data,
         settings,
         ..
-    } = greeting;
+    } = startup_message;
     let program = std::env::args()
         .next()
         .unwrap_or_else(|| "consign".to_owned());
     let dashboard = if settings.dashboard_password.is_some() {
         "DASHBOARD_PASSWORD".to_owned()
     } else {
-        file(data, Name::DashboardPassword)
+        file(data, SecretName::DashboardPassword)
     };
     let (key, claim) = if settings.bus_secret.is_some() {
         (
@@ -57,7 +57,7 @@ fn lines(greeting: &Greeting<'_>) -> String {
         )
     } else {
         (
-            format!("$(cat {})", file(data, Name::BusSecret)),
+            format!("$(cat {})", file(data, SecretName::BusSecret)),
             format!("{program} intent claim"),
         )
     };
@@ -82,20 +82,20 @@ fn lines(greeting: &Greeting<'_>) -> String {
     )
 }
 
-fn file(data: &DataDir, name: Name) -> String {
+fn file(data: &DataDir, name: SecretName) -> String {
     data.key_file(name.file()).display().to_string()
 }
 
 /// The sealing and signing keys are never shown: nobody has to type them.
-fn shown(name: Name, secrets: &Secrets) -> Option<(&'static str, &str)> {
+fn shown(name: SecretName, secrets: &Secrets) -> Option<(&'static str, &str)> {
     match name {
-        Name::BusSecret => Some(("the main API key", secrets.bus_secret.reveal())),
-        Name::AdminSecret => Some(("the admin token", secrets.admin_secret.reveal())),
-        Name::DashboardPassword => Some((
+        SecretName::BusSecret => Some(("the main API key", secrets.bus_secret.reveal())),
+        SecretName::AdminSecret => Some(("the admin token", secrets.admin_secret.reveal())),
+        SecretName::DashboardPassword => Some((
             "the dashboard password",
             secrets.dashboard_password.reveal(),
         )),
-        Name::MetricsToken => Some(("the metrics token", secrets.metrics_token.reveal())),
-        Name::SealKey | Name::ReceiptSeed => None,
+        SecretName::MetricsToken => Some(("the metrics token", secrets.metrics_token.reveal())),
+        SecretName::SealKey | SecretName::ReceiptSeed => None,
     }
 }

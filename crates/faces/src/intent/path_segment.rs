@@ -7,13 +7,13 @@ use http::request::Parts;
 
 /// The id of an intent as sent; empty, and so of no intent, if it is not text.
 #[derive(Debug)]
-pub(super) struct Id(pub(super) String);
+pub(super) struct PathId(pub(super) String);
 
 /// A name chosen by a client; `None` if it is not text.
 #[derive(Debug)]
-pub(super) struct Name(pub(super) Option<String>);
+pub(super) struct PathName(pub(super) Option<String>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
@@ -22,11 +22,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        let Name(text) = Name::from_request_parts(parts, state).await?;
+        let PathName(text) = PathName::from_request_parts(parts, state).await?;
         Ok(Self(text.unwrap_or_default()))
     }
 }

@@ -17,20 +17,20 @@ use consign_kernel::ids::{Micros, SECOND_US};
 const KEYS_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct RateLimitedKeys {
     /// Whether any key is here; the only thing that most requests look at.
     any: AtomicBool,
     until: Mutex<HashMap<String, Micros>>,
 }
 
-impl Spent {
-    pub(super) fn is_spent(&self, key: &str, now: Micros) -> bool {
+impl RateLimitedKeys {
+    pub(super) fn is_limited(&self, key: &str, now: Micros) -> bool {
         // Ordering: a hint. Whoever misses it is refused by the ledger.
         self.any.load(Ordering::Relaxed) && self.lock().get(key).is_some_and(|until| *until > now)
     }
 
     /// Remembers a refusal of the smallest possible request.
-    pub(super) fn note(&self, key: &str, now: Micros, retry_after_s: i64) {
+    pub(super) fn record(&self, key: &str, now: Micros, retry_after_s: i64) {
         // It was rounded up, and who is refused here too long would lose a request.
         let until = now.plus((retry_after_s - 1).max(0) * SECOND_US);
         let mut keys = self.lock();
@@ -59,14 +59,17 @@ mod tests {
 
     #[test]
     fn s11_a_key_is_spent_for_the_rest_of_its_window_and_no_longer() {
-        let spent = Spent::default();
+        let rate_limited_keys = RateLimitedKeys::default();
         let at = |seconds: i64| Micros(seconds * SECOND_US);
-        assert!(!spent.is_spent("k", at(0)));
-        spent.note("k", at(0), 60);
-        assert!(spent.is_spent("k", at(58)) && !spent.is_spent("other", at(1)));
-        assert!(!spent.is_spent("k", at(59)));
-        spent.note("k", at(0), 60);
-        spent.forget_all();
-        assert!(!spent.is_spent("k", at(1)));
+        assert!(!rate_limited_keys.is_limited("k", at(0)));
+        rate_limited_keys.record("k", at(0), 60);
+        assert!(
+            rate_limited_keys.is_limited("k", at(58))
+                && !rate_limited_keys.is_limited("other", at(1))
+        );
+        assert!(!rate_limited_keys.is_limited("k", at(59)));
+        rate_limited_keys.record("k", at(0), 60);
+        rate_limited_keys.forget_all();
+        assert!(!rate_limited_keys.is_limited("k", at(1)));
     }
 }

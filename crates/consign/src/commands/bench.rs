@@ -1,8 +1,8 @@
 //! `consign bench`: which load, on which server, and where the findings go.
 
 mod empty;
-mod fits;
-mod private;
+mod flag_rules;
+mod private_server;
 mod transact;
 
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::link::given;
 use crate::out;
 
 pub(crate) use empty::EmptyArgs;
-use private::{Mode, PrivateServer};
+use private_server::{PrivateServer, ServerMode};
 
 const AFTER_HELP: &str = "\
 Without --url a server of its own is started over a temporary directory, loaded, and
@@ -132,13 +132,13 @@ pub(crate) struct Args {
     output: OutputArgs,
 
     #[command(flatten)]
-    server: ServerArgs,
+    server: LoadTargetArgs,
 }
 
 /// The server to load.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server")]
-struct ServerArgs {
+struct LoadTargetArgs {
     /// Load the running server at this base URL; it needs its key
     #[arg(long, value_name = "URL", conflicts_with = "dir")]
     url: Option<String>,
@@ -284,8 +284,8 @@ impl Args {
         let server = &self.server;
         let Some(url) = &server.url else {
             let mode = match self.work {
-                WorkArg::Empty => Mode::Empty,
-                WorkArg::Transact => Mode::Site,
+                WorkArg::Empty => ServerMode::Empty,
+                WorkArg::Transact => ServerMode::Site,
                 WorkArg::Cycle
                 | WorkArg::Pairs
                 | WorkArg::Publish
@@ -293,7 +293,7 @@ impl Args {
                 | WorkArg::Next
                 | WorkArg::Batch
                 | WorkArg::Handoff
-                | WorkArg::Restart => Mode::Serve,
+                | WorkArg::Restart => ServerMode::Serve,
             };
             let started =
                 PrivateServer::start(mode, server.dir.as_deref(), server.store.as_deref()).await?;

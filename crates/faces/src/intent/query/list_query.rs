@@ -5,13 +5,13 @@ use consign_kernel::ids::Seq;
 use consign_kernel::limits;
 use consign_kernel::state::{Cause, State};
 
-use super::{Params, cursor};
+use super::{QueryParams, cursor};
 use crate::intent::read::word;
 use crate::intent::reject::Reject;
 use crate::intent::wire;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct ListQuery {
     pub namespace: Option<String>,
     pub goal: Option<String>,
     pub state: Option<State>,
@@ -19,8 +19,8 @@ pub struct Listing {
     pub limit: u32,
 }
 
-impl Listing {
-    pub fn of(params: &Params) -> Result<Self, Reject> {
+impl ListQuery {
+    pub fn of(params: &QueryParams) -> Result<Self, Reject> {
         Ok(Self {
             namespace: params
                 .get("namespace")

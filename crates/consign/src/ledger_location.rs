@@ -17,22 +17,22 @@ use crate::lock::DataLock;
 use crate::out;
 
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum LedgerLocation {
     File(PathBuf),
     Database(Box<Address>),
 }
 
 /// The flags that name a ledger.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'a> {
+pub(crate) struct LedgerFlags<'a> {
     pub(crate) store: Option<&'a str>,
     pub(crate) password_file: Option<&'a Path>,
 }
 
-impl Place {
+impl LedgerLocation {
     /// The ledger of a server with these flags.
     pub(crate) fn of(
-        named: Named<'_>,
+        named: LedgerFlags<'_>,
         db_path: Option<&Path>,
         data: &DataDir,
     ) -> anyhow::Result<Self> {
@@ -83,7 +83,7 @@ impl Place {
     /// The same, unless it is the file of this directory.
     pub(crate) fn unless_of(&self, data: &DataDir) -> Option<String> {
         let own = Self::File(data.database_file()).noted();
-        Some(self.noted()).filter(|place| *place != own)
+        Some(self.noted()).filter(|location| *location != own)
     }
 
     /// Keeps other servers from the same file. Databases are there to be shared.
@@ -103,7 +103,7 @@ impl Place {
 }
 
 /// For people, without the password.
-impl fmt::Display for Place {
+impl fmt::Display for LedgerLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn both_kinds_of_ledger_are_named_alike_and_others_refused() {
-        let shown = |url| Place::end(url, None).unwrap().to_string();
+        let shown = |url| LedgerLocation::end(url, None).unwrap().to_string();
         assert_eq!(shown("sqlite:/tmp/x.db"), "/tmp/x.db");
         assert_eq!(
             shown("postgres://u:hidden@127.0.0.1/db"),
             "postgres://127.0.0.1/db"
         );
         for url in ["x.db", "mysql://h/db", "sqlite:"] {
-            assert!(Place::end(url, None).is_err(), "{url}");
+            assert!(LedgerLocation::end(url, None).is_err(), "{url}");
         }
     }
 }

@@ -15,15 +15,15 @@ mod lease;
 mod metrics;
 mod nodes;
 pub mod openapi;
+mod path_segment;
 mod publish;
 pub mod query;
+mod rate_limited_keys;
 mod read;
 mod reject;
 mod routes;
-mod segment;
 pub mod settings;
 pub mod signature;
-mod spent;
 mod wire;
 
 use std::fmt;
@@ -36,13 +36,13 @@ use consign_engine::{Engine, LedgerHealth};
 use consign_kernel::error::Code;
 use tokio::sync::watch;
 
-use crate::web::credentials::Secret;
+use crate::web::credentials::SecretDigest;
 use crate::web::listener_policy::ListenerPolicy;
 use crate::web::request_id::RequestId;
 
 use json_out::Json;
+use rate_limited_keys::RateLimitedKeys;
 use reject::Reject;
-use spent::Spent;
 
 /// What the protocol calls the server's version; clients compare it.
 const API_VERSION: &str = "7.61";
@@ -54,9 +54,9 @@ const API_VERSION: &str = "7.61";
     reason = "the protocol names these as independent switches"
 )]
 pub struct Options {
-    pub admin_secret: Option<Secret>,
-    pub dashboard_password: Option<Secret>,
-    pub metrics_token: Option<Secret>,
+    pub admin_secret: Option<SecretDigest>,
+    pub dashboard_password: Option<SecretDigest>,
+    pub metrics_token: Option<SecretDigest>,
     pub trust_proxy: bool,
     pub enforce_https: bool,
     pub require_signatures: bool,
@@ -64,11 +64,11 @@ pub struct Options {
     /// Turns true when the process is about to end: long polls and streams end.
     pub draining: watch::Receiver<bool>,
     /// Gives back disk space that was kept for an operator.
-    pub make_room: Option<MakeRoom>,
+    pub release_reserve: Option<ReleaseReserve>,
     /// Keys of other faces that belong into the one document of keys that a site has.
-    pub further_keys: Option<FurtherKeys>,
+    pub additional_keys: Option<AdditionalKeys>,
     /// The `OpenAPI` document of another face, to be shown with that of this one.
-    pub further_routes: Option<serde_json::Value>,
+    pub additional_openapi: Option<serde_json::Value>,
 }
 
 impl Options {
@@ -83,43 +83,43 @@ impl Options {
 
 /// Gives keys as they stand at the moment, each a JWK.
 #[derive(Clone)]
-pub struct FurtherKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>);
+pub struct AdditionalKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>);
 
-impl fmt::Debug for FurtherKeys {
+impl fmt::Debug for AdditionalKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FurtherKeys")
+        f.write_str("AdditionalKeys")
     }
 }
 
 /// Makes space on a full disk, once, for an operator who deletes something.
 #[derive(Clone)]
-pub struct MakeRoom(pub Arc<dyn Fn() + Send + Sync>);
+pub struct ReleaseReserve(pub Arc<dyn Fn() + Send + Sync>);
 
-impl fmt::Debug for MakeRoom {
+impl fmt::Debug for ReleaseReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MakeRoom")
+        f.write_str("ReleaseReserve")
     }
 }
 
 /// What every handler holds.
 #[derive(Clone)]
-struct Face {
+struct IntentFace {
     engine: Engine,
     options: Arc<Options>,
-    spent: Arc<Spent>,
+    rate_limited_keys: Arc<RateLimitedKeys>,
 }
 
-impl fmt::Debug for Face {
+impl fmt::Debug for IntentFace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("intent::Face")
+        f.write_str("intent::IntentFace")
     }
 }
 
 pub fn router(engine: Engine, options: Options) -> Router {
-    let face = Face {
+    let face = IntentFace {
         engine,
         options: Arc::new(options),
-        spent: Arc::default(),
+        rate_limited_keys: Arc::default(),
     };
     routes::router()
         .method_not_allowed_fallback(wrong_method)
@@ -153,7 +153,7 @@ async fn root() -> Response {
     format!("Intent Bus V{API_VERSION}").into_response()
 }
 
-async fn health(State(face): State<Face>) -> Response {
+async fn health(State(face): State<IntentFace>) -> Response {
     let ledger = face.engine.ledger_health().await;
     if ledger != LedgerHealth::Healthy {
         return Reject::unwell(ledger);
@@ -169,7 +169,10 @@ async fn health(State(face): State<Face>) -> Response {
 }
 
 /// As with every other path, the key is asked for first: a stranger learns nothing of what exists.
-async fn unknown_path(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+async fn unknown_path(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     face.reject_unknown(request).await?;
     Err(Reject::new(
         Code::NotFound,
@@ -177,7 +180,10 @@ async fn unknown_path(State(face): State<Face>, request: Request) -> Result<Resp
     ))
 }
 
-async fn wrong_method(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+async fn wrong_method(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     face.reject_unknown(request).await?;
     Err(Reject::new(
         Code::MethodNotAllowed,

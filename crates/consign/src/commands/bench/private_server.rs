@@ -16,7 +16,7 @@ use consign_client::{Address, Key};
 use data_encoding::HEXLOWER;
 
 use crate::data_dir::DataDir;
-use crate::secrets::{self, Name};
+use crate::secrets::{self, SecretName};
 
 /// Longer than any healthy start takes on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -25,39 +25,39 @@ const POLL: Duration = Duration::from_millis(1);
 
 /// What the server does with requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum ServerMode {
     Serve,
     /// Agents' transactions too, without any effect.
     Site,
     Empty,
 }
 
-/// The site that a server in [`Mode::Site`] is.
+/// The site that a server in [`ServerMode::Site`] is.
 pub(super) const SITE: &str = "https://bench.example";
 
 #[derive(Debug)]
 pub(super) struct PrivateServer {
-    mode: Mode,
+    mode: ServerMode,
     child: Child,
     url: String,
-    place: Place,
+    directory: TempDirectory,
     store: Option<String>,
 }
 
 impl PrivateServer {
     /// Starts it in a new directory under `parent` and waits until it listens.
     pub(super) async fn start(
-        mode: Mode,
+        mode: ServerMode,
         parent: Option<&Path>,
         store: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let place = Place::make(parent)?;
+        let directory = TempDirectory::make(parent)?;
         let store = store.map(str::to_owned);
         let mut server = Self {
             mode,
-            child: spawn(mode, &place, store.as_deref())?,
+            child: spawn(mode, &directory, store.as_deref())?,
             url: String::new(),
-            place,
+            directory,
             store,
         };
         server.url = server.listening().await?;
@@ -69,10 +69,10 @@ impl PrivateServer {
         self.child.kill().context("cannot kill the server")?;
         self.child.wait().context("cannot wait for the server")?;
         // Else the address of the one that was killed would be taken for that of the new one.
-        let address = self.place.data().address_file();
+        let address = self.directory.data().address_file();
         fs::remove_file(&address).context("the killed server left no address")?;
         let began = Instant::now();
-        self.child = spawn(self.mode, &self.place, self.store.as_deref())?;
+        self.child = spawn(self.mode, &self.directory, self.store.as_deref())?;
         self.url = self.listening().await?;
         Ok(began)
     }
@@ -80,13 +80,13 @@ impl PrivateServer {
     /// The address is written once the socket is bound, so whoever reads it can connect.
     async fn listening(&mut self) -> anyhow::Result<String> {
         let deadline = Instant::now() + START_LIMIT;
-        let data = self.place.data();
+        let data = self.directory.data();
         loop {
             if let Some(url) = data.read_address()? {
                 return Ok(url);
             }
             if let Some(status) = self.child.try_wait()? {
-                let said = fs::read_to_string(self.place.log()).unwrap_or_default();
+                let said = fs::read_to_string(self.directory.log()).unwrap_or_default();
                 return Err(anyhow!("the server ended with {status}: {}", said.trim()));
             }
             if Instant::now() > deadline {
@@ -97,18 +97,21 @@ impl PrivateServer {
     }
 
     pub(super) fn target(&self) -> anyhow::Result<Target> {
-        let data = self.place.data();
+        let data = self.directory.data();
         let (key, admin_token) = match self.mode {
-            Mode::Serve | Mode::Site => {
+            ServerMode::Serve | ServerMode::Site => {
                 let key = |name| -> anyhow::Result<Key> {
                     let secret = secrets::read(&data, name)?;
                     let secret = secret.context("the server made no keys")?;
                     Ok(Key::new(secret.reveal()))
                 };
-                (key(Name::BusSecret)?, Some(key(Name::AdminSecret)?))
+                (
+                    key(SecretName::BusSecret)?,
+                    Some(key(SecretName::AdminSecret)?),
+                )
             }
             // As long as a real key, so that requests are of the same size.
-            Mode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
+            ServerMode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
         };
         Ok(Target {
             server: Address::parse(&self.url)?,
@@ -140,22 +143,26 @@ const SITE_SETTINGS: &[(&str, &str)] = &[
     ("ATP_PUBLIC_PER_MINUTE", "0"),
 ];
 
-fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child> {
+fn spawn(
+    mode: ServerMode,
+    directory: &TempDirectory,
+    store: Option<&str>,
+) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let log = place.log();
+    let log = directory.log();
     let stderr = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = unconfigured(&program);
     command
         .arg(match mode {
-            Mode::Serve | Mode::Site => "serve",
-            Mode::Empty => "bench-empty",
+            ServerMode::Serve | ServerMode::Site => "serve",
+            ServerMode::Empty => "bench-empty",
         })
         .args(["--listen", "127.0.0.1:0", "--data"])
-        .arg(place.data().root())
+        .arg(directory.data().root())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
-    if mode == Mode::Site {
+    if mode == ServerMode::Site {
         command.envs(SITE_SETTINGS.iter().copied());
     }
     if let Some(store) = store {
@@ -170,9 +177,9 @@ fn spawn(mode: Mode, place: &Place, store: Option<&str>) -> anyhow::Result<Child
 
 /// A directory of our own; dropping it removes it.
 #[derive(Debug)]
-struct Place(PathBuf);
+struct TempDirectory(PathBuf);
 
-impl Place {
+impl TempDirectory {
     fn make(parent: Option<&Path>) -> anyhow::Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
         let mut random = [0_u8; 8];
@@ -193,7 +200,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         // What cannot be removed stays for the user to see; there is nobody to tell.
         let _ = fs::remove_dir_all(&self.0);

@@ -15,7 +15,7 @@ fn fresh() -> (tempfile::TempDir, DataDir) {
 }
 
 fn open(data: &DataDir) -> anyhow::Result<Secrets> {
-    Secrets::open(data, &Overrides::default(), Ledger::New)
+    Secrets::open(data, &Overrides::default(), LedgerState::New)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_environment_wins_and_is_not_written() {
         seal_key: Some(Secret::new("AB".repeat(32))),
         ..Overrides::default()
     };
-    let secrets = Secrets::open(&data, &overrides, Ledger::New).unwrap();
+    let secrets = Secrets::open(&data, &overrides, LedgerState::New).unwrap();
     assert_eq!(secrets.bus_secret.reveal(), "from-env");
     assert_eq!(secrets.seal_key.reveal(), &[0xab; 32]);
     assert!(!data.key_file("bus_secret").exists() && !data.key_file("seal_key").exists());
@@ -60,7 +60,7 @@ fn a_seal_key_of_the_wrong_length_names_the_variable() {
         seal_key: Some(Secret::new("abcd".to_owned())),
         ..Overrides::default()
     };
-    let error = Secrets::open(&data, &overrides, Ledger::New)
+    let error = Secrets::open(&data, &overrides, LedgerState::New)
         .unwrap_err()
         .to_string();
     assert_eq!(
@@ -104,24 +104,24 @@ fn a_key_that_a_ledger_depends_on_is_not_made_anew() {
         seal_key: Some(Secret::new("ab".repeat(32))),
         ..Overrides::default()
     };
-    for name in [Name::SealKey, Name::ReceiptSeed] {
+    for name in [SecretName::SealKey, SecretName::ReceiptSeed] {
         let (_parent, data) = fresh();
         let made = open(&data).unwrap();
         let path = data.key_file(name.file());
         let text = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        let refused = Secrets::open(&data, &Overrides::default(), Ledger::Existing)
+        let refused = Secrets::open(&data, &Overrides::default(), LedgerState::Existing)
             .unwrap_err()
             .to_string();
         let expected = format!("data/keys/{} is missing", name.file());
         assert!(refused.ends_with(&expected), "{refused}");
         assert!(!path.exists(), "it was made all the same");
         // The variable stands in for the seal key alone.
-        let with_variable = Secrets::open(&data, &overrides, Ledger::Existing);
-        assert_eq!(with_variable.is_ok(), name == Name::SealKey);
+        let with_variable = Secrets::open(&data, &overrides, LedgerState::Existing);
+        assert_eq!(with_variable.is_ok(), name == SecretName::SealKey);
 
         write_private(&path, &text).unwrap();
-        let back = Secrets::open(&data, &Overrides::default(), Ledger::Existing).unwrap();
+        let back = Secrets::open(&data, &Overrides::default(), LedgerState::Existing).unwrap();
         assert_eq!(back.seal_key.reveal(), made.seal_key.reveal());
         assert_eq!(back.receipt_seed.reveal(), made.receipt_seed.reveal());
     }
@@ -132,8 +132,8 @@ fn secrets_that_no_stored_data_depends_on_are_made_beside_a_ledger() {
     let (_parent, data) = fresh();
     open(&data).unwrap();
     fs::remove_file(data.key_file("metrics_token")).unwrap();
-    let again = Secrets::open(&data, &Overrides::default(), Ledger::Existing).unwrap();
-    assert_eq!(again.made, [Name::MetricsToken]);
+    let again = Secrets::open(&data, &Overrides::default(), LedgerState::Existing).unwrap();
+    assert_eq!(again.made, [SecretName::MetricsToken]);
 }
 
 #[test]

@@ -7,10 +7,10 @@ use super::{Args, WorkArg};
 use crate::failure::Failure;
 
 /// A flag that not every work takes.
-struct Rule {
+struct FlagRule {
     flag: &'static str,
     is_given: bool,
-    takers: &'static [WorkArg],
+    used_by: &'static [WorkArg],
 }
 
 /// Work that somebody starts, so that it can be started at a rate.
@@ -50,45 +50,45 @@ const DRAWN: &[WorkArg] = &[
     WorkArg::Handoff,
 ];
 
-const fn with_clients(flag: &'static str, is_given: bool) -> Rule {
-    Rule {
+const fn with_clients(flag: &'static str, is_given: bool) -> FlagRule {
+    FlagRule {
         flag,
         is_given,
-        takers: WITH_CLIENTS,
+        used_by: WITH_CLIENTS,
     }
 }
 
 impl Args {
     pub(super) fn refuse_unused(&self) -> Result<(), Failure> {
         let rules = [
-            Rule {
+            FlagRule {
                 flag: "--batch",
                 is_given: self.batch.is_some(),
-                takers: &[WorkArg::Batch],
+                used_by: &[WorkArg::Batch],
             },
-            Rule {
+            FlagRule {
                 flag: "--wait",
                 is_given: self.wait.is_some(),
-                takers: &[WorkArg::Pairs, WorkArg::Handoff],
+                used_by: &[WorkArg::Pairs, WorkArg::Handoff],
             },
-            Rule {
+            FlagRule {
                 flag: "--rate",
                 is_given: self.rate.is_some(),
-                takers: PACED,
+                used_by: PACED,
             },
             with_clients("--clients", self.clients.is_some()),
             with_clients("--seconds", self.seconds.is_some()),
             with_clients("--warmup", self.warmup.is_some()),
             with_clients("--threads", self.threads.is_some()),
-            Rule {
+            FlagRule {
                 flag: "--svg",
                 is_given: self.svg.is_some(),
-                takers: DRAWN,
+                used_by: DRAWN,
             },
         ];
         let unused = rules
             .iter()
-            .find(|rule| rule.is_given && !rule.takers.contains(&self.work));
+            .find(|rule| rule.is_given && !rule.used_by.contains(&self.work));
         match unused {
             None => Ok(()),
             Some(rule) => Err(Failure::usage(refusal(rule, self.work))),
@@ -96,13 +96,13 @@ impl Args {
     }
 }
 
-fn refusal(rule: &Rule, work: WorkArg) -> String {
-    let takers: Vec<String> = rule.takers.iter().map(|taker| name(*taker)).collect();
+fn refusal(rule: &FlagRule, work: WorkArg) -> String {
+    let used_by: Vec<String> = rule.used_by.iter().map(|taker| name(*taker)).collect();
     format!(
         "--work {} does nothing with {}; it is for --work {}",
         name(work),
         rule.flag,
-        takers.join(", ")
+        used_by.join(", ")
     )
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
 /// Keeps the clock on the database's time, and the node off duty while its own is far from it.
 pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engine: Engine) {
     let database = postgres.clock();
-    let mut judge = Judge::default();
+    let mut monitor = ClockMonitor::default();
     loop {
         let measured = ahead_us(&database).await;
         if let Ok(ahead_us) = measured {
@@ -66,7 +66,7 @@ pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engi
             }
         }
         let engine_ahead_us = clock.now().0 - clock.wall().0;
-        if let Some(wrong) = judge.hear(&measured, engine_ahead_us) {
+        if let Some(wrong) = monitor.observe(&measured, engine_ahead_us) {
             engine.set_wrong_clock(wrong);
             tell(wrong, &measured);
         }
@@ -76,16 +76,16 @@ pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engi
 
 /// Whether this node's clock can be trusted, by all that was measured so far.
 #[derive(Debug, Default)]
-struct Judge {
+struct ClockMonitor {
     wrong: bool,
     /// Measurements in a row that came to nothing.
     failed: u32,
 }
 
-impl Judge {
+impl ClockMonitor {
     /// Says so when it changes. A clock that nobody could compare for a while is not trusted either: a database whose
     /// answers take too long to tell the time by may still give out work.
-    fn hear(&mut self, measured: &Result<i64, Error>, engine_ahead_us: i64) -> Option<bool> {
+    fn observe(&mut self, measured: &Result<i64, Error>, engine_ahead_us: i64) -> Option<bool> {
         let wrong = if let Ok(ahead_us) = measured {
             self.failed = 0;
             ahead_us.abs() > SKEW_US_MAX || engine_ahead_us > SKEW_US_MAX
@@ -128,33 +128,33 @@ mod tests {
 
     #[test]
     fn a_clock_is_wrong_beyond_two_seconds_and_right_again_within() {
-        let mut judge = Judge::default();
-        assert_eq!(judge.hear(&Ok(SKEW_US_MAX), 0), None);
-        assert_eq!(judge.hear(&Ok(-SKEW_US_MAX - 1), 0), Some(true));
-        assert_eq!(judge.hear(&Ok(SKEW_US_MAX + 1), 0), None, "still");
-        assert_eq!(judge.hear(&Ok(0), 0), Some(false));
-        assert_eq!(judge.hear(&Ok(0), SKEW_US_MAX + 1), Some(true));
+        let mut monitor = ClockMonitor::default();
+        assert_eq!(monitor.observe(&Ok(SKEW_US_MAX), 0), None);
+        assert_eq!(monitor.observe(&Ok(-SKEW_US_MAX - 1), 0), Some(true));
+        assert_eq!(monitor.observe(&Ok(SKEW_US_MAX + 1), 0), None, "still");
+        assert_eq!(monitor.observe(&Ok(0), 0), Some(false));
+        assert_eq!(monitor.observe(&Ok(0), SKEW_US_MAX + 1), Some(true));
     }
 
     #[test]
     fn a_clock_that_cannot_be_compared_for_a_while_is_not_trusted() {
-        let mut judge = Judge::default();
+        let mut monitor = ClockMonitor::default();
         for _ in 1..FAILED_MAX {
-            assert_eq!(judge.hear(&failed(), 0), None);
+            assert_eq!(monitor.observe(&failed(), 0), None);
         }
-        assert_eq!(judge.hear(&Ok(0), 0), None, "it counts anew");
+        assert_eq!(monitor.observe(&Ok(0), 0), None, "it counts anew");
         for _ in 1..FAILED_MAX {
-            assert_eq!(judge.hear(&failed(), 0), None);
+            assert_eq!(monitor.observe(&failed(), 0), None);
         }
-        assert_eq!(judge.hear(&failed(), 0), Some(true));
-        assert_eq!(judge.hear(&failed(), 0), None);
-        assert_eq!(judge.hear(&Ok(0), 0), Some(false));
+        assert_eq!(monitor.observe(&failed(), 0), Some(true));
+        assert_eq!(monitor.observe(&failed(), 0), None);
+        assert_eq!(monitor.observe(&Ok(0), 0), Some(false));
     }
 
     #[test]
     fn a_wrong_clock_does_not_become_right_by_not_being_compared() {
-        let mut judge = Judge::default();
-        assert_eq!(judge.hear(&Ok(SKEW_US_MAX + 1), 0), Some(true));
-        assert_eq!(judge.hear(&failed(), 0), None);
+        let mut monitor = ClockMonitor::default();
+        assert_eq!(monitor.observe(&Ok(SKEW_US_MAX + 1), 0), Some(true));
+        assert_eq!(monitor.observe(&failed(), 0), None);
     }
 }

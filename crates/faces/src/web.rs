@@ -8,13 +8,13 @@
 pub mod access_log;
 pub mod body;
 pub mod body_budget;
+pub mod channel_body;
 pub mod credentials;
 pub mod cross_site;
 pub mod empty;
 pub mod headers;
 pub mod layers;
 pub mod listener_policy;
-pub mod pages;
 pub mod panic;
 pub mod presence;
 pub mod proxy;

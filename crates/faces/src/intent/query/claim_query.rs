@@ -5,12 +5,12 @@ use std::time::Duration;
 use consign_kernel::error::Code;
 use consign_kernel::limits;
 
-use super::Params;
+use super::QueryParams;
 use crate::intent::reject::Reject;
 use crate::intent::wire;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claiming {
+pub struct ClaimQuery {
     pub namespace: String,
     pub goal: Option<String>,
     /// Asked for several, and how many.
@@ -22,8 +22,8 @@ pub struct Claiming {
     pub capabilities: Option<String>,
 }
 
-impl Claiming {
-    pub fn of(params: &Params) -> Result<Self, Reject> {
+impl ClaimQuery {
+    pub fn of(params: &QueryParams) -> Result<Self, Reject> {
         let text = |name: &str| params.get(name).map(str::to_owned);
         Ok(Self {
             namespace: wire::namespace(Some(params.get("namespace").unwrap_or("default")))?,

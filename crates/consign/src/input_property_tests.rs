@@ -1,7 +1,7 @@
 //! Variables and arguments as anybody may write them: each is understood or refused, and none is shown that is secret.
 
 use clap::Parser as _;
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use proptest::prelude::*;
 
@@ -68,7 +68,7 @@ proptest! {
         let sendable = lookup(SECRETS[which]).unwrap();
         let is_long = sendable.len() >= SECRET_CHARS_MIN;
         let sendable = sendable.trim() == sendable && sendable.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        let read = Settings::read(lookup);
+        let read = IntentSettings::read(lookup);
         prop_assert_eq!(read.is_ok(), sendable && is_long);
         let shown = format!("{read:?}");
         prop_assert!(!shown.contains("#hidden#"));
@@ -79,7 +79,7 @@ proptest! {
     fn the_interval_of_cleanup_is_within_its_bounds_whatever_is_set(
         value in prop_oneof![any::<String>(), "[ +-]{0,2}[0-9]{0,30} ?"],
     ) {
-        let settings = Settings::read(|name| (name == "BUS_CLEANUP_INTERVAL_SECONDS").then(|| value.clone()));
+        let settings = IntentSettings::read(|name| (name == "BUS_CLEANUP_INTERVAL_SECONDS").then(|| value.clone()));
         prop_assert!((300..=86_400).contains(&settings.unwrap().cleanup_interval_s));
     }
 
