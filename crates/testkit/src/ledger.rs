@@ -2,8 +2,8 @@
 //!
 //! Whoever builds a test's world asks here, so that one set of tests runs on every backend.
 
-mod aside;
 mod obstacles;
+mod other_runtime;
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ use consign_store::{Clock, SharedStore};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::{Database, shared};
-use aside::Aside;
 pub use obstacles::{Claims, Obstacles};
+use other_runtime::OtherRuntimeStore;
 
 /// Where a test's ledger lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Backend {
 /// A new ledger, and what must stay for as long as it is used.
 pub struct Ledger {
     pub store: SharedStore,
-    place: Place,
+    location: DatabaseLocation,
     _kept: Box<dyn Any + Send + Sync>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Ledger {
 }
 
 /// Where it can be asked past the store.
-enum Place {
+enum DatabaseLocation {
     Nowhere,
     File(PathBuf),
     Database(String),
@@ -67,14 +67,14 @@ impl Ledger {
     /// If it cannot be asked, or does not understand.
     #[must_use]
     pub fn sql(&self, text: &str) -> Vec<String> {
-        let mut asking = match &self.place {
-            Place::Nowhere => panic!("the model has no database"),
-            Place::File(path) => {
+        let mut asking = match &self.location {
+            DatabaseLocation::Nowhere => panic!("the model has no database"),
+            DatabaseLocation::File(path) => {
                 let mut python = Command::new("python3");
                 python.args(["-c", ASK_SQLITE]).arg(path);
                 python
             }
-            Place::Database(url) => {
+            DatabaseLocation::Database(url) => {
                 let mut psql = Command::new("psql");
                 psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
                 psql.args(["--set", "ON_ERROR_STOP=1", url, "--command"]);
@@ -97,7 +97,9 @@ impl Ledger {
     #[must_use]
     pub fn new(backend: Backend, clock: Arc<dyn Clock>) -> Self {
         match backend {
-            Backend::Memory => Self::of(Arc::new(Memory::new(clock)), Place::Nowhere, ()),
+            Backend::Memory => {
+                Self::of(Arc::new(Memory::new(clock)), DatabaseLocation::Nowhere, ())
+            }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a temporary folder can be made");
                 let options = sqlite::Options {
@@ -106,23 +108,23 @@ impl Ledger {
                     queue_max: sqlite::QUEUE_REQUESTS_MAX,
                 };
                 let store = Sqlite::open(options).expect("an empty folder takes a ledger");
-                let place = Place::File(folder.path().join("ledger.db"));
-                Self::of(Arc::new(store), place, folder)
+                let location = DatabaseLocation::File(folder.path().join("ledger.db"));
+                Self::of(Arc::new(store), location, folder)
             }
             Backend::Postgres => {
                 let database = database(&clock);
                 let store = open(&database.url(), clock);
-                let place = Place::Database(database.url());
-                let store = Arc::new(Aside::new(store, runtime().handle()));
-                Self::of(store, place, database)
+                let location = DatabaseLocation::Database(database.url());
+                let store = Arc::new(OtherRuntimeStore::new(store, runtime().handle()));
+                Self::of(store, location, database)
             }
         }
     }
 
-    fn of(store: SharedStore, place: Place, kept: impl Any + Send + Sync) -> Self {
+    fn of(store: SharedStore, location: DatabaseLocation, kept: impl Any + Send + Sync) -> Self {
         Self {
             store,
-            place,
+            location,
             _kept: Box::new(kept),
         }
     }

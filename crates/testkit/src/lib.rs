@@ -4,7 +4,6 @@
 //! depends on our other crates.
 
 pub mod campaign;
-pub mod chance;
 #[cfg(feature = "ours")]
 pub mod clock;
 pub mod disk;
@@ -18,6 +17,7 @@ pub mod process;
 pub mod proxy;
 pub mod results;
 pub mod run_folder;
+pub mod seeded_random;
 pub mod shim;
 pub mod space;
 pub mod unprivileged;

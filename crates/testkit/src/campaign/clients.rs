@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::reach::Reach;
-use crate::chance::Chance;
+use super::endpoints::Endpoints;
 use crate::history::{Act, Heard, History, now_us};
+use crate::seeded_random::SeededRandom;
 
 pub const CLIENTS: usize = 8;
 /// Histories: the clients of the rounds, and the one who repeats and drains between them.
@@ -73,9 +73,9 @@ impl Shared {
         stale.push((hold.clone(), from_us));
     }
 
-    fn pick_stale(&self, chance: &mut Chance) -> Option<Hold> {
+    fn pick_stale(&self, random: &mut SeededRandom) -> Option<Hold> {
         let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
-        let (hold, from_us) = stale.get(usize::try_from(chance.below(stale.len() as u64)).ok()?)?;
+        let (hold, from_us) = stale.get(usize::try_from(random.below(stale.len() as u64)).ok()?)?;
         (*from_us < now_us()).then(|| hold.clone())
     }
 }
@@ -116,8 +116,8 @@ pub struct Client {
     pub index: usize,
     round: u64,
     history: History,
-    reach: Reach,
-    chance: Chance,
+    endpoints: Endpoints,
+    random: SeededRandom,
     slow: bool,
 }
 
@@ -126,15 +126,15 @@ impl Client {
         index: usize,
         round: u64,
         folder: &Path,
-        reach: Reach,
-        chance: &Chance,
+        endpoints: Endpoints,
+        random: &SeededRandom,
     ) -> io::Result<Self> {
         Ok(Self {
             index,
             round,
             history: History::open(&history_file(folder, index, round))?,
-            reach,
-            chance: chance.branch(index, round),
+            endpoints,
+            random: random.branch(index, round),
             slow: false,
         })
     }
@@ -149,7 +149,7 @@ impl Client {
     pub fn work(mut self, shared: &Shared) -> io::Result<()> {
         let mut step = 0;
         let stop = loop {
-            if self.reach.is_over() {
+            if self.endpoints.is_over() {
                 break Stop::Over;
             }
             step += 1;
@@ -180,13 +180,13 @@ impl Client {
     fn publish_and_repeat(&mut self, step: u64) -> Result<(), Stop> {
         let key = format!("r{}-solo-{step}", self.round);
         self.publish(&key)?;
-        if self.chance.percent(25) {
+        if self.random.percent(25) {
             self.publish(&key)?;
         }
         Ok(())
     }
 
-    /// Claims one intent and does with it what chance says.
+    /// Claims one intent and does with it what random says.
     fn serve(&mut self, shared: &Shared, step: u64) -> Result<(), Stop> {
         if step == 1
             && let Some(hold) = shared.take_held()
@@ -199,11 +199,11 @@ impl Client {
         if self.slow {
             thread::sleep(SLOW_WORK);
         }
-        if self.chance.percent(10) {
+        if self.random.percent(10) {
             let path = self.any_path();
             let forged = Hold {
                 id: hold.id.clone(),
-                token: self.chance.token(),
+                token: self.random.token(),
             };
             self.forge(&forged, path)?;
         }
@@ -211,7 +211,7 @@ impl Client {
         let fate = if self.index == 3 && step == 2 {
             0
         } else {
-            self.chance.below(100)
+            self.random.below(100)
         };
         match fate {
             0..5 => {
@@ -236,7 +236,7 @@ impl Client {
 
     /// Tries tokens that were good once, on whatever became of their intents.
     fn intrude(&mut self, shared: &Shared) -> Result<(), Stop> {
-        if let Some(hold) = shared.pick_stale(&mut self.chance) {
+        if let Some(hold) = shared.pick_stale(&mut self.random) {
             let path = self.any_path();
             return self.forge(&hold, path);
         }
@@ -256,10 +256,10 @@ impl Client {
 
     fn claim_elsewhere(&mut self) -> Result<(), Stop> {
         let path = "/claim?namespace=empty";
-        let answer = self.reach.http().send("POST", path, &[], None);
+        let answer = self.endpoints.http().send("POST", path, &[], None);
         match answer {
             Ok(_) => Ok(()),
-            Err(_) => self.reach.after(&Heard::Lost),
+            Err(_) => self.endpoints.after(&Heard::Lost),
         }
     }
 
@@ -272,7 +272,7 @@ impl Client {
     }
 
     pub fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
-        let result = format!("{}-{}", self.index, self.chance.token());
+        let result = format!("{}-{}", self.index, self.random.token());
         let heard = self.act(&Act::Fulfil {
             id: hold.id.clone(),
             token: hold.token.clone(),
@@ -295,7 +295,7 @@ impl Client {
             return Ok(());
         }
         shared.is_stale_from(hold, now_us());
-        if self.chance.percent(20) {
+        if self.random.percent(20) {
             let path = self.any_path();
             self.forge(hold, path)?;
         }
@@ -312,7 +312,7 @@ impl Client {
     }
 
     fn any_path(&mut self) -> &'static str {
-        ["extend_claim", "fulfill", "fail"][usize::try_from(self.chance.below(3)).unwrap_or(0)]
+        ["extend_claim", "fulfill", "fail"][usize::try_from(self.random.below(3)).unwrap_or(0)]
     }
 
     /// Intention, request, answer; each on disk before the next.
@@ -322,7 +322,7 @@ impl Client {
             .map_err(Stop::History)?;
         let heard = self.send(act);
         self.history.conclude(&heard).map_err(Stop::History)?;
-        self.reach.after(&heard)?;
+        self.endpoints.after(&heard)?;
         Ok(heard)
     }
 
@@ -357,7 +357,7 @@ impl Client {
                 (format!("/{path}/{id}"), Vec::new(), Some(body))
             }
         };
-        let http = self.reach.http();
+        let http = self.endpoints.http();
         let Ok(reply) = http.send("POST", &path, &headers, body.as_ref()) else {
             return Heard::Lost;
         };

@@ -14,7 +14,7 @@ pub const USAGE: &str = "--consign BIN [--rounds N] [--minutes M] [--seed S] [--
 const MINUTES_MAX: u64 = 30;
 
 /// A fault of some kind of campaign, by its name.
-pub trait Named: Copy + PartialEq + 'static {
+pub trait CampaignFault: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;
@@ -50,7 +50,7 @@ pub struct Plan<F> {
     pub before: Results,
 }
 
-impl<F: Named> Plan<F> {
+impl<F: CampaignFault> Plan<F> {
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut consign, mut rounds, mut seed, mut plant) = (None, None, None, None);
         let (mut minutes, mut results, mut revision) = (None, None, Revision::default());

@@ -1,4 +1,4 @@
-//! What a campaign prints: one line for each stretch, one for each promise, and how to see a failure again.
+//! What a campaign prints: one line for each trial, one for each promise, and how to see a failure again.
 #![expect(clippy::print_stdout, reason = "a campaign speaks through its lines")]
 
 use super::findings::Findings;
@@ -7,8 +7,8 @@ use super::results::{Outcome, Results};
 /// Evidence beyond this is only counted.
 const EVIDENCE_MAX: usize = 8;
 
-/// The end of a stretch.
-pub fn stretch(outcome: &Outcome, so_far: &Results) {
+/// The end of a trial.
+pub fn trial(outcome: &Outcome, so_far: &Results) {
     let also = outcome.also.map(|(name, count)| {
         let words = name.replace('_', " ");
         format!("{count} {words}, ")

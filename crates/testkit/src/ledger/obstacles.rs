@@ -31,7 +31,7 @@ impl Obstacles {
     /// The same ledger, behind these obstacles.
     #[must_use]
     pub fn before(self: &Arc<Self>, store: &SharedStore) -> SharedStore {
-        Arc::new(Behind {
+        Arc::new(ObstructedStore {
             store: Arc::clone(store),
             obstacles: Arc::clone(self),
         })
@@ -104,12 +104,12 @@ impl Obstacles {
     }
 }
 
-struct Behind {
+struct ObstructedStore {
     store: SharedStore,
     obstacles: Arc<Obstacles>,
 }
 
-impl Behind {
+impl ObstructedStore {
     /// Writes what is there once more, which is another version.
     async fn write_again(&self, key: record::Key, seed: [u8; 32]) -> Result<(), Error> {
         let Some(known) = self.store.record(key).await? else {
@@ -131,7 +131,7 @@ impl Behind {
     }
 }
 
-impl Passing for Behind {
+impl Passing for ObstructedStore {
     fn behind(&self) -> &SharedStore {
         &self.store
     }

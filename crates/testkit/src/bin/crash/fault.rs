@@ -1,11 +1,11 @@
 //! The faults by name, and the points at which a server can be made to end itself.
 
 use consign_testkit::campaign::findings::Promise;
-use consign_testkit::campaign::plan::Named;
+use consign_testkit::campaign::plan::CampaignFault;
 
 /// What is done to a server in the middle of its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CrashFault {
     /// SIGKILL at a random moment.
     Kill,
     /// It ends itself at a named point of its work.
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Stop,
 }
 
-impl Named for Fault {
+impl CampaignFault for CrashFault {
     const ALL: &'static [Self] = &[
         Self::Kill,
         Self::Failpoint,
@@ -56,7 +56,7 @@ impl Named for Fault {
     }
 }
 
-impl Fault {
+impl CrashFault {
     /// The machine goes down with the server, so that only what was synced counts.
     pub(crate) fn loses_power(self) -> bool {
         matches!(self, Self::Power | Self::Eio)
@@ -68,9 +68,9 @@ impl Fault {
     }
 }
 
-/// Where a process ends in a round with [`Fault::Failpoint`].
+/// Where a process ends in a round with [`CrashFault::Failpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Point {
+pub(crate) enum FailPoint {
     BeforeWrite,
     AfterWrite,
     BeforeSync,
@@ -81,7 +81,7 @@ pub(crate) enum Point {
     Backup,
 }
 
-impl Point {
+impl FailPoint {
     /// What tells more comes first, because a short campaign does not get to the end.
     const ALL: [Self; 7] = [
         Self::Backup,
@@ -93,7 +93,7 @@ impl Point {
         Self::BeforeWrite,
     ];
 
-    /// They take turns, from round 1 on.
+    /// They take runner, from round 1 on.
     pub(crate) fn of_round(round: u64) -> Self {
         let count = Self::ALL.len() as u64;
         Self::ALL[usize::try_from((round - 1) % count).unwrap_or(0)]

@@ -4,27 +4,27 @@
 //! Ends with 0 when every promise was kept, 1 when one was broken (seed, evidence and histories are shown), 2 when
 //! the campaign itself could not be carried out.
 
-mod aside;
-mod disturb;
+mod campaign;
 mod fault;
-mod ground;
-mod stretch;
-mod syncs;
+mod inject;
+mod side_processes;
+mod sync_count;
+mod trial;
 mod workers;
 
 use std::process::ExitCode;
 
-use consign_testkit::campaign::turns;
+use consign_testkit::campaign::runner;
 
-use ground::Ground;
+use campaign::CrashCampaign;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "client") {
         return match workers::run(&words[1..]) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => turns::not_carried_out(&error),
+            Err(error) => runner::not_carried_out(&error),
         };
     }
-    turns::run::<Ground>(words.into_iter())
+    runner::run::<CrashCampaign>(words.into_iter())
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use consign_testkit::campaign::client_pool::SLOW;
 use consign_testkit::campaign::clients::{Client, Shared};
-use consign_testkit::campaign::crowd::SLOW;
-use consign_testkit::campaign::reach::Reach;
-use consign_testkit::chance::Chance;
+use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::history;
 use consign_testkit::process::{Http, Server, signal};
+use consign_testkit::seeded_random::SeededRandom;
 
-use crate::stretch::Stretch;
+use crate::trial::CrashTrial;
 
 /// They notice a dead server at once; this is for the case that they do not.
 const END_LIMIT: Duration = Duration::from_secs(20);
@@ -30,13 +30,13 @@ impl Workers {
     /// Which clients live there.
     pub(crate) const INDEXES: Range<usize> = SLOW;
 
-    pub(crate) fn start(stretch: &Stretch<'_>, round: u64, server: &Server) -> io::Result<Self> {
+    pub(crate) fn start(trial: &CrashTrial<'_>, round: u64, server: &Server) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("client").arg(&stretch.course.folder);
-        command.arg(stretch.ground.base.shim.state_file());
+        command.arg("client").arg(&trial.state.folder);
+        command.arg(trial.campaign.base.shim.state_file());
         command.args([
             round.to_string(),
-            stretch.course.chance.clone().draw().to_string(),
+            trial.state.random.clone().draw().to_string(),
         ]);
         command.args([server.authority(), &server.secret("bus_secret")?]);
         command.spawn().map(Self)
@@ -73,7 +73,7 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
         return Err(io::Error::other("client: six words are needed"));
     };
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
-    let (round, chance) = (number(round)?, Chance::new(number(seed)?));
+    let (round, random) = (number(round)?, SeededRandom::new(number(seed)?));
     history::follow(&PathBuf::from(state_file))?;
     let shared: Arc<Shared> = Arc::default();
     let mut threads = Vec::new();
@@ -83,8 +83,8 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
             index,
             round,
             &PathBuf::from(folder),
-            Reach::one(http),
-            &chance,
+            Endpoints::one(http),
+            &random,
         )?
         .slow();
         let shared = Arc::clone(&shared);

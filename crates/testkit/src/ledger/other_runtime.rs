@@ -12,12 +12,12 @@ use consign_store::postgres::Postgres;
 use consign_store::{Answered, Error, Passing, SharedStore};
 use tokio::runtime::Handle;
 
-pub(super) struct Aside {
+pub(super) struct OtherRuntimeStore {
     store: SharedStore,
     runtime: Handle,
 }
 
-impl Aside {
+impl OtherRuntimeStore {
     pub(super) fn new(store: Postgres, runtime: &Handle) -> Self {
         Self {
             store: Arc::new(store),
@@ -27,7 +27,7 @@ impl Aside {
 }
 
 /// What is written passes as it is: the writers are threads already.
-impl Passing for Aside {
+impl Passing for OtherRuntimeStore {
     fn behind(&self) -> &SharedStore {
         &self.store
     }

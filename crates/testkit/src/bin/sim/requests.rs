@@ -22,18 +22,18 @@ const HOLDER: &str = "main";
 pub(crate) const LEASE_MIN_US: i64 = 2 * SECOND_US;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
-    Publish(Batch),
+pub(crate) enum SimAction {
+    Publish(PublishBatch),
     Claim {
         claim: Claim,
         wait: Duration,
     },
     Extend {
-        shown: Shown,
+        presented: PresentedToken,
         lease_us: i64,
     },
-    Complete(Shown),
-    Fail(Shown),
+    Complete(PresentedToken),
+    Fail(PresentedToken),
     Cancel(IntentId),
     Requeue(IntentId),
     Receipt {
@@ -48,14 +48,14 @@ pub(crate) enum Act {
 
 /// What one request publishes, all or nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Batch {
+pub(crate) struct PublishBatch {
     pub(crate) number: usize,
-    pub(crate) items: Vec<Publish>,
+    pub(crate) items: Vec<PublishSpec>,
 }
 
 /// A new intent; its key is also its payload, so that it is known again in the ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct Publish {
+pub(crate) struct PublishSpec {
     pub(crate) key: usize,
     /// Without, the same key may be admitted again and again.
     pub(crate) guarded: bool,
@@ -68,8 +68,8 @@ pub(crate) struct Publish {
 
 /// The token that a worker shows for a lease, which may be an old one or a wrong one.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
-    /// Its number among all leases ever heard of.
+pub(crate) struct PresentedToken {
+    /// Its number among all leases ever outcome of.
     pub(crate) lease: usize,
     pub(crate) id: IntentId,
     pub(crate) token: Token,
@@ -79,7 +79,7 @@ pub(crate) struct Shown {
 
 /// How a request ended for whoever sent it.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum RequestOutcome {
     Yes(Answer),
     /// The receipt, if the intent is there.
     Receipt(Option<String>),
@@ -90,35 +90,35 @@ pub(crate) enum Heard {
 }
 
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct SimRequest {
     pub(crate) number: u64,
-    pub(crate) act: Act,
+    pub(crate) action: SimAction,
     pub(crate) sent: Micros,
     pub(crate) since: Instant,
-    pub(crate) task: JoinHandle<Result<Said, Error>>,
+    pub(crate) task: JoinHandle<Result<EngineReply, Error>>,
 }
 
 /// What the engine answers.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum EngineReply {
     Answer(Answer),
     Receipt(Option<String>),
 }
 
-impl Request {
-    pub(crate) fn send(number: u64, act: Act, engine: &Engine) -> Self {
+impl SimRequest {
+    pub(crate) fn send(number: u64, action: SimAction, engine: &Engine) -> Self {
         Self {
             number,
             sent: engine.now(),
             since: Instant::now(),
-            task: tokio::spawn(carry_out(engine.clone(), act.clone())),
-            act,
+            task: tokio::spawn(carry_out(engine.clone(), action.clone())),
+            action,
         }
     }
 
     /// The lanes it waits for, if it is a waiting claim.
     pub(crate) fn waits_for(&self) -> Option<Vec<Probe>> {
-        if let Act::Claim { claim, wait } = &self.act
+        if let SimAction::Claim { claim, wait } = &self.action
             && !wait.is_zero()
         {
             return Some(claim.probes());
@@ -128,61 +128,70 @@ impl Request {
 
     /// Whose receipt it asks for, if it does.
     pub(crate) fn receipt_of(&self) -> Option<IntentId> {
-        if let Act::Receipt { id, .. } = &self.act {
+        if let SimAction::Receipt { id, .. } = &self.action {
             return Some(*id);
         }
         None
     }
 
-    pub(crate) async fn heard(task: JoinHandle<Result<Said, Error>>) -> Heard {
+    pub(crate) async fn outcome(task: JoinHandle<Result<EngineReply, Error>>) -> RequestOutcome {
         match task.await {
-            Ok(Ok(Said::Answer(answer))) => Heard::Yes(answer),
-            Ok(Ok(Said::Receipt(document))) => Heard::Receipt(document),
-            Ok(Err(Error::Store(StoreError::Closed | StoreError::Lost))) | Err(_) => Heard::Lost,
-            Ok(Err(error)) => Heard::No(error),
+            Ok(Ok(EngineReply::Answer(answer))) => RequestOutcome::Yes(answer),
+            Ok(Ok(EngineReply::Receipt(document))) => RequestOutcome::Receipt(document),
+            Ok(Err(Error::Store(StoreError::Closed | StoreError::Lost))) | Err(_) => {
+                RequestOutcome::Lost
+            }
+            Ok(Err(error)) => RequestOutcome::No(error),
         }
     }
 }
 
-async fn carry_out(engine: Engine, act: Act) -> Result<Said, Error> {
+async fn carry_out(engine: Engine, action: SimAction) -> Result<EngineReply, Error> {
     let operator = Operator::vouched();
-    let command = match act {
-        Act::Claim { claim, wait } => {
+    let command = match action {
+        SimAction::Claim { claim, wait } => {
             let claimed = engine.claim(None, claim, wait).await?;
-            return Ok(Said::Answer(Answer::Claimed(claimed)));
+            return Ok(EngineReply::Answer(Answer::Claimed(claimed)));
         }
-        Act::Cancel(id) => {
+        SimAction::Cancel(id) => {
             engine.cancel(operator, Face::Intent, id, "stop").await?;
-            return Ok(Said::Answer(Answer::Operated));
+            return Ok(EngineReply::Answer(Answer::Operated));
         }
-        Act::Requeue(id) => {
+        SimAction::Requeue(id) => {
             engine.requeue(operator, Face::Intent, id, "again").await?;
-            return Ok(Said::Answer(Answer::Operated));
+            return Ok(EngineReply::Answer(Answer::Operated));
         }
-        Act::Clean => {
+        SimAction::Clean => {
             engine.cleanup(operator, Face::Intent).await?;
-            return Ok(Said::Answer(Answer::Operated));
+            return Ok(EngineReply::Answer(Answer::Operated));
         }
-        Act::Receipt {
+        SimAction::Receipt {
             id, between_reads, ..
-        } => return receipt(&engine, id, between_reads).await.map(Said::Receipt),
-        Act::Publish(batch) => Command::Admit(Admit {
-            items: batch.items.iter().map(Publish::intent).collect(),
+        } => {
+            return receipt(&engine, id, between_reads)
+                .await
+                .map(EngineReply::Receipt);
+        }
+        SimAction::Publish(batch) => Command::Admit(Admit {
+            items: batch.items.iter().map(PublishSpec::intent).collect(),
             cap: None,
         }),
-        Act::Extend { shown, lease_us } => Command::Extend(Extend {
-            id: shown.id,
+        SimAction::Extend {
+            presented,
+            lease_us,
+        } => Command::Extend(Extend {
+            id: presented.id,
             holder: HOLDER.to_owned(),
-            token: shown.token,
+            token: presented.token,
             lease_us,
         }),
-        Act::Complete(shown) => settle(&shown, Settlement::Complete { result: None }),
-        Act::Fail(shown) => {
+        SimAction::Complete(presented) => settle(&presented, Settlement::Complete { result: None }),
+        SimAction::Fail(presented) => {
             let error = "no luck".to_owned();
-            settle(&shown, Settlement::Fail { error })
+            settle(&presented, Settlement::Fail { error })
         }
     };
-    engine.apply(None, command).await.map(Said::Answer)
+    engine.apply(None, command).await.map(EngineReply::Answer)
 }
 
 /// As the face does it.
@@ -194,16 +203,16 @@ async fn receipt(engine: &Engine, id: IntentId, pause: Duration) -> Result<Optio
     engine.receipt(&intent).await.map(Some)
 }
 
-fn settle(shown: &Shown, how: Settlement) -> Command {
+fn settle(presented: &PresentedToken, how: Settlement) -> Command {
     Command::Settle(Settle {
-        id: shown.id,
+        id: presented.id,
         holder: HOLDER.to_owned(),
-        token: shown.token,
+        token: presented.token,
         how,
     })
 }
 
-impl Publish {
+impl PublishSpec {
     pub(crate) fn payload(&self) -> String {
         let kind = if self.guarded { "once" } else { "free" };
         format!("{{\"{kind}\":{}}}", self.key)

@@ -1,7 +1,7 @@
-//! A campaign: stretches with one fault each, in turn, until the rounds or the time are used up.
+//! A campaign: trials with one fault each, in turn, until the rounds or the time are used up.
 //!
-//! Invariant: a stretch follows from the campaign's seed and its number alone, and its result is on disk before the
-//! next one begins; so a campaign that was ended anywhere goes on with its next stretch.
+//! Invariant: a trial follows from the campaign's seed and its number alone, and its result is on disk before the
+//! next one begins; so a campaign that was ended anywhere goes on with its next trial.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -14,45 +14,49 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use super::findings::{Findings, Promise};
-use super::plan::{Named, Plan};
+use super::plan::{CampaignFault, Plan};
 use super::report;
 use super::results::{Outcome, Results};
-use crate::chance::Chance;
 use crate::run_folder::{self, RunFolder};
+use crate::seeded_random::SeededRandom;
 
 /// One kind of campaign.
-pub trait Kind: Sized {
-    type Fault: Named;
+pub trait CampaignKind: Sized {
+    type Fault: CampaignFault;
     /// The name of the program and of its files.
     const NAME: &'static str;
-    /// Longer stretches would spend more time on what they check at their end.
-    const STRETCH_ROUNDS_MAX: u64;
+    /// Longer trials would spend more time on what they check at their end.
+    const TRIAL_ROUNDS_MAX: u64;
 
-    /// Makes ready what the stretches share, in the campaign's folder.
+    /// Makes ready what the trials share, in the campaign's folder.
     fn prepare(plan: &Plan<Self::Fault>, folder: &Path) -> io::Result<Self>;
 
-    /// Carries out a stretch in a folder of its own. What it found, it also notes. When it did not end well, whatever
+    /// Carries out a trial in a folder of its own. What it found, it also notes. When it did not end well, whatever
     /// helps to understand that stays in the folder.
-    fn stretch(&self, task: &Task<'_, Self::Fault>, findings: &mut Findings) -> io::Result<Ran>;
+    fn trial(
+        &self,
+        task: &TrialTask<'_, Self::Fault>,
+        findings: &mut Findings,
+    ) -> io::Result<TrialReport>;
 
-    /// What is left to do when all stretches were clean, and what must have been checked then, whatever the faults were.
+    /// What is left to do when all trials were clean, and what must have been checked then, whatever the faults were.
     fn finish(&self, _: &Path, _: &mut Findings) -> io::Result<&'static [Promise]> {
         Ok(&[])
     }
 }
 
-/// What a stretch is to do.
+/// What a trial is to do.
 #[derive(Debug)]
-pub struct Task<'a, F> {
+pub struct TrialTask<'a, F> {
     pub fault: F,
     pub seed: u64,
     pub rounds: u64,
     pub folder: &'a Path,
 }
 
-/// What a stretch did.
+/// What a trial did.
 #[derive(Debug, Default)]
-pub struct Ran {
+pub struct TrialReport {
     pub rounds: u64,
     pub kills: u64,
     pub operations: u64,
@@ -62,7 +66,7 @@ pub struct Ran {
 }
 
 /// Carries out the campaign that the words of the command line ask for.
-pub fn run<K: Kind>(words: impl Iterator<Item = String>) -> ExitCode {
+pub fn run<K: CampaignKind>(words: impl Iterator<Item = String>) -> ExitCode {
     let plan = match Plan::parse(words) {
         Ok(plan) => plan,
         Err(why) => {
@@ -74,8 +78,8 @@ pub fn run<K: Kind>(words: impl Iterator<Item = String>) -> ExitCode {
     if let Some(told) = &plan.before.left_aside {
         println!("{told}");
     }
-    match Turns::<K>::prepare(plan) {
-        Ok(turns) => turns.carry_out(),
+    match CampaignRunner::<K>::prepare(plan) {
+        Ok(runner) => runner.carry_out(),
         Err(error) => {
             run_folder::unless_ending();
             not_carried_out(&error)
@@ -89,7 +93,7 @@ pub fn not_carried_out(error: &io::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-struct Turns<K: Kind> {
+struct CampaignRunner<K: CampaignKind> {
     plan: Plan<K::Fault>,
     kind: K,
     folder: RunFolder,
@@ -97,11 +101,11 @@ struct Turns<K: Kind> {
     findings: Findings,
     /// Faults that had their turn in this slice; the findings are of this slice too.
     done: Vec<K::Fault>,
-    /// Words that repeat the last stretch alone.
+    /// Words that repeat the last trial alone.
     last: String,
 }
 
-impl<K: Kind> Turns<K> {
+impl<K: CampaignKind> CampaignRunner<K> {
     fn prepare(plan: Plan<K::Fault>) -> io::Result<Self> {
         let prefix = format!("consign-{}-", K::NAME);
         let folder = RunFolder::make(&std::env::temp_dir(), &prefix)?;
@@ -151,11 +155,11 @@ impl<K: Kind> Turns<K> {
             if started.elapsed() >= self.plan.limit {
                 break;
             }
-            let most = (rounds * self.next().weight()).min(K::STRETCH_ROUNDS_MAX);
+            let most = (rounds * self.next().weight()).min(K::TRIAL_ROUNDS_MAX);
             let rounds = most.min(self.plan.rounds - self.results.rounds);
-            let outcome = self.stretch(rounds)?;
+            let outcome = self.trial(rounds)?;
             self.results.add(&outcome)?;
-            report::stretch(&outcome, &self.results);
+            report::trial(&outcome, &self.results);
             if !self.findings.is_clean() {
                 return Ok(());
             }
@@ -171,37 +175,37 @@ impl<K: Kind> Turns<K> {
     /// The fault whose turn it is.
     fn next(&self) -> K::Fault {
         let faults = &self.plan.faults;
-        let turn = self.results.stretches % faults.len() as u64;
+        let turn = self.results.trials % faults.len() as u64;
         faults[usize::try_from(turn).unwrap_or(0)]
     }
 
-    fn stretch(&mut self, rounds: u64) -> io::Result<Outcome> {
-        let (number, fault) = (self.results.stretches, self.next());
-        // The first one has the seed itself, so that any stretch can be repeated as the first of another campaign.
+    fn trial(&mut self, rounds: u64) -> io::Result<Outcome> {
+        let (number, fault) = (self.results.trials, self.next());
+        // The first one has the seed itself, so that any trial can be repeated as the first of another campaign.
         let seed = match number {
             0 => self.plan.seed,
-            _ => Chance::new(self.plan.seed).branch(0, number).draw(),
+            _ => SeededRandom::new(self.plan.seed).branch(0, number).draw(),
         };
         self.last = format!("--seed {seed} --fault {} --rounds {rounds}", fault.name());
         let name = format!("{number}-{}", fault.name());
         let folder = self.folder.path().join(name);
         std::fs::create_dir(&folder)?;
         let started = Instant::now();
-        let task = Task {
+        let task = TrialTask {
             fault,
             seed,
             rounds,
             folder: &folder,
         };
-        let ran = self.kind.stretch(&task, &mut self.findings)?;
+        let ran = self.kind.trial(&task, &mut self.findings)?;
         self.done.push(fault);
         if self.findings.is_clean() {
             std::fs::remove_dir_all(&folder)?;
         }
         Ok(Outcome {
             seed: self.plan.seed,
-            stretch: number,
-            stretch_seed: seed,
+            trial: number,
+            trial_seed: seed,
             fault: format!("{}{}", fault.name(), ran.about),
             plant: self.plan.plant.clone(),
             rounds: ran.rounds,

@@ -1,4 +1,4 @@
-//! A stretch: a pair of databases, three nodes, one fault, some rounds of work, fault, healing and check.
+//! A trial: a pair of databases, three nodes, one fault, some rounds of work, fault, healing and check.
 //!
 //! Invariant: a round ends with all nodes at work on a whole pair, and what its clients were told is held against what
 //! the ledger holds then. At the end everything is held against it once more.
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use consign_kernel::ids::Micros;
 use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX};
 use consign_store::{Clock, Store as _};
+use consign_testkit::campaign::client_pool::ClientPool;
 use consign_testkit::campaign::clients::CLIENTS;
-use consign_testkit::campaign::course::{self, Course};
-use consign_testkit::campaign::crowd::Crowd;
 use consign_testkit::campaign::findings::{Findings, Promise};
-use consign_testkit::campaign::turns::Task;
+use consign_testkit::campaign::runner::TrialTask;
+use consign_testkit::campaign::trial::{self, TrialState};
 use consign_testkit::campaign::verify;
 use consign_testkit::history::now_us;
 use consign_testkit::process::{self, Server};
 use consign_testkit::space::Space;
 
-use crate::database::Pair;
-use crate::disturb::{AFTER_MS, APART_US, restarts_with_another_clock};
-use crate::fault::{Fault, Plant};
-use crate::ground::Ground;
-use crate::nodes::{self, NODES, Node, Recipe};
+use crate::campaign::ClusterCampaign;
+use crate::database::ReplicatedPair;
+use crate::fault::{ClusterFault, ClusterPlant};
+use crate::inject::{AFTER_MS, APART_US, restarts_with_another_clock};
+use crate::nodes::{self, ClusterNode, NODES, NodeSetup};
 
 /// The first primary has this much when its disk is to be full.
 const FULL_BYTES: u64 = 320 << 20;
@@ -36,60 +36,59 @@ const ALIVE_LIMIT: Duration = Duration::from_secs(20);
 const DRAIN_LOOKS: u32 = 10;
 
 #[derive(Debug)]
-pub(crate) struct Stretch<'a> {
-    pub(crate) ground: &'a Ground,
-    // Ordering: nodes go before their databases, and those before the disk below them, which is in the course.
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) pair: Pair,
-    schemas: Option<Schemas>,
+pub(crate) struct ClusterTrial<'a> {
+    pub(crate) campaign: &'a ClusterCampaign,
+    // Ordering: nodes go before their databases, and those before the disk below them, which is in the state.
+    pub(crate) nodes: Vec<ClusterNode>,
+    pub(crate) pair: ReplicatedPair,
+    schemas: Option<SchemaVersions>,
     /// By how much a clock is moved first.
     pub(crate) apart_us: i64,
     pub(crate) clocks_moved: u64,
-    pub(crate) course: Course<'a, Fault>,
+    pub(crate) state: TrialState<'a, ClusterFault>,
 }
 
-impl<'a> course::Stretch<'a> for Stretch<'a> {
-    type Fault = Fault;
+impl<'a> trial::Trial<'a> for ClusterTrial<'a> {
+    type Fault = ClusterFault;
 
-    fn course(&self) -> &Course<'a, Fault> {
-        &self.course
+    fn state(&self) -> &TrialState<'a, ClusterFault> {
+        &self.state
     }
 
     fn run(&mut self, rounds: u64) -> io::Result<()> {
         for round in 1..=rounds {
             let end: Arc<AtomicBool> = Arc::default();
             let nodes = &self.nodes;
-            let at_work = self
-                .course
-                .crowd
-                .send(round, 0..CLIENTS, |index| nodes::reach(nodes, index, &end))?;
+            let running = self.state.clients.send(round, 0..CLIENTS, |index| {
+                nodes::endpoints(nodes, index, &end)
+            })?;
             let disturbed = self.disturb(round);
             if disturbed.is_ok() {
                 self.alive(round);
-                self.course.pause(AFTER_MS);
+                self.state.pause(AFTER_MS);
             }
             end.store(true, Ordering::Relaxed);
-            self.course.crowd.gather(at_work)?;
+            self.state.clients.gather(running)?;
             disturbed?;
-            self.course.kills += 1;
+            self.state.kills += 1;
             self.pair.until_whole()?;
             self.check_round(round)?;
-            self.course.rounds = round;
-            if !self.course.findings.is_clean() {
+            self.state.rounds = round;
+            if !self.state.findings.is_clean() {
                 return Ok(());
             }
         }
         let never: Arc<AtomicBool> = Arc::default();
         let nodes = &self.nodes;
-        let reach = || nodes::reach(nodes, 0, &never);
-        let shim = &self.ground.base.shim;
-        self.course
-            .crowd
-            .drain(rounds + 1, DRAIN_LOOKS, shim, reach)?;
-        let mut http = nodes::asker(&self.nodes, self.course.chance.index(NODES))?;
-        self.course
-            .crowd
-            .check_all(&mut http, self.course.findings)?;
+        let endpoints = || nodes::endpoints(nodes, 0, &never);
+        let shim = &self.campaign.base.shim;
+        self.state
+            .clients
+            .drain(rounds + 1, DRAIN_LOOKS, shim, endpoints)?;
+        let mut http = nodes::asker(&self.nodes, self.state.random.index(NODES))?;
+        self.state
+            .clients
+            .check_all(&mut http, self.state.findings)?;
         self.check_store()
     }
 
@@ -100,67 +99,67 @@ impl<'a> course::Stretch<'a> for Stretch<'a> {
     fn about(&self) -> String {
         match &self.schemas {
             Some(schemas) => schemas.about(),
-            None => self.course.space.about().to_owned(),
+            None => self.state.space.about().to_owned(),
         }
     }
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> ClusterTrial<'a> {
     pub(crate) fn prepare(
-        ground: &'a Ground,
-        task: &Task<'_, Fault>,
+        campaign: &'a ClusterCampaign,
+        task: &TrialTask<'_, ClusterFault>,
         findings: &'a mut Findings,
     ) -> io::Result<Self> {
         let folder = task.folder;
-        let space = if task.fault == Fault::FullDisk {
+        let space = if task.fault == ClusterFault::FullDisk {
             let first = folder.join("a");
             std::fs::create_dir(&first)?;
             Space::limited(&first, FULL_BYTES)
         } else {
             Space::Unlimited
         };
-        let pair = Pair::make(folder, ground)?;
-        let newest = if task.fault == Fault::Upgrade {
-            Some(newest_schema(ground, folder, &pair)?)
+        let pair = ReplicatedPair::make(folder, campaign)?;
+        let newest = if task.fault == ClusterFault::Upgrade {
+            Some(newest_schema(campaign, folder, &pair)?)
         } else {
             None
         };
         let hold = newest.map(|newest| newest - 1).filter(|hold| *hold > 0);
-        let recipe = Recipe {
-            ground,
+        let setup = NodeSetup {
+            campaign,
             folder,
             hold,
         };
-        let nodes = nodes::start(&recipe, &pair)?;
-        if ground.plant == Some(Plant::OnceWithoutIndex) {
+        let nodes = nodes::start(&setup, &pair)?;
+        if campaign.plant == Some(ClusterPlant::OnceWithoutIndex) {
             pair.sql("ALTER TABLE consign.once DROP CONSTRAINT once_pkey")?;
         }
         let schemas = match newest {
             None => None,
-            Some(newest) => Some(Schemas {
+            Some(newest) => Some(SchemaVersions {
                 first: schema(&pair)?,
                 newest,
             }),
         };
         // The ledger's time is that of its database, and so are leases.
-        let leases_apart_us = if task.fault == Fault::PromoteClock {
+        let leases_apart_us = if task.fault == ClusterFault::PromoteClock {
             APART_US
         } else {
             0
         };
-        let crowd = Crowd::new(folder, task.seed)
-            .slow(task.fault == Fault::StopNode)
+        let clients = ClientPool::new(folder, task.seed)
+            .slow(task.fault == ClusterFault::StopNode)
             .clocks_apart(leases_apart_us);
-        let mut course = Course::new(task, findings, space, crowd);
-        let begins_ahead = course.chance.percent(50);
+        let mut state = TrialState::new(task, findings, space, clients);
+        let begins_ahead = state.random.percent(50);
         Ok(Self {
-            ground,
+            campaign,
             nodes,
             pair,
             schemas,
             apart_us: if begins_ahead { APART_US } else { -APART_US },
             clocks_moved: 0,
-            course,
+            state,
         })
     }
 
@@ -169,7 +168,7 @@ impl<'a> Stretch<'a> {
         let deadline = Instant::now() + ALIVE_LIMIT;
         for (index, node) in self.nodes.iter().enumerate() {
             let works = node.works(&format!("alive-{round}-{index}"), deadline);
-            self.course
+            self.state
                 .findings
                 .check(Promise::Alive, works.is_ok(), || {
                     let why = works.as_ref().err();
@@ -181,20 +180,20 @@ impl<'a> Stretch<'a> {
     /// What must hold as soon as the fault is over, for the acts of its round.
     fn check_round(&mut self, round: u64) -> io::Result<()> {
         let never: Arc<AtomicBool> = Arc::default();
-        let course = &mut self.course;
-        let first = course.chance.index(NODES);
-        let reach = nodes::reach(&self.nodes, first, &never)?;
+        let state = &mut self.state;
+        let first = state.random.index(NODES);
+        let endpoints = nodes::endpoints(&self.nodes, first, &never)?;
         let mut http = nodes::asker(&self.nodes, first)?;
-        let recent = course.check_round(round, reach, &mut http)?;
-        if course.fault.is_felt() {
+        let recent = state.check_round(round, endpoints, &mut http)?;
+        if state.fault.is_felt() {
             let felt = recent.iter().any(|entry| entry.heard.is_unknown());
-            let findings = &mut *course.findings;
+            let findings = &mut *state.findings;
             findings.check(Promise::Felt, felt, || {
                 format!("round {round}: nobody noticed the fault")
             });
         }
-        if course.fault == Fault::NodeClock && !restarts_with_another_clock(round) {
-            verify::no_trouble(&recent, course.findings);
+        if state.fault == ClusterFault::NodeClock && !restarts_with_another_clock(round) {
+            verify::no_trouble(&recent, state.findings);
         }
         Ok(())
     }
@@ -208,7 +207,7 @@ impl<'a> Stretch<'a> {
         let found = runtime.block_on(async {
             let store = Postgres::open(Options {
                 address: Address::parse(&url, None)?,
-                clock: Arc::new(Now),
+                clock: Arc::new(CampaignClock),
                 queue_max: QUEUE_REQUESTS_MAX,
                 writers: 1,
                 node: 0,
@@ -217,7 +216,7 @@ impl<'a> Stretch<'a> {
             store.await?.check().await
         });
         let found = found.map_err(|error| io::Error::other(error.to_string()))?;
-        self.course
+        self.state
             .findings
             .check(Promise::StoreSound, found.is_empty(), || found.join("; "));
         Ok(())
@@ -241,12 +240,12 @@ impl<'a> Stretch<'a> {
 
 /// The versions of the schema before and after an upgrade.
 #[derive(Debug)]
-struct Schemas {
+struct SchemaVersions {
     first: i32,
     newest: i32,
 }
 
-impl Schemas {
+impl SchemaVersions {
     fn about(&self) -> String {
         let Self { first, newest } = self;
         if first < newest {
@@ -256,16 +255,20 @@ impl Schemas {
     }
 }
 
-fn schema(pair: &Pair) -> io::Result<i32> {
+fn schema(pair: &ReplicatedPair) -> io::Result<i32> {
     let version = pair.sql("SELECT max(version) FROM consign.migrations")?;
     version.trim().parse().map_err(io::Error::other)
 }
 
 /// Which schema this binary makes, found out on a database of its own.
-fn newest_schema(ground: &Ground, folder: &Path, pair: &Pair) -> io::Result<i32> {
+fn newest_schema(
+    campaign: &ClusterCampaign,
+    folder: &Path,
+    pair: &ReplicatedPair,
+) -> io::Result<i32> {
     pair.sql("CREATE DATABASE newest")?;
     let url = pair.url_of("newest");
-    let options: process::Options = ground.options(&folder.join("newest"));
+    let options: process::Options = campaign.options(&folder.join("newest"));
     let mut server = Server::start(&options.arg("--store").arg(&url))?;
     server.kill9()?;
     let version = pair.sql_in("newest", "SELECT max(version) FROM consign.migrations")?;
@@ -274,9 +277,9 @@ fn newest_schema(ground: &Ground, folder: &Path, pair: &Pair) -> io::Result<i32>
 
 /// The time of nodes and clients.
 #[derive(Debug)]
-struct Now;
+struct CampaignClock;
 
-impl Clock for Now {
+impl Clock for CampaignClock {
     fn now(&self) -> Micros {
         Micros(now_us())
     }

@@ -16,35 +16,35 @@ const NODE_PAUSE: Duration = Duration::from_millis(25);
 
 /// Where a client is and where else it could go.
 #[derive(Debug)]
-pub struct Reach {
-    doors: Vec<Http>,
+pub struct Endpoints {
+    servers: Vec<Http>,
     at: usize,
     /// Set when the clients are to end; without it they end with their server.
     end: Option<Arc<AtomicBool>>,
 }
 
-impl Reach {
+impl Endpoints {
     /// One server. A client whose answer does not come takes it for dead, and ends.
     pub fn one(http: Http) -> Self {
         Self {
-            doors: vec![http],
+            servers: vec![http],
             at: 0,
             end: None,
         }
     }
 
     /// Nodes that know the same. A client that finds one in trouble goes to the next, until `end` is set.
-    pub fn nodes(doors: Vec<Http>, first: usize, end: Arc<AtomicBool>) -> Self {
-        let at = first % doors.len().max(1);
+    pub fn nodes(servers: Vec<Http>, first: usize, end: Arc<AtomicBool>) -> Self {
+        let at = first % servers.len().max(1);
         Self {
-            doors,
+            servers,
             at,
             end: Some(end),
         }
     }
 
     pub(super) fn http(&mut self) -> &mut Http {
-        &mut self.doors[self.at]
+        &mut self.servers[self.at]
     }
 
     /// Whether somebody said that it is enough.
@@ -68,7 +68,7 @@ impl Reach {
         if self.is_over() {
             return Err(Stop::Over);
         }
-        self.at = (self.at + 1) % self.doors.len();
+        self.at = (self.at + 1) % self.servers.len();
         thread::sleep(NODE_PAUSE);
         Ok(())
     }
@@ -82,11 +82,11 @@ mod tests {
     fn a_client_ends_with_its_only_server_and_moves_on_among_nodes() {
         let http = || Http::new("127.0.0.1:1");
         let trouble = Heard::Refused { status: 503 };
-        let mut one = Reach::one(http());
+        let mut one = Endpoints::one(http());
         assert!(one.after(&trouble).is_ok());
         assert!(one.after(&Heard::Lost).is_err());
         let end: Arc<AtomicBool> = Arc::default();
-        let mut nodes = Reach::nodes(vec![http(), http(), http()], 4, Arc::clone(&end));
+        let mut nodes = Endpoints::nodes(vec![http(), http(), http()], 4, Arc::clone(&end));
         assert_eq!(nodes.at, 1);
         assert!(nodes.after(&Heard::Refused { status: 404 }).is_ok());
         assert_eq!(nodes.at, 1);

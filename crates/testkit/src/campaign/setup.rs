@@ -1,4 +1,4 @@
-//! What the stretches of any campaign stand on: the binary, a defect planted in it, the shim under every server.
+//! What the trials of any campaign stand on: the binary, a defect planted in it, the shim under every server.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use crate::process::Options;
 use crate::shim::Shim;
 
 #[derive(Debug)]
-pub struct Ground {
+pub struct CampaignSetup {
     pub consign: PathBuf,
     plant: Option<String>,
     pub shim: Shim,
 }
 
-impl Ground {
+impl CampaignSetup {
     /// Builds the shim in the campaign's folder. From now on clients read the time that it tells.
     pub fn prepare(consign: &Path, plant: Option<String>, folder: &Path) -> io::Result<Self> {
         let shim = Shim::build(folder)?;

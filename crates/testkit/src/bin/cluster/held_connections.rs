@@ -5,16 +5,16 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 /// More than any server of a campaign has.
-const SEATS_MAX: usize = 1_000;
+const HELD_MAX: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Version 3.0 of the protocol.
 const VERSION: i32 = 3 << 16;
 
 /// One of a server's connections; it is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(TcpStream);
+pub(crate) struct HeldConnection(TcpStream);
 
-impl Seat {
+impl HeldConnection {
     /// `None` when the server has none left.
     fn take(port: u16, database: &str) -> io::Result<Option<Self>> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -31,13 +31,13 @@ impl Seat {
 
     /// As many as there are.
     pub(crate) fn take_all(port: u16, database: &str) -> io::Result<Vec<Self>> {
-        let mut seats = Vec::new();
-        while seats.len() < SEATS_MAX
-            && let Some(seat) = Self::take(port, database)?
+        let mut held = Vec::new();
+        while held.len() < HELD_MAX
+            && let Some(held_connection) = Self::take(port, database)?
         {
-            seats.push(seat);
+            held.push(held_connection);
         }
-        Ok(seats)
+        Ok(held)
     }
 
     /// Lets the server do this, without waiting for what it says.

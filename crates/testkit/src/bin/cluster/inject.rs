@@ -8,9 +8,9 @@ use consign_testkit::campaign::clients::LONG_LEASE_S;
 use consign_testkit::campaign::findings::Promise;
 use consign_testkit::proxy::Mode;
 
-use crate::fault::Fault;
-use crate::nodes::{self, NODES, Node};
-use crate::stretch::Stretch;
+use crate::fault::ClusterFault;
+use crate::nodes::{self, ClusterNode, NODES};
+use crate::trial::ClusterTrial;
 
 /// How long the clients work undisturbed.
 const WORK_MS: Range<u64> = 300..900;
@@ -35,62 +35,62 @@ const FULL_LIMIT: Duration = Duration::from_secs(10);
 /// More than any time limit of a node, so that none is left when it has passed.
 const LIMITS_OVER_S: i64 = 61;
 
-impl Stretch<'_> {
+impl ClusterTrial<'_> {
     pub(crate) fn disturb(&mut self, round: u64) -> io::Result<()> {
-        self.course.pause(WORK_MS);
-        match self.course.fault {
-            Fault::KillNode => self.kill_node(),
-            Fault::KillPostmaster => {
+        self.state.pause(WORK_MS);
+        match self.state.fault {
+            ClusterFault::KillNode => self.kill_node(),
+            ClusterFault::KillPostmaster => {
                 self.pair.kill_primary()?;
-                self.course.pause(GONE_MS);
+                self.state.pause(GONE_MS);
                 self.pair.start_primary()
             }
-            Fault::Promote => self.promote(),
-            Fault::StopNode => self.stop_node(),
-            Fault::Cut if round.is_multiple_of(2) => self.hang_wires(),
-            Fault::Cut => {
+            ClusterFault::Promote => self.promote(),
+            ClusterFault::StopNode => self.stop_node(),
+            ClusterFault::Cut if round.is_multiple_of(2) => self.hang_wires(),
+            ClusterFault::Cut => {
                 self.cut_wires();
                 Ok(())
             }
-            Fault::FullDisk => self.fill_disk(),
-            Fault::Upgrade => self.upgrade(),
-            Fault::NodeClock => self.set_node_clock(round),
-            Fault::PromoteClock => self.promote_with_another_clock(round),
-            Fault::Outsiders => self.meet_outsiders(round),
+            ClusterFault::FullDisk => self.fill_disk(),
+            ClusterFault::Upgrade => self.upgrade(),
+            ClusterFault::NodeClock => self.set_node_clock(round),
+            ClusterFault::PromoteClock => self.promote_with_another_clock(round),
+            ClusterFault::Outsiders => self.meet_outsiders(round),
         }
     }
 
     fn kill_node(&mut self) -> io::Result<()> {
-        let index = self.course.chance.index(NODES);
+        let index = self.state.random.index(NODES);
         self.nodes[index].kill9()?;
-        self.course.pause(GONE_MS);
+        self.state.pause(GONE_MS);
         self.nodes[index].start_again()
     }
 
     /// In most rounds the standby is behind when its primary dies: commits that were acknowledged had waited for it.
     fn promote(&mut self) -> io::Result<()> {
-        if self.course.chance.percent(70) {
+        if self.state.random.percent(70) {
             self.pair.hang_replication();
-            self.course.pause(LAG_MS);
+            self.state.pause(LAG_MS);
         }
-        let patient = self.course.chance.percent(40);
+        let patient = self.state.random.percent(40);
         self.pair.promote(patient)?;
-        self.course.pause(GONE_MS);
+        self.state.pause(GONE_MS);
         self.pair.rebuild()
     }
 
     /// One node has another time than the others and the database; then it is set again. In every
     /// second round it is started anew meanwhile.
     fn set_node_clock(&mut self, round: u64) -> io::Result<()> {
-        let index = self.course.chance.index(NODES);
-        let (shim, clock) = (&self.ground.base.shim, nodes::clock(index));
+        let index = self.state.random.index(NODES);
+        let (shim, clock) = (&self.campaign.base.shim, nodes::clock(index));
         let before = shim.clock_reads(clock)?;
         let ahead = !round.is_multiple_of(2);
         shim.set_clock(clock, if ahead { self.apart_us } else { -self.apart_us })?;
-        self.course.pause(CLOCK_MS);
+        self.state.pause(CLOCK_MS);
         if restarts_with_another_clock(round) {
             self.nodes[index].restart()?;
-            self.course.pause(CLOCK_MS);
+            self.state.pause(CLOCK_MS);
         }
         let reads = shim.clock_reads(clock)? - before;
         self.clock_moved(reads > 0, || format!("node {index} never looked at it"));
@@ -108,7 +108,7 @@ impl Stretch<'_> {
             self.apart_us
         };
         let clock = self.pair.standby_clock();
-        self.ground.base.shim.set_clock(clock, wanted_us)?;
+        self.campaign.base.shim.set_clock(clock, wanted_us)?;
         self.promote()?;
         let found_us = self.pair.ahead_us()?;
         let there = found_us.abs_diff(wanted_us) < CLOCK_US_UNSURE;
@@ -120,23 +120,23 @@ impl Stretch<'_> {
 
     fn clock_moved(&mut self, moved: bool, why_not: impl FnOnce() -> String) {
         self.clocks_moved += u64::from(moved);
-        let findings = &mut *self.course.findings;
+        let findings = &mut *self.state.findings;
         findings.check(Promise::ClockMoved, moved, why_not);
     }
 
     /// Sleeps past every lease, while the others take over.
     fn stop_node(&mut self) -> io::Result<()> {
-        let index = self.course.chance.index(NODES);
+        let index = self.state.random.index(NODES);
         self.nodes[index].signal("STOP")?;
-        self.ground.base.shim.let_pass(LONG_LEASE_S + 1)?;
-        self.course.pause(SLEEP_MS);
+        self.campaign.base.shim.let_pass(LONG_LEASE_S + 1)?;
+        self.state.pause(SLEEP_MS);
         self.nodes[index].signal("CONT")
     }
 
     fn cut_wires(&mut self) {
         let cut = self.some_nodes();
         self.each(&cut, |node| node.set_wires(Mode::Cut));
-        self.course.pause(GONE_MS);
+        self.state.pause(GONE_MS);
         self.each(&cut, |node| node.set_wires(Mode::Open));
     }
 
@@ -144,19 +144,19 @@ impl Stretch<'_> {
     fn hang_wires(&mut self) -> io::Result<()> {
         let cut = self.some_nodes();
         self.each(&cut, |node| node.set_wires(Mode::Hung));
-        self.course.pause(HUNG_MS);
+        self.state.pause(HUNG_MS);
         self.let_limits_pass()?;
-        self.course.pause(HUNG_MS);
-        match self.course.chance.below(3) {
+        self.state.pause(HUNG_MS);
+        match self.state.random.below(3) {
             0 => self.each(&cut, |node| node.set_wires(Mode::Open)),
             1 => {
                 self.each(&cut, |node| node.set_wires(Mode::Cut));
-                self.course.pause(GONE_MS);
+                self.state.pause(GONE_MS);
                 self.each(&cut, |node| node.set_wires(Mode::Open));
             }
             _ => {
-                self.each(&cut, Node::forget_wires);
-                self.course.pause(HUNG_MS);
+                self.each(&cut, ClusterNode::forget_wires);
+                self.state.pause(HUNG_MS);
                 self.let_limits_pass()?;
             }
         }
@@ -165,13 +165,13 @@ impl Stretch<'_> {
 
     /// One node, and sometimes all of them.
     fn some_nodes(&mut self) -> Vec<usize> {
-        if self.course.chance.percent(25) {
+        if self.state.random.percent(25) {
             return (0..NODES).collect();
         }
-        vec![self.course.chance.index(NODES)]
+        vec![self.state.random.index(NODES)]
     }
 
-    fn each(&self, indexes: &[usize], act: impl Fn(&Node)) {
+    fn each(&self, indexes: &[usize], act: impl Fn(&ClusterNode)) {
         for index in indexes {
             act(&self.nodes[*index]);
         }
@@ -180,7 +180,7 @@ impl Stretch<'_> {
     /// Time passes for all. A process that waits for its network does not look at the clock before it is woken, which
     /// a short stop does.
     fn let_limits_pass(&self) -> io::Result<()> {
-        self.ground.base.shim.let_pass(LIMITS_OVER_S)?;
+        self.campaign.base.shim.let_pass(LIMITS_OVER_S)?;
         for node in &self.nodes {
             node.signal("STOP")?;
             node.signal("CONT")?;
@@ -190,10 +190,10 @@ impl Stretch<'_> {
 
     /// PostgreSQL refuses what it has no space for, and ends when it has none for its log; then it is started again.
     fn fill_disk(&mut self) -> io::Result<()> {
-        let log_too = self.course.chance.percent(50);
-        self.course
+        let log_too = self.state.random.percent(50);
+        self.state
             .space
-            .fill(&self.ground.base.shim, &mut self.course.chance)?;
+            .fill(&self.campaign.base.shim, &mut self.state.random)?;
         let deadline = Instant::now() + FULL_LIMIT;
         while self.pair.primary_runs() && Instant::now() < deadline {
             if log_too {
@@ -202,8 +202,8 @@ impl Stretch<'_> {
                 break;
             }
         }
-        self.course.pause(GONE_MS);
-        self.course.space.free(&self.ground.base.shim)?;
+        self.state.pause(GONE_MS);
+        self.state.space.free(&self.campaign.base.shim)?;
         if self.pair.is_writable() {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Stretch<'_> {
     fn upgrade(&mut self) -> io::Result<()> {
         for index in 0..NODES {
             self.nodes[index].upgrade()?;
-            self.course.pause(AFTER_MS);
+            self.state.pause(AFTER_MS);
         }
         self.demand_newest_schema()
     }

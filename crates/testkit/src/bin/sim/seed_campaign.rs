@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use consign_testkit::results::{self, Revision};
 use serde_json::json;
 
-use crate::ledger::Broken;
-use crate::run::{Failure, Tally, run};
+use crate::ledger_checks::BrokenPromise;
+use crate::run::{EventCounts, SeedFailure, run};
 
 pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [--minutes M] \
                                 [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE]";
@@ -23,7 +23,7 @@ const SEEDS_PER_LINE: u64 = 50;
 
 /// What was asked for on the command line.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SimPlan {
     seed: u64,
     seeds: u64,
     steps: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     known: Option<PathBuf>,
 }
 
-impl Plan {
+impl SimPlan {
     pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut plan = Self {
             seed: 1,
@@ -81,20 +81,20 @@ impl Plan {
 }
 
 #[derive(Debug)]
-pub(crate) struct Campaign {
-    plan: Plan,
+pub(crate) struct SeedCampaign {
+    plan: SimPlan,
     started: Instant,
-    tally: Tally,
-    /// Of all histories in their order: equal for equal seeds.
+    counts: EventCounts,
+    /// Of all client_checks in their order: equal for equal seeds.
     digest: u64,
 }
 
-impl Campaign {
-    pub(crate) fn new(plan: Plan) -> Self {
+impl SeedCampaign {
+    pub(crate) fn new(plan: SimPlan) -> Self {
         Self {
             plan,
             started: Instant::now(),
-            tally: Tally::new(),
+            counts: EventCounts::new(),
             digest: 0,
         }
     }
@@ -130,8 +130,8 @@ impl Campaign {
                 ""
             }
         );
-        println!("digest of the histories: {:016x}", self.digest);
-        for (what, count) in &self.tally {
+        println!("digest of the client_checks: {:016x}", self.digest);
+        for (what, count) in &self.counts {
             println!("{count:>10} {what}");
         }
         Ok(true)
@@ -158,12 +158,12 @@ impl Campaign {
     }
 
     /// The promise that the seed broke, if it did.
-    fn one(&mut self, seed: u64) -> Option<Broken> {
+    fn one(&mut self, seed: u64) -> Option<BrokenPromise> {
         match run(seed, self.plan.steps) {
             Ok(kept) => {
                 self.digest = self.digest.rotate_left(1) ^ kept.digest;
-                for (what, count) in kept.tally {
-                    *self.tally.entry(what).or_default() += count;
+                for (what, count) in kept.counts {
+                    *self.counts.entry(what).or_default() += count;
                 }
                 None
             }
@@ -216,7 +216,7 @@ impl Campaign {
         Ok(known)
     }
 
-    fn report(&self, seed: u64, steps: u64, failure: &Failure) {
+    fn report(&self, seed: u64, steps: u64, failure: &SeedFailure) {
         println!("BROKEN after {} steps of seed {seed}:", failure.step);
         println!("  {}", failure.broken);
         println!("the last commands:");
@@ -235,8 +235,8 @@ impl Campaign {
 mod tests {
     use super::*;
 
-    fn plan(words: &[&str]) -> Result<Plan, String> {
-        Plan::read(words.iter().map(|word| (*word).to_owned()))
+    fn plan(words: &[&str]) -> Result<SimPlan, String> {
+        SimPlan::read(words.iter().map(|word| (*word).to_owned()))
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
         let file = path.to_str().unwrap();
         let asked = |revision| {
             let words = ["--seeds", "9", "--resume", "--results", file, "--revision"];
-            Campaign::new(plan(&[&words[..], &[revision]].concat()).unwrap())
+            SeedCampaign::new(plan(&[&words[..], &[revision]].concat()).unwrap())
         };
         let done = |revision: &str, first: u64, last: u64| {
             let line = json!({"first": first, "last": last, "steps": STEPS, "verdict": "kept"});

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use consign_testkit::campaign::findings::Promise;
 
-use crate::disturb::GONE_MS;
+use crate::inject::GONE_MS;
 use crate::nodes::NODES;
-use crate::stretch::Stretch;
+use crate::trial::ClusterTrial;
 
 /// Somebody keeps the newest rows locked, those that are being worked on among them.
 const LOCKS: &str = "BEGIN; \
@@ -27,8 +27,8 @@ const WAITERS: usize = 60;
 /// Until all of them have looked once.
 const WAITING_MS: Range<u64> = 500..900;
 
-impl Stretch<'_> {
-    /// Four kinds take turns.
+impl ClusterTrial<'_> {
+    /// Four kinds take runner.
     pub(crate) fn meet_outsiders(&mut self, round: u64) -> io::Result<()> {
         match round % 4 {
             1 => self.beside(round, LOCKS),
@@ -47,33 +47,33 @@ impl Stretch<'_> {
 
     /// The database has no connection left, and the nodes lose theirs.
     fn crowd_out(&mut self) -> io::Result<()> {
-        let mut seats = self.pair.take_seats()?;
-        let Some(seat) = seats.first_mut() else {
+        let mut held = self.pair.hold_connections()?;
+        let Some(held_connection) = held.first_mut() else {
             return Err(io::Error::other("the database was full before"));
         };
-        seat.say(END_ALL)?;
+        held_connection.say(END_ALL)?;
         // Some of those that became free are taken before the nodes are back.
-        seats.extend(self.pair.take_seats()?);
-        self.course.pause(GONE_MS);
-        drop(seats);
+        held.extend(self.pair.hold_connections()?);
+        self.state.pause(GONE_MS);
+        drop(held);
         Ok(())
     }
 
     /// As many wait at one node as another takes intents in one go, and each of them gets one.
     fn wait_elsewhere(&mut self, round: u64) -> io::Result<()> {
         let goal = format!("burst-{round}");
-        let there = self.course.chance.index(NODES);
+        let there = self.state.random.index(NODES);
         let here = (there + 1) % NODES;
         let waiting = (0..WAITERS)
             .map(|_| self.nodes[there].wait_for(&goal))
             .collect::<io::Result<Vec<_>>>()?;
-        self.course.pause(WAITING_MS);
+        self.state.pause(WAITING_MS);
         self.nodes[here].publish_many(&goal, WAITERS)?;
         let mut got = BTreeSet::new();
         for waiter in waiting {
             got.extend(joined(waiter)?);
         }
-        let findings = &mut *self.course.findings;
+        let findings = &mut *self.state.findings;
         findings.check(Promise::Reached, got.len() == WAITERS, || {
             format!("round {round}: {} of {WAITERS} got an intent", got.len())
         });

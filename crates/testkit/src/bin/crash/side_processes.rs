@@ -11,7 +11,7 @@ use std::time::Duration;
 use consign_testkit::process::{Server, cleaned, copy_secrets, run, serve_until_exit};
 use serde_json::json;
 
-use crate::stretch::Stretch;
+use crate::trial::CrashTrial;
 use consign_testkit::campaign::findings::Promise;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -20,18 +20,18 @@ const IN_BACKUP: u64 = 20;
 
 /// A finished backup, and what must be in it.
 #[derive(Debug)]
-pub(crate) struct Backup {
+pub(crate) struct FinishedBackup {
     file: PathBuf,
     folder: PathBuf,
     ids: Vec<String>,
 }
 
-impl Stretch<'_> {
+impl CrashTrial<'_> {
     /// A first start that dies while it makes the tables leaves nothing that hinders the second.
     pub(crate) fn abort_a_migration(&mut self, round: u64) -> io::Result<()> {
         let options = self
-            .ground
-            .options(&self.course.folder.join(format!("migrated-{round}")));
+            .campaign
+            .options(&self.state.folder.join(format!("migrated-{round}")));
         let aborted = options
             .clone()
             .env("CONSIGN_FAILPOINT", "during-migration:1");
@@ -44,51 +44,55 @@ impl Stretch<'_> {
     }
 
     /// One backup dies on its way, the next one comes through; both while the clients work.
-    pub(crate) fn abort_a_backup(&mut self, round: u64, server: &Server) -> io::Result<Backup> {
-        let torn = self.course.folder.join(format!("torn-{round}.db"));
+    pub(crate) fn abort_a_backup(
+        &mut self,
+        round: u64,
+        server: &Server,
+    ) -> io::Result<FinishedBackup> {
+        let torn = self.state.folder.join(format!("torn-{round}.db"));
         let mut command = self.backup_to(&torn);
         command.env("CONSIGN_FAILPOINT", "during-backup:1");
         must_have_died(&run(command, LIMIT)?, "the backup")?;
-        self.course
+        self.state
             .findings
             .check(Promise::BackupWhole, !torn.exists(), || {
                 format!("{} was cut short and has its name", torn.display())
             });
 
         let ids = publish(server, IN_BACKUP)?;
-        let folder = self.course.folder.join(format!("restored-{round}"));
+        let folder = self.state.folder.join(format!("restored-{round}"));
         DirBuilder::new().mode(0o700).create(&folder)?;
         let file = folder.join("consign.db");
         let made = run(self.backup_to(&file), LIMIT);
         let succeeded = made.as_ref().is_ok_and(|made| made.status.success());
-        self.course
+        self.state
             .findings
             .check(Promise::BackupWhole, succeeded, || format!("{made:?}"));
-        Ok(Backup { file, folder, ids })
+        Ok(FinishedBackup { file, folder, ids })
     }
 
     fn backup_to(&self, to: &Path) -> std::process::Command {
-        let mut command = cleaned(&self.ground.base.consign);
+        let mut command = cleaned(&self.campaign.base.consign);
         command.args(["store", "backup"]).arg(to);
         command.arg("--data").arg(&self.options.data);
         command
     }
 
     /// Starts a server over the copy.
-    pub(crate) fn restore(&mut self, backup: &Backup) -> io::Result<()> {
+    pub(crate) fn restore(&mut self, backup: &FinishedBackup) -> io::Result<()> {
         if !backup.file.exists() {
             return Ok(());
         }
         copy_secrets(&self.options.data, &backup.folder)?;
         // By the clock of the servers, which the campaign moves: a ledger that is far ahead of the clock is a finding.
-        let options = self.ground.options(&backup.folder);
-        let mut command = cleaned(&self.ground.base.consign);
+        let options = self.campaign.options(&backup.folder);
+        let mut command = cleaned(&self.campaign.base.consign);
         command
             .args(["store", "check", "--data"])
             .arg(&backup.folder)
             .envs(options.env.iter().map(|(name, value)| (name, value)));
         let checked = run(command, LIMIT)?;
-        self.course
+        self.state
             .findings
             .check(Promise::BackupWhole, checked.status.success(), || {
                 String::from_utf8_lossy(&checked.stderr).into_owned()
@@ -101,7 +105,7 @@ impl Stretch<'_> {
         let mut http = server.main_client()?;
         for id in ids {
             let status = http.get(&format!("/result/{id}"))?.status;
-            self.course
+            self.state
                 .findings
                 .check(promise, status == 200, || format!("{id} is now {status}"));
         }

@@ -9,15 +9,15 @@ use consign_kernel::lane::{Lanes, Probe};
 use consign_store::Dump;
 use tokio::time::Instant;
 
-use crate::acts::Request;
-use crate::ledger::Broken;
+use crate::ledger_checks::BrokenPromise;
+use crate::requests::SimRequest;
 
 /// The timekeeper looks every second at the latest; twice that is far from the poll.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Since when rows are claimable, as far as the steps show. A row that was claimed in between begins anew.
 #[derive(Debug, Default)]
-pub(crate) struct Wakes {
+pub(crate) struct WakeChecks {
     claimable: BTreeMap<Offer, Instant>,
 }
 
@@ -27,14 +27,14 @@ fn offer(row: &Intent) -> Offer {
     (row.seq, row.claimed_at)
 }
 
-impl Wakes {
+impl WakeChecks {
     pub(crate) fn look(
         &mut self,
         dump: &Dump,
-        requests: &[Request],
+        requests: &[SimRequest],
         calm_since: Instant,
         now: Micros,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), BrokenPromise> {
         let at = Instant::now();
         let offered: Vec<&Intent> = dump
             .intents
@@ -68,7 +68,7 @@ impl Wakes {
     }
 }
 
-/// Now, or as soon as somebody lets time act on it.
+/// Now, or as soon as somebody lets time action on it.
 fn is_claimable(row: &Intent, now: Micros) -> bool {
     let by_shelf = match row.shelf {
         Shelf::Ready | Shelf::Lapsed => true,

@@ -1,4 +1,4 @@
-//! Receipts: whoever settled an intent can have one, it verifies, and it tells what the ledger tells, in the same bytes
+//! ReceiptChecks: whoever settled an intent can have one, it verifies, and it tells what the ledger tells, in the same bytes
 //! whenever it is asked for.
 
 use std::collections::BTreeMap;
@@ -10,32 +10,35 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::receipt::{Statement, sha256_hex, verify};
 use consign_kernel::state::Cause;
 
-use crate::acts::Heard;
-use crate::ledger::{Broken, Ledger};
-use crate::world;
+use crate::ledger_checks::{BrokenPromise, LedgerChecks};
+use crate::machine;
+use crate::requests::RequestOutcome;
 
 #[derive(Debug, Default)]
-pub(crate) struct Receipts {
+pub(crate) struct ReceiptChecks {
     given: BTreeMap<(IntentId, i64), String>,
 }
 
-impl Receipts {
+impl ReceiptChecks {
     /// `settled` is the fact that the receipt must be about, if it is certain.
     pub(crate) fn concluded(
         &mut self,
         id: IntentId,
         settled: Option<FactSeq>,
-        heard: &Heard,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
+        outcome: &RequestOutcome,
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
         let missing = settled.is_some() && !ledger.is_gone(id);
-        match heard {
-            Heard::Receipt(Some(document)) => self.given(id, settled, document, ledger),
-            Heard::Receipt(None) | Heard::No(Error::NotSettled) if missing => {
+        match outcome {
+            RequestOutcome::Receipt(Some(document)) => self.given(id, settled, document, ledger),
+            RequestOutcome::Receipt(None) | RequestOutcome::No(Error::NotSettled) if missing => {
                 Err(format!("{id} is settled and has no receipt"))
             }
-            Heard::No(Error::Internal(why)) => Err(format!("the receipt of {id}: {why}")),
-            Heard::Receipt(None) | Heard::Yes(_) | Heard::No(_) | Heard::Lost => Ok(()),
+            RequestOutcome::No(Error::Internal(why)) => Err(format!("the receipt of {id}: {why}")),
+            RequestOutcome::Receipt(None)
+            | RequestOutcome::Yes(_)
+            | RequestOutcome::No(_)
+            | RequestOutcome::Lost => Ok(()),
         }
     }
 
@@ -44,9 +47,9 @@ impl Receipts {
         id: IntentId,
         settled: Option<FactSeq>,
         document: &str,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
-        let verified = verify(document, &world::trusted_keys())
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        let verified = verify(document, &machine::trusted_keys())
             .map_err(|error| format!("the receipt of {id} does not verify: {error}"))?;
         let statement = verified.statement;
         let fact = u64::try_from(statement.fact).map(FactSeq);
@@ -73,7 +76,7 @@ impl Receipts {
 }
 
 /// Whether the statement names the outcome that the fact names.
-fn tells(statement: &Statement, id: IntentId, fact: &Fact, ledger: &Ledger) -> bool {
+fn tells(statement: &Statement, id: IntentId, fact: &Fact, ledger: &LedgerChecks) -> bool {
     let word = ProfileId::Intent.profile().word(fact.to, fact.cause);
     let cause = (fact.cause != Cause::None).then(|| fact.cause.name());
     let (seq, payload) = ledger.identity(id).unwrap_or_default();

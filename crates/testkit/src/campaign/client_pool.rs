@@ -1,4 +1,4 @@
-//! The clients of a stretch and everything they ever wrote down.
+//! The clients of a trial and everything they ever wrote down.
 //!
 //! Invariant: what is judged was read back from the files of the clients, never from their memory.
 
@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::clients::{AUTHORS, CLIENTS, Client, LONG_LEASE_S, Shared, history_file};
+use super::endpoints::Endpoints;
 use super::findings::Findings;
-use super::reach::Reach;
 use super::{leases, verify};
-use crate::chance::Chance;
 use crate::history::{Act, Entry, Heard, History};
 use crate::process::Http;
+use crate::seeded_random::SeededRandom;
 use crate::shim::Shim;
 
 /// Longer than any back-off that a few attempts lead to.
@@ -28,9 +28,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(300);
 pub const SLOW: Range<usize> = 4..7;
 
 #[derive(Debug)]
-pub struct Crowd {
+pub struct ClientPool {
     folder: PathBuf,
-    chance: Chance,
+    random: SeededRandom,
     shared: Arc<Shared>,
     entries: Vec<Entry>,
     slow: bool,
@@ -39,16 +39,16 @@ pub struct Crowd {
 
 /// The clients of a round at work.
 #[derive(Debug)]
-pub struct AtWork {
+pub struct RunningClients {
     round: u64,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-impl Crowd {
+impl ClientPool {
     pub fn new(folder: &Path, seed: u64) -> Self {
         Self {
             folder: folder.to_owned(),
-            chance: Chance::new(seed),
+            random: SeededRandom::new(seed),
             shared: Arc::default(),
             entries: Vec::new(),
             slow: false,
@@ -71,34 +71,34 @@ impl Crowd {
         self
     }
 
-    /// Lets these clients work, each with what it can reach.
+    /// Lets these clients work, each with what it can endpoints.
     pub fn send(
         &self,
         round: u64,
         indexes: impl Iterator<Item = usize>,
-        reach: impl Fn(usize) -> io::Result<Reach>,
-    ) -> io::Result<AtWork> {
+        endpoints: impl Fn(usize) -> io::Result<Endpoints>,
+    ) -> io::Result<RunningClients> {
         let mut threads = Vec::new();
         for index in indexes {
-            let mut client = self.client(index, round, reach(index)?)?;
+            let mut client = self.client(index, round, endpoints(index)?)?;
             if self.slow && SLOW.contains(&index) {
                 client = client.slow();
             }
             let shared = Arc::clone(&self.shared);
             threads.push(thread::spawn(move || client.work(&shared)));
         }
-        Ok(AtWork { round, threads })
+        Ok(RunningClients { round, threads })
     }
 
     /// Waits for the clients, who know when to end, and reads what they wrote.
-    pub fn gather(&mut self, at_work: AtWork) -> io::Result<()> {
-        for thread in at_work.threads {
+    pub fn gather(&mut self, running: RunningClients) -> io::Result<()> {
+        for thread in running.threads {
             thread
                 .join()
                 .map_err(|_| io::Error::other("a client panicked"))??;
         }
         for client in 0..CLIENTS {
-            self.collect(client, at_work.round)?;
+            self.collect(client, running.round)?;
         }
         Ok(())
     }
@@ -112,14 +112,14 @@ impl Crowd {
         Ok(())
     }
 
-    fn client(&self, index: usize, round: u64, reach: Reach) -> io::Result<Client> {
-        Client::new(index, round, &self.folder, reach, &self.chance)
+    fn client(&self, index: usize, round: u64, endpoints: Endpoints) -> io::Result<Client> {
+        Client::new(index, round, &self.folder, endpoints, &self.random)
     }
 
     /// Publishes again what was left open in a round, and some of the rest. The answers are judged from the history,
     /// like everybody else's.
-    pub fn repeat(&mut self, round: u64, reach: Reach) -> io::Result<()> {
-        let mut repeat = self.client(CLIENTS, round, reach)?;
+    pub fn repeat(&mut self, round: u64, endpoints: Endpoints) -> io::Result<()> {
+        let mut repeat = self.client(CLIENTS, round, endpoints)?;
         for key in keys_to_repeat(&self.entries, round) {
             repeat
                 .publish(&key)
@@ -135,16 +135,16 @@ impl Crowd {
         round: u64,
         looks: u32,
         shim: &Shim,
-        reach: impl Fn() -> io::Result<Reach>,
+        endpoints: impl Fn() -> io::Result<Endpoints>,
     ) -> io::Result<()> {
         let gone = |_| io::Error::other("the server stopped answering");
         // First the leases run out, and then the pauses that follow. Idle connections end meanwhile.
         for seconds in [LONG_LEASE_S + 1, BACKOFFS_OVER_S] {
             shim.let_pass(seconds)?;
-            let mut anybody = self.client(CLIENTS, round, reach()?)?;
+            let mut anybody = self.client(CLIENTS, round, endpoints()?)?;
             anybody.claim("nothing-has-this-goal").map_err(gone)?;
         }
-        let mut undertaker = self.client(CLIENTS, round, reach()?)?;
+        let mut undertaker = self.client(CLIENTS, round, endpoints()?)?;
         let left = leases::left_behind(&self.entries);
         let mut keys: Vec<&str> = left.into_values().collect();
         for look in 0..looks {

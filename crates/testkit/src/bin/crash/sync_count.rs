@@ -15,7 +15,7 @@ const PUBLISHERS: u64 = 8;
 const EACH: u64 = 25;
 
 /// `options` are those of a server under `shim`, on a data directory of its own.
-pub(crate) fn judge(options: &Options, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
+pub(crate) fn check(options: &Options, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
     let server = Server::start(options)?;
     one_by_one(&server, shim, findings)?;
     together(&server, shim, findings)

@@ -9,8 +9,8 @@ use consign_testkit::process::Server;
 use consign_testkit::shim;
 use serde_json::json;
 
-use crate::fault::{Fault, Point};
-use crate::stretch::Stretch;
+use crate::fault::{CrashFault, FailPoint};
+use crate::trial::CrashTrial;
 use consign_testkit::campaign::clients::LONG_LEASE_S;
 use consign_testkit::campaign::findings::Promise;
 
@@ -28,37 +28,38 @@ const CHECKPOINT_WRITES: u64 = 300;
 /// A process really sleeps this long; the rest of a lease is let pass by the shim, for all clocks at once.
 const SLEEP: Duration = Duration::from_millis(20);
 
-impl Stretch<'_> {
+impl CrashTrial<'_> {
     pub(crate) fn disturb(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
-        match self.course.fault {
-            Fault::Kill | Fault::Power => self.course.pause(WORK_MS),
-            Fault::Failpoint => return self.fail_at_point(round, server),
-            Fault::Full => self.fill_the_disk(server)?,
-            Fault::Eio if round.is_multiple_of(2) => return self.break_syncs(server),
-            Fault::Eio => self.break_writes(server)?,
-            Fault::Stop => self.stop_and_continue(server)?,
+        match self.state.fault {
+            CrashFault::Kill | CrashFault::Power => self.state.pause(WORK_MS),
+            CrashFault::Failpoint => return self.fail_at_point(round, server),
+            CrashFault::Full => self.fill_the_disk(server)?,
+            CrashFault::Eio if round.is_multiple_of(2) => return self.break_syncs(server),
+            CrashFault::Eio => self.break_writes(server)?,
+            CrashFault::Stop => self.stop_and_continue(server)?,
         }
         server.kill9().map(drop)
     }
 
     fn fail_at_point(&mut self, round: u64, server: &mut Server) -> io::Result<()> {
-        match Point::of_round(round) {
-            Point::BeforeWrite | Point::AfterWrite | Point::BeforeSync | Point::AfterSync => {
-                ended_by_itself(server)
-            }
-            Point::Checkpoint => {
-                let at_write = 1 + self.course.chance.below(CHECKPOINT_WRITES);
-                self.ground.base.shim.die_in_checkpoint(at_write)?;
+        match FailPoint::of_round(round) {
+            FailPoint::BeforeWrite
+            | FailPoint::AfterWrite
+            | FailPoint::BeforeSync
+            | FailPoint::AfterSync => ended_by_itself(server),
+            FailPoint::Checkpoint => {
+                let at_write = 1 + self.state.random.below(CHECKPOINT_WRITES);
+                self.campaign.base.shim.die_in_checkpoint(at_write)?;
                 let ended = ended_by_itself(server);
-                self.ground.base.shim.die_in_checkpoint(0)?;
+                self.campaign.base.shim.die_in_checkpoint(0)?;
                 ended
             }
-            Point::Migration => {
+            FailPoint::Migration => {
                 self.abort_a_migration(round)?;
                 server.kill9().map(drop)
             }
-            Point::Backup => {
-                self.course.pause(WORK_MS);
+            FailPoint::Backup => {
+                self.state.pause(WORK_MS);
                 let backup = self.abort_a_backup(round, server)?;
                 server.kill9()?;
                 self.restore(&backup)
@@ -67,46 +68,46 @@ impl Stretch<'_> {
     }
 
     fn fill_the_disk(&mut self, server: &Server) -> io::Result<()> {
-        self.course.pause(WORK_MS);
-        self.course
+        self.state.pause(WORK_MS);
+        self.state
             .space
-            .fill(&self.ground.base.shim, &mut self.course.chance)?;
+            .fill(&self.campaign.base.shim, &mut self.state.random)?;
         // What the log has room for is still taken, so wait until it has none.
         let deadline = Instant::now() + HEAL_LIMIT;
         while is_writable(server)? && Instant::now() < deadline {}
         self.answers_reads(server)?;
-        self.course.pause(TROUBLE_MS);
-        self.course.space.free(&self.ground.base.shim)?;
+        self.state.pause(TROUBLE_MS);
+        self.state.space.free(&self.campaign.base.shim)?;
         self.heals(server)?;
-        self.course.pause(AFTER_MS);
+        self.state.pause(AFTER_MS);
         Ok(())
     }
 
     /// Some rounds see the disk heal, and in others the power goes while it is broken.
     fn break_writes(&mut self, server: &Server) -> io::Result<()> {
-        self.course.pause(WORK_MS);
-        self.ground.base.shim.set(shim::Fault::WritesIo)?;
-        self.course.pause(TROUBLE_MS);
+        self.state.pause(WORK_MS);
+        self.campaign.base.shim.set(shim::Fault::WritesIo)?;
+        self.state.pause(TROUBLE_MS);
         self.answers_reads(server)?;
-        if self.course.chance.percent(30) {
+        if self.state.random.percent(30) {
             // The next server finds a healthy disk; this one is dead before it could use it.
             server.signal("STOP")?;
-            return self.ground.base.shim.set(shim::Fault::None);
+            return self.campaign.base.shim.set(shim::Fault::None);
         }
-        self.ground.base.shim.set(shim::Fault::None)?;
+        self.campaign.base.shim.set(shim::Fault::None)?;
         self.heals(server)?;
-        self.course.pause(AFTER_MS);
+        self.state.pause(AFTER_MS);
         Ok(())
     }
 
     /// A disk that failed to sync cannot be believed any more, so the server ends; the next one finds a healthy disk.
     fn break_syncs(&mut self, server: &mut Server) -> io::Result<()> {
-        self.course.pause(WORK_MS);
-        self.ground.base.shim.set(shim::Fault::Syncs)?;
+        self.state.pause(WORK_MS);
+        self.campaign.base.shim.set(shim::Fault::Syncs)?;
         let ended = server.wait(FAILPOINT_LIMIT);
-        self.ground.base.shim.set(shim::Fault::None)?;
+        self.campaign.base.shim.set(shim::Fault::None)?;
         let code = ended.as_ref().ok().and_then(std::process::ExitStatus::code);
-        self.course
+        self.state
             .findings
             .check(Promise::EndsAfterLostSync, code == Some(1), || {
                 format!("after a failed sync the server ended with {ended:?}")
@@ -116,13 +117,13 @@ impl Stretch<'_> {
 
     /// Sleeps past every lease: the workers in their own process if there are some, else the server.
     fn stop_and_continue(&mut self, server: &Server) -> io::Result<()> {
-        self.course.pause(WORK_MS);
+        self.state.pause(WORK_MS);
         match &self.workers {
             Some(workers) => workers.signal("STOP")?,
             None => server.signal("STOP")?,
         }
         thread::sleep(SLEEP);
-        self.ground.base.shim.let_pass(LONG_LEASE_S + 1)?;
+        self.campaign.base.shim.let_pass(LONG_LEASE_S + 1)?;
         if let Some(workers) = &self.workers {
             // The others take over what the sleepers hold.
             thread::sleep(SLEEP * 5);
@@ -130,14 +131,14 @@ impl Stretch<'_> {
         } else {
             server.signal("CONT")?;
         }
-        self.course.pause(AFTER_MS);
+        self.state.pause(AFTER_MS);
         Ok(())
     }
 
     fn answers_reads(&mut self, server: &Server) -> io::Result<()> {
         let health = server.http().get("/health")?;
         let reads = health.status == 200 || health.json()["ledger"] == "unwritable";
-        self.course.findings.check(Promise::Heals, reads, || {
+        self.state.findings.check(Promise::Heals, reads, || {
             let (status, text) = (health.status, health.text());
             format!("/health answered {status} while the disk was in trouble: {text}")
         });
@@ -151,7 +152,7 @@ impl Stretch<'_> {
             thread::sleep(Duration::from_millis(5));
             healed = is_writable(server)?;
         }
-        self.course.findings.check(Promise::Heals, healed, || {
+        self.state.findings.check(Promise::Heals, healed, || {
             format!("nothing was accepted in {HEAL_LIMIT:?} after the disk healed")
         });
         Ok(())

@@ -4,27 +4,27 @@ use std::collections::BTreeMap;
 
 use consign_kernel::command::{Admitted, Answer};
 
-use crate::acts::{Batch, Heard};
-use crate::ledger::{Broken, Ledger};
+use crate::ledger_checks::{BrokenPromise, LedgerChecks};
+use crate::requests::{PublishBatch, RequestOutcome};
 
 #[derive(Debug, Default)]
-pub(crate) struct Batches {
-    known: BTreeMap<usize, Sent>,
+pub(crate) struct BatchChecks {
+    known: BTreeMap<usize, SentBatch>,
 }
 
 /// One batch and how often it was asked for.
 #[derive(Debug)]
-struct Sent {
+struct SentBatch {
     /// Payloads, and whether they have a once-key.
     items: Vec<(String, bool)>,
     times: usize,
     refused: usize,
 }
 
-impl Batches {
-    pub(crate) fn sent(&mut self, batch: &Batch) {
+impl BatchChecks {
+    pub(crate) fn sent(&mut self, batch: &PublishBatch) {
         let items = batch.items.iter();
-        let new = || Sent {
+        let new = || SentBatch {
             items: items.map(|item| (item.payload(), item.guarded)).collect(),
             times: 0,
             refused: 0,
@@ -34,32 +34,34 @@ impl Batches {
 
     pub(crate) fn concluded(
         &mut self,
-        batch: &Batch,
-        heard: &Heard,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
-        match heard {
-            Heard::Yes(Answer::Admitted(admitted)) => acknowledged(batch, admitted, ledger),
-            Heard::No(_) => {
+        batch: &PublishBatch,
+        outcome: &RequestOutcome,
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        match outcome {
+            RequestOutcome::Yes(Answer::Admitted(admitted)) => {
+                acknowledged(batch, admitted, ledger)
+            }
+            RequestOutcome::No(_) => {
                 if let Some(sent) = self.known.get_mut(&batch.number) {
                     sent.refused += 1;
                 }
                 Ok(())
             }
-            Heard::Yes(_) | Heard::Receipt(_) | Heard::Lost => Ok(()),
+            RequestOutcome::Yes(_) | RequestOutcome::Receipt(_) | RequestOutcome::Lost => Ok(()),
         }
     }
 
     /// Holds against what was asked for what was ever admitted.
-    pub(crate) fn look(&self, ledger: &Ledger) -> Result<(), Broken> {
+    pub(crate) fn look(&self, ledger: &LedgerChecks) -> Result<(), BrokenPromise> {
         self.known
             .iter()
             .try_for_each(|(number, sent)| sent.look(*number, ledger))
     }
 }
 
-impl Sent {
-    fn look(&self, number: usize, ledger: &Ledger) -> Result<(), Broken> {
+impl SentBatch {
+    fn look(&self, number: usize, ledger: &LedgerChecks) -> Result<(), BrokenPromise> {
         let times = |payload: &str| ledger.admitted(payload).len();
         let all = self.items.iter().map(|(payload, _)| times(payload));
         // Without a once-key every request that is carried out admits anew.
@@ -84,7 +86,11 @@ impl Sent {
     }
 }
 
-fn acknowledged(batch: &Batch, admitted: &[Admitted], ledger: &Ledger) -> Result<(), Broken> {
+fn acknowledged(
+    batch: &PublishBatch,
+    admitted: &[Admitted],
+    ledger: &LedgerChecks,
+) -> Result<(), BrokenPromise> {
     if admitted.len() != batch.items.len() {
         return Err(format!(
             "batch {} has {} items and was answered with {}",

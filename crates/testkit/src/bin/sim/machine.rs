@@ -1,6 +1,6 @@
 //! The simulated machine: a clock, a disk, and the real engine with its timekeeper in one thread.
 //!
-//! Invariant: time passes only in [`World::pass`], and the disk works only in [`World::turn`]. Everything that can run
+//! Invariant: time passes only in [`SimMachine::pass`], and the disk works only in [`SimMachine::turn`]. Everything that can run
 //! has run before time moves on, because the runtime's clock is paused.
 
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use consign_store::memory::simulated::{self, Fault, Machine, Turn};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::clocks::Clocks;
+use crate::clocks::MachineClocks;
 
-type SimClock = EngineClock<Clocks>;
+type MachineClock = EngineClock<MachineClocks>;
 
-pub(crate) struct World {
-    pub(crate) clocks: Clocks,
+pub(crate) struct SimMachine {
+    pub(crate) clocks: MachineClocks,
     /// Engine time of the running process.
-    clock: Arc<SimClock>,
+    clock: Arc<MachineClock>,
     pub(crate) store: SharedStore,
     /// Taken only while it restarts.
     machine: Option<Machine>,
@@ -33,9 +33,9 @@ pub(crate) struct World {
     pub(crate) calm_since: Instant,
 }
 
-impl World {
+impl SimMachine {
     pub(crate) fn boot(seed: u64, requests_max: usize) -> Self {
-        let clocks = Clocks::start();
+        let clocks = MachineClocks::start();
         let clock = Arc::new(EngineClock::over(clocks.clone(), None));
         let (store, machine) = simulated::start(clock.clone(), requests_max);
         let store: SharedStore = store;
@@ -102,7 +102,7 @@ impl World {
 
 fn start(
     store: &SharedStore,
-    clock: &Arc<SimClock>,
+    clock: &Arc<MachineClock>,
     seed: u64,
     boots: u64,
 ) -> (Engine, JoinHandle<()>) {

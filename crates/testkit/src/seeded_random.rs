@@ -3,9 +3,9 @@
 
 /// The splitmix64 generator: small, and good enough to choose with.
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

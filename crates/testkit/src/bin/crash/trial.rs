@@ -1,4 +1,4 @@
-//! A stretch: one data directory, one fault, some rounds of start, work, fault, and check.
+//! A trial: one data directory, one fault, some rounds of start, work, fault, and check.
 //!
 //! Invariant: whatever the fault, a round ends with a dead server and a restart, and what its clients were told is
 //! held against what the restarted server knows. At the end everything is held against it once more.
@@ -9,60 +9,60 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use consign_testkit::campaign::client_pool::{ClientPool, RunningClients};
 use consign_testkit::campaign::clients::CLIENTS;
-use consign_testkit::campaign::course::{self, Course};
-use consign_testkit::campaign::crowd::{AtWork, Crowd};
+use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::campaign::findings::{Findings, Promise};
-use consign_testkit::campaign::reach::Reach;
-use consign_testkit::campaign::turns::Task;
+use consign_testkit::campaign::runner::TrialTask;
+use consign_testkit::campaign::trial::{self, TrialState};
 use consign_testkit::campaign::verify;
 use consign_testkit::disk::Disk;
 use consign_testkit::process::{self, Options, Server, cleaned, run};
 use consign_testkit::space::Space;
 
-use crate::fault::{Fault, Point};
-use crate::ground::Ground;
+use crate::campaign::CrashCampaign;
+use crate::fault::{CrashFault, FailPoint};
 use crate::workers::Workers;
 
 /// Checking the store takes its lock, so it is done between two servers, now and then.
 const CHECK_EVERY_ROUNDS: u64 = 10;
-/// Room for a stretch, and quickly filled.
+/// Room for a trial, and quickly filled.
 const FULL_BYTES: u64 = 96 << 20;
 /// Starts of one round: about one in a hundred comes to its failpoint too early.
 const STARTS_MAX: u32 = 5;
 const CHECK_LIMIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
-pub(crate) struct Stretch<'a> {
-    pub(crate) ground: &'a Ground,
+pub(crate) struct CrashTrial<'a> {
+    pub(crate) campaign: &'a CrashCampaign,
     pub(crate) options: Options,
     pub(crate) workers: Option<Workers>,
     /// The disk as it was when the running server started, if its power is to be cut.
     disk: Option<Disk>,
-    /// Changes that did not reach the disk whole.
+    /// Changes that did not endpoints the disk whole.
     lost_writes: u64,
-    pub(crate) course: Course<'a, Fault>,
+    pub(crate) state: TrialState<'a, CrashFault>,
 }
 
-impl<'a> course::Stretch<'a> for Stretch<'a> {
-    type Fault = Fault;
+impl<'a> trial::Trial<'a> for CrashTrial<'a> {
+    type Fault = CrashFault;
 
-    fn course(&self) -> &Course<'a, Fault> {
-        &self.course
+    fn state(&self) -> &TrialState<'a, CrashFault> {
+        &self.state
     }
 
     fn run(&mut self, rounds: u64) -> io::Result<()> {
         let mut server = self.start()?;
         for round in 1..=rounds {
-            if self.course.fault == Fault::Failpoint
-                && let Some(point) = Point::of_round(round).in_server()
+            if self.state.fault == CrashFault::Failpoint
+                && let Some(point) = FailPoint::of_round(round).in_server()
             {
                 server.kill9()?;
                 server = self.start_to_end_at(point)?;
             }
             let threads = self.send_clients(round, &server)?;
             self.disturb(round, &mut server)?;
-            self.course.kills += 1;
+            self.state.kills += 1;
             self.gather(threads)?;
             self.lose_power()?;
             if round % CHECK_EVERY_ROUNDS == 0 || round == rounds {
@@ -70,17 +70,17 @@ impl<'a> course::Stretch<'a> for Stretch<'a> {
             }
             server = self.start()?;
             self.check_round(round, &server)?;
-            self.course.rounds = round;
-            if !self.course.findings.is_clean() {
+            self.state.rounds = round;
+            if !self.state.findings.is_clean() {
                 return Ok(());
             }
         }
-        let reach = || server.main_client().map(Reach::one);
-        let Course {
-            crowd, findings, ..
-        } = &mut self.course;
-        crowd.drain(rounds + 1, 1, &self.ground.base.shim, reach)?;
-        crowd.check_all(&mut server.main_client()?, findings)
+        let endpoints = || server.main_client().map(Endpoints::one);
+        let TrialState {
+            clients, findings, ..
+        } = &mut self.state;
+        clients.drain(rounds + 1, 1, &self.campaign.base.shim, endpoints)?;
+        clients.check_all(&mut server.main_client()?, findings)
     }
 
     fn also(&self) -> Option<(&'static str, u64)> {
@@ -88,41 +88,41 @@ impl<'a> course::Stretch<'a> for Stretch<'a> {
     }
 
     fn about(&self) -> String {
-        self.course.space.about().to_owned()
+        self.state.space.about().to_owned()
     }
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> CrashTrial<'a> {
     pub(crate) fn prepare(
-        ground: &'a Ground,
-        task: &Task<'_, Fault>,
+        campaign: &'a CrashCampaign,
+        task: &TrialTask<'_, CrashFault>,
         findings: &'a mut Findings,
     ) -> io::Result<Self> {
         let (fault, folder) = (task.fault, task.folder);
         let data = folder.join("data");
         DirBuilder::new().mode(0o700).create(&data)?;
-        let space = if fault == Fault::Full {
+        let space = if fault == CrashFault::Full {
             Space::limited(&data, FULL_BYTES)
         } else {
             Space::Unlimited
         };
-        let mut options = ground.options(&data);
+        let mut options = campaign.options(&data);
         if fault.loses_power() {
-            options = ground.base.shim.logging(options, &log_file(folder));
+            options = campaign.base.shim.logging(options, &log_file(folder));
         }
         Ok(Self {
-            ground,
+            campaign,
             options,
             workers: None,
             disk: None,
             lost_writes: 0,
-            course: Course::new(task, findings, space, Crowd::new(folder, task.seed)),
+            state: TrialState::new(task, findings, space, ClientPool::new(folder, task.seed)),
         })
     }
 
     fn start(&mut self) -> io::Result<Server> {
-        if self.course.fault.loses_power() {
-            File::create(log_file(&self.course.folder))?;
+        if self.state.fault.loses_power() {
+            File::create(log_file(&self.state.folder))?;
             self.disk = Some(Disk::read(&self.options.data)?);
         }
         Server::start(&self.options)
@@ -133,7 +133,7 @@ impl<'a> Stretch<'a> {
     fn start_to_end_at(&mut self, point: &str) -> io::Result<Server> {
         let mut starts = 1;
         loop {
-            let nth = 1 + self.course.chance.below(200);
+            let nth = 1 + self.state.random.below(200);
             let options = self.options.clone();
             let options = options.env("CONSIGN_FAILPOINT", &format!("{point}:{nth}"));
             match Server::start(&options) {
@@ -145,25 +145,25 @@ impl<'a> Stretch<'a> {
         }
     }
 
-    fn send_clients(&mut self, round: u64, server: &Server) -> io::Result<AtWork> {
-        let elsewhere = if self.course.fault == Fault::Stop && !round.is_multiple_of(2) {
+    fn send_clients(&mut self, round: u64, server: &Server) -> io::Result<RunningClients> {
+        let elsewhere = if self.state.fault == CrashFault::Stop && !round.is_multiple_of(2) {
             self.workers = Some(Workers::start(self, round, server)?);
             Workers::INDEXES
         } else {
             0..0
         };
         let here = (0..CLIENTS).filter(|index| !elsewhere.contains(index));
-        self.course
-            .crowd
-            .send(round, here, |_| server.main_client().map(Reach::one))
+        self.state
+            .clients
+            .send(round, here, |_| server.main_client().map(Endpoints::one))
     }
 
     /// Waits for the clients, who notice that the server is gone.
-    fn gather(&mut self, at_work: AtWork) -> io::Result<()> {
+    fn gather(&mut self, running: RunningClients) -> io::Result<()> {
         if let Some(workers) = self.workers.take() {
             workers.wait()?;
         }
-        self.course.crowd.gather(at_work)
+        self.state.clients.gather(running)
     }
 
     /// Puts the data directory into the state in which a disk would be that lost its power.
@@ -172,38 +172,38 @@ impl<'a> Stretch<'a> {
             return Ok(());
         };
         disk.replay(
-            &fs::read(log_file(&self.course.folder))?,
-            &mut self.course.chance,
+            &fs::read(log_file(&self.state.folder))?,
+            &mut self.state.random,
         );
-        let loss = disk.cut_power(&mut self.course.chance);
+        let loss = disk.cut_power(&mut self.state.random);
         self.lost_writes += loss.dropped + loss.torn;
         disk.write(&self.options.data)
     }
 
     /// What must hold at once after a restart, for the acts of the round that ended with the fault.
     fn check_round(&mut self, round: u64, server: &Server) -> io::Result<()> {
-        let course = &mut self.course;
-        let reach = Reach::one(server.main_client()?);
-        let recent = course.check_round(round, reach, &mut server.main_client()?)?;
-        if course.fault.hurts_the_disk() {
+        let state = &mut self.state;
+        let endpoints = Endpoints::one(server.main_client()?);
+        let recent = state.check_round(round, endpoints, &mut server.main_client()?)?;
+        if state.fault.hurts_the_disk() {
             let troubles = recent.iter().any(|entry| entry.heard.is_trouble());
-            let findings = &mut *course.findings;
+            let findings = &mut *state.findings;
             findings.check(Promise::TroubleAnswered, troubles, || {
                 format!("round {round}: nobody heard of the trouble of the disk")
             });
         } else {
-            verify::no_trouble(&recent, course.findings);
+            verify::no_trouble(&recent, state.findings);
         }
         Ok(())
     }
 
     fn check_store(&mut self) -> io::Result<()> {
-        let mut command = cleaned(&self.ground.base.consign);
+        let mut command = cleaned(&self.campaign.base.consign);
         command.args(["store", "check", "--json", "--data"]);
         command.arg(&self.options.data);
         let output = run(command, CHECK_LIMIT)?;
         let is_sound = output.status.success() || only_the_clock(&output.stdout);
-        self.course
+        self.state
             .findings
             .check(Promise::StoreSound, is_sound, || {
                 let said = [output.stdout.as_slice(), &output.stderr].concat();

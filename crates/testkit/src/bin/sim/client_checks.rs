@@ -12,24 +12,24 @@ use consign_kernel::ids::{IntentId, Micros, Token};
 use consign_kernel::intent::Intent;
 use consign_kernel::state::Verb;
 
-use crate::acts::{Act, Heard, Shown};
-use crate::batches::Batches;
-use crate::ledger::{Broken, Ledger};
-use crate::receipts::Receipts;
+use crate::batch_checks::BatchChecks;
+use crate::ledger_checks::{BrokenPromise, LedgerChecks};
+use crate::receipt_checks::ReceiptChecks;
+use crate::requests::{PresentedToken, RequestOutcome, SimAction};
 
 #[derive(Debug, Default)]
-pub(crate) struct Histories {
-    pub(crate) leases: Vec<Lease>,
+pub(crate) struct ClientChecks {
+    pub(crate) leases: Vec<KnownLease>,
     /// Until when an operator's hand may have been on an intent.
     touched: BTreeMap<IntentId, Micros>,
     acknowledged: BTreeMap<(IntentId, Verb), u64>,
-    pub(crate) batches: Batches,
-    receipts: Receipts,
+    pub(crate) batches: BatchChecks,
+    receipts: ReceiptChecks,
 }
 
 /// A lease as its holder knows it.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct KnownLease {
     pub(crate) id: IntentId,
     pub(crate) token: Token,
     pub(crate) claimed_at: Micros,
@@ -42,28 +42,33 @@ pub(crate) struct Lease {
     settled_at: Option<Micros>,
 }
 
-impl Lease {
+impl KnownLease {
     pub(crate) fn is_extending(&self) -> bool {
         self.before_extension.is_some()
     }
 }
 
-impl Histories {
+impl ClientChecks {
     /// Notes what may happen from now on.
-    pub(crate) fn sent(&mut self, act: &Act, sent: Micros) {
-        match act {
-            Act::Extend { shown, lease_us } => {
-                let lease = &mut self.leases[shown.lease];
+    pub(crate) fn sent(&mut self, action: &SimAction, sent: Micros) {
+        match action {
+            SimAction::Extend {
+                presented,
+                lease_us,
+            } => {
+                let lease = &mut self.leases[presented.lease];
                 lease.before_extension = Some(lease.until);
                 let (min, _) = lease.until;
                 lease.until = (min.min(sent.plus(*lease_us)), Micros::MAX);
             }
-            Act::Complete(shown) | Act::Fail(shown) => self.leases[shown.lease].unsure += 1,
-            Act::Cancel(id) | Act::Requeue(id) => {
+            SimAction::Complete(presented) | SimAction::Fail(presented) => {
+                self.leases[presented.lease].unsure += 1
+            }
+            SimAction::Cancel(id) | SimAction::Requeue(id) => {
                 self.touched.insert(*id, Micros::MAX);
             }
-            Act::Publish(batch) => self.batches.sent(batch),
-            Act::Claim { .. } | Act::Receipt { .. } | Act::Clean => {}
+            SimAction::Publish(batch) => self.batches.sent(batch),
+            SimAction::Claim { .. } | SimAction::Receipt { .. } | SimAction::Clean => {}
         }
     }
 
@@ -78,30 +83,35 @@ impl Histories {
 
     pub(crate) fn concluded(
         &mut self,
-        act: &Act,
+        action: &SimAction,
         sent: Micros,
-        heard: &Heard,
+        outcome: &RequestOutcome,
         now: Micros,
-        ledger: &mut Ledger,
-    ) -> Result<(), Broken> {
-        match act {
-            Act::Publish(batch) => self.batches.concluded(batch, heard, ledger),
-            Act::Claim { claim, .. } => self.claimed(claim, (sent, now), heard, ledger),
-            Act::Extend { shown, lease_us } => {
-                self.extended(shown, *lease_us, sent, heard, now, ledger)
+        ledger: &mut LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        match action {
+            SimAction::Publish(batch) => self.batches.concluded(batch, outcome, ledger),
+            SimAction::Claim { claim, .. } => self.claimed(claim, (sent, now), outcome, ledger),
+            SimAction::Extend {
+                presented,
+                lease_us,
+            } => self.extended(presented, *lease_us, sent, outcome, now, ledger),
+            SimAction::Complete(presented) => {
+                self.settled(presented, Verb::Complete, sent, outcome, now, ledger)
             }
-            Act::Complete(shown) => self.settled(shown, Verb::Complete, sent, heard, now, ledger),
-            Act::Fail(shown) => self.settled(shown, Verb::Fail, sent, heard, now, ledger),
-            Act::Cancel(id) | Act::Requeue(id) => {
+            SimAction::Fail(presented) => {
+                self.settled(presented, Verb::Fail, sent, outcome, now, ledger)
+            }
+            SimAction::Cancel(id) | SimAction::Requeue(id) => {
                 self.touched.insert(*id, now);
                 Ok(())
             }
-            Act::Receipt { id, settled, .. } => {
+            SimAction::Receipt { id, settled, .. } => {
                 let touched = self.touched.get(id);
                 let settled = settled.filter(|_| touched.is_none_or(|touched| *touched < sent));
-                self.receipts.concluded(*id, settled, heard, ledger)
+                self.receipts.concluded(*id, settled, outcome, ledger)
             }
-            Act::Clean => Ok(()),
+            SimAction::Clean => Ok(()),
         }
     }
 
@@ -109,10 +119,10 @@ impl Histories {
         &mut self,
         claim: &Claim,
         asked: (Micros, Micros),
-        heard: &Heard,
-        ledger: &mut Ledger,
-    ) -> Result<(), Broken> {
-        let Heard::Yes(Answer::Claimed(intents)) = heard else {
+        outcome: &RequestOutcome,
+        ledger: &mut LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        let RequestOutcome::Yes(Answer::Claimed(intents)) = outcome else {
             return Ok(());
         };
         for intent in intents {
@@ -124,7 +134,7 @@ impl Histories {
         Ok(())
     }
 
-    fn begin(&mut self, intent: &Intent, ledger: &mut Ledger) -> Result<(), Broken> {
+    fn begin(&mut self, intent: &Intent, ledger: &mut LedgerChecks) -> Result<(), BrokenPromise> {
         let id = intent.id;
         let (Some(token), Some(at), Some(until)) =
             (intent.token, intent.claimed_at, intent.lease_until)
@@ -135,7 +145,7 @@ impl Histories {
             return Err(format!("{id} was claimed, but the ledger lost it"));
         }
         ledger.give(id, token, at);
-        let new = Lease {
+        let new = KnownLease {
             id,
             token,
             claimed_at: at,
@@ -162,7 +172,7 @@ impl Histories {
     }
 
     /// As far as its holder can know.
-    fn certainly_runs(&self, lease: &Lease, at: Micros) -> bool {
+    fn certainly_runs(&self, lease: &KnownLease, at: Micros) -> bool {
         let touched = self.touched.get(&lease.id);
         lease.until.0 > at
             && lease.unsure == 0
@@ -172,65 +182,65 @@ impl Histories {
 
     fn extended(
         &mut self,
-        shown: &Shown,
+        presented: &PresentedToken,
         lease_us: i64,
         sent: Micros,
-        heard: &Heard,
+        outcome: &RequestOutcome,
         now: Micros,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
-        let lease = &mut self.leases[shown.lease];
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        let lease = &mut self.leases[presented.lease];
         let before = lease.before_extension.take().unwrap_or(lease.until);
-        match heard {
-            Heard::Yes(Answer::Extended { until }) => {
+        match outcome {
+            RequestOutcome::Yes(Answer::Extended { until }) => {
                 lease.until = (*until, *until);
-                as_long_as_asked(shown.id, *until, lease_us, (sent, now))?;
-                self.accepted(shown, Verb::Extend, before.1, sent, ledger)
+                as_long_as_asked(presented.id, *until, lease_us, (sent, now))?;
+                self.accepted(presented, Verb::Extend, before.1, sent, ledger)
             }
-            Heard::No(error) => {
+            RequestOutcome::No(error) => {
                 lease.until = before;
-                self.refused(shown, error, now)
+                self.refused(presented, error, now)
             }
-            Heard::Yes(_) | Heard::Receipt(_) | Heard::Lost => Ok(()),
+            RequestOutcome::Yes(_) | RequestOutcome::Receipt(_) | RequestOutcome::Lost => Ok(()),
         }
     }
 
     fn settled(
         &mut self,
-        shown: &Shown,
+        presented: &PresentedToken,
         verb: Verb,
         sent: Micros,
-        heard: &Heard,
+        outcome: &RequestOutcome,
         now: Micros,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
-        match heard {
-            Heard::Yes(_) => {
-                let until = self.leases[shown.lease].until.1;
-                self.accepted(shown, verb, until, sent, ledger)?;
-                self.leases[shown.lease].settled_at = Some(now);
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        match outcome {
+            RequestOutcome::Yes(_) => {
+                let until = self.leases[presented.lease].until.1;
+                self.accepted(presented, verb, until, sent, ledger)?;
+                self.leases[presented.lease].settled_at = Some(now);
                 Ok(())
             }
-            Heard::No(error) => {
-                self.leases[shown.lease].unsure -= 1;
-                self.refused(shown, error, now)
+            RequestOutcome::No(error) => {
+                self.leases[presented.lease].unsure -= 1;
+                self.refused(presented, error, now)
             }
-            Heard::Receipt(_) | Heard::Lost => Ok(()),
+            RequestOutcome::Receipt(_) | RequestOutcome::Lost => Ok(()),
         }
     }
 
     /// The server said yes to this token; had it the right to?
     fn accepted(
         &mut self,
-        shown: &Shown,
+        presented: &PresentedToken,
         verb: Verb,
         until_max: Micros,
         sent: Micros,
-        ledger: &Ledger,
-    ) -> Result<(), Broken> {
-        let lease = &self.leases[shown.lease];
-        let id = shown.id;
-        if shown.stale {
+        ledger: &LedgerChecks,
+    ) -> Result<(), BrokenPromise> {
+        let lease = &self.leases[presented.lease];
+        let id = presented.id;
+        if presented.stale {
             return Err(format!(
                 "{verb} of {id} was accepted with a token that is not the present one"
             ));
@@ -255,14 +265,19 @@ impl Histories {
     }
 
     /// A holder inside of its lease must not be turned away.
-    fn refused(&self, shown: &Shown, error: &Error, now: Micros) -> Result<(), Broken> {
-        let lease = &self.leases[shown.lease];
+    fn refused(
+        &self,
+        presented: &PresentedToken,
+        error: &Error,
+        now: Micros,
+    ) -> Result<(), BrokenPromise> {
+        let lease = &self.leases[presented.lease];
         let turned_away = matches!(error, Error::Refused(Refusal::LeaseLost));
-        let right = shown.token == lease.token;
+        let right = presented.token == lease.token;
         if turned_away && right && !lease.is_extending() && self.certainly_runs(lease, now) {
             return Err(format!(
                 "the holder of {} was turned away, its lease runs until {}",
-                shown.id, lease.until.0.0
+                presented.id, lease.until.0.0
             ));
         }
         Ok(())
@@ -274,12 +289,12 @@ fn as_long_as_asked(
     id: IntentId,
     until: Micros,
     lease_us: i64,
-    (sent, heard): (Micros, Micros),
-) -> Result<(), Broken> {
-    if until < sent.plus(lease_us) || until > heard.plus(lease_us) {
+    (sent, outcome): (Micros, Micros),
+) -> Result<(), BrokenPromise> {
+    if until < sent.plus(lease_us) || until > outcome.plus(lease_us) {
         return Err(format!(
             "the lease of {id} runs until {}, asked for {lease_us} µs between {} and {}",
-            until.0, sent.0, heard.0
+            until.0, sent.0, outcome.0
         ));
     }
     Ok(())

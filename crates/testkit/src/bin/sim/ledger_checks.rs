@@ -10,17 +10,17 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::state::{State, Verb};
 use consign_store::Dump;
 
-use crate::acts::LEASE_MIN_US;
+use crate::requests::LEASE_MIN_US;
 
 /// A broken promise, in words.
-pub(crate) type Broken = String;
+pub(crate) type BrokenPromise = String;
 
-/// Everything the ledger has shown so far.
+/// Everything the ledger has presented so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct LedgerChecks {
     rows: BTreeMap<IntentId, Intent>,
     gone: BTreeSet<IntentId>,
-    lives: BTreeMap<Seq, Life>,
+    lives: BTreeMap<Seq, IntentHistory>,
     last_fact: u64,
     last_at: Micros,
     /// Who was given an intent, in order.
@@ -33,17 +33,17 @@ pub(crate) struct Ledger {
 
 /// One intent as its facts tell it.
 #[derive(Debug, Default)]
-struct Life {
+struct IntentHistory {
     state: Option<State>,
     /// The lease runs at least until then.
     held_until: Micros,
     told: BTreeMap<Verb, u64>,
 }
 
-impl Ledger {
-    pub(crate) fn look(&mut self, dump: &Dump, now: Micros) -> Result<(), Broken> {
-        let heard = self.last_fact;
-        let news = dump.facts.iter().skip_while(|fact| fact.seq.0 <= heard);
+impl LedgerChecks {
+    pub(crate) fn look(&mut self, dump: &Dump, now: Micros) -> Result<(), BrokenPromise> {
+        let outcome = self.last_fact;
+        let news = dump.facts.iter().skip_while(|fact| fact.seq.0 <= outcome);
         for fact in news {
             self.hear(fact, now)?;
         }
@@ -55,7 +55,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn hear(&mut self, fact: &Fact, now: Micros) -> Result<(), Broken> {
+    fn hear(&mut self, fact: &Fact, now: Micros) -> Result<(), BrokenPromise> {
         if fact.seq.0 != self.last_fact + 1 {
             return Err(format!(
                 "fact {} follows fact {}",
@@ -108,7 +108,11 @@ impl Ledger {
     }
 
     /// Only what is over may be missing, and never comes back.
-    fn say_goodbye(&mut self, present: &BTreeSet<IntentId>, now: Micros) -> Result<(), Broken> {
+    fn say_goodbye(
+        &mut self,
+        present: &BTreeSet<IntentId>,
+        now: Micros,
+    ) -> Result<(), BrokenPromise> {
         if let Some(id) = self.gone.intersection(present).next() {
             return Err(format!("{id} was removed and is there again"));
         }
@@ -131,7 +135,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn see(&mut self, row: &Intent, now: Micros) -> Result<(), Broken> {
+    fn see(&mut self, row: &Intent, now: Micros) -> Result<(), BrokenPromise> {
         let id = row.id;
         let life = self.lives.entry(row.seq).or_default();
         if life.state != Some(row.state) {
