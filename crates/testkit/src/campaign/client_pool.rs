@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::clients::{AUTHORS, CLIENTS, Client, LONG_LEASE_S, Shared, history_file};
+use super::clients::{AUTHORS, CLIENTS, Client, LONG_LEASE_S, SharedClaims, history_file};
 use super::endpoints::Endpoints;
 use super::findings::Findings;
 use super::{leases, verify};
-use crate::history::{Act, Entry, Heard, History};
+use crate::history::{ClientAction, ClientOutcome, History, HistoryEntry};
 use crate::process::Http;
 use crate::seeded_random::SeededRandom;
 use crate::shim::Shim;
@@ -31,8 +31,8 @@ pub const SLOW: Range<usize> = 4..7;
 pub struct ClientPool {
     folder: PathBuf,
     random: SeededRandom,
-    shared: Arc<Shared>,
-    entries: Vec<Entry>,
+    shared: Arc<SharedClaims>,
+    entries: Vec<HistoryEntry>,
     slow: bool,
     apart_us: i64,
 }
@@ -67,7 +67,7 @@ impl ClientPool {
     #[must_use]
     pub fn clocks_apart(mut self, apart_us: i64) -> Self {
         self.apart_us = apart_us;
-        self.shared = Arc::new(Shared::clocks_apart(apart_us));
+        self.shared = Arc::new(SharedClaims::clocks_apart(apart_us));
         self
     }
 
@@ -154,7 +154,9 @@ impl ClientPool {
             let mut nothing = Vec::new();
             for key in keys {
                 match undertaker.claim(key).map_err(gone)? {
-                    Some(hold) => undertaker.fulfil(&hold, &self.shared).map_err(gone)?,
+                    Some(held_claim) => {
+                        undertaker.fulfil(&held_claim, &self.shared).map_err(gone)?
+                    }
                     None => nothing.push(key),
                 }
             }
@@ -173,11 +175,11 @@ impl ClientPool {
     }
 
     /// What the histories say about leases.
-    pub fn judge(&self, entries: &[Entry], findings: &mut Findings) {
+    pub fn judge(&self, entries: &[HistoryEntry], findings: &mut Findings) {
         leases::judge(entries, self.apart_us, findings);
     }
 
-    pub fn of_round(&self, round: u64) -> Vec<Entry> {
+    pub fn of_round(&self, round: u64) -> Vec<HistoryEntry> {
         let of_round = self.entries.iter().filter(|entry| entry.round == round);
         of_round.cloned().collect()
     }
@@ -189,12 +191,12 @@ impl ClientPool {
 }
 
 /// Keys whose answer leaves open what became of them, and a few of those that were answered.
-fn keys_to_repeat(entries: &[Entry], round: u64) -> Vec<String> {
+fn keys_to_repeat(entries: &[HistoryEntry], round: u64) -> Vec<String> {
     let of_round = entries.iter().filter(|entry| entry.round == round);
     let mut answered = 0_u32;
-    let repeated = of_round.filter_map(|entry| match (&entry.act, &entry.heard) {
-        (Act::Publish { key }, heard) if heard.is_unknown() => Some(key.clone()),
-        (Act::Publish { key }, Heard::Yes { .. }) => {
+    let repeated = of_round.filter_map(|entry| match (&entry.action, &entry.outcome) {
+        (ClientAction::Publish { key }, outcome) if outcome.is_unknown() => Some(key.clone()),
+        (ClientAction::Publish { key }, ClientOutcome::Yes { .. }) => {
             answered += 1;
             (answered % 16 == 1).then(|| key.clone())
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::clients::Stop;
-use crate::history::Heard;
+use super::clients::ClientStop;
+use crate::history::ClientOutcome;
 use crate::process::Http;
 
 /// Between an answer of trouble and the next try.
@@ -54,19 +54,19 @@ impl Endpoints {
     }
 
     /// Waits and moves on as what was heard demands.
-    pub(super) fn after(&mut self, heard: &Heard) -> Result<(), Stop> {
-        if !heard.is_unknown() {
+    pub(super) fn after(&mut self, outcome: &ClientOutcome) -> Result<(), ClientStop> {
+        if !outcome.is_unknown() {
             return Ok(());
         }
         if self.end.is_none() {
-            if *heard == Heard::Lost {
-                return Err(Stop::Over);
+            if *outcome == ClientOutcome::Lost {
+                return Err(ClientStop::Over);
             }
             thread::sleep(TROUBLE_PAUSE);
             return Ok(());
         }
         if self.is_over() {
-            return Err(Stop::Over);
+            return Err(ClientStop::Over);
         }
         self.at = (self.at + 1) % self.servers.len();
         thread::sleep(NODE_PAUSE);
@@ -81,19 +81,19 @@ mod tests {
     #[test]
     fn a_client_ends_with_its_only_server_and_moves_on_among_nodes() {
         let http = || Http::new("127.0.0.1:1");
-        let trouble = Heard::Refused { status: 503 };
+        let trouble = ClientOutcome::Refused { status: 503 };
         let mut one = Endpoints::one(http());
         assert!(one.after(&trouble).is_ok());
-        assert!(one.after(&Heard::Lost).is_err());
+        assert!(one.after(&ClientOutcome::Lost).is_err());
         let end: Arc<AtomicBool> = Arc::default();
         let mut nodes = Endpoints::nodes(vec![http(), http(), http()], 4, Arc::clone(&end));
         assert_eq!(nodes.at, 1);
-        assert!(nodes.after(&Heard::Refused { status: 404 }).is_ok());
+        assert!(nodes.after(&ClientOutcome::Refused { status: 404 }).is_ok());
         assert_eq!(nodes.at, 1);
         assert!(nodes.after(&trouble).is_ok());
-        assert!(nodes.after(&Heard::Lost).is_ok());
+        assert!(nodes.after(&ClientOutcome::Lost).is_ok());
         assert_eq!(nodes.at, 0);
         end.store(true, Ordering::Relaxed);
-        assert!(nodes.is_over() && nodes.after(&Heard::Lost).is_err());
+        assert!(nodes.is_over() && nodes.after(&ClientOutcome::Lost).is_err());
     }
 }

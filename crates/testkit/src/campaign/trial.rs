@@ -14,7 +14,7 @@ use super::findings::Findings;
 use super::plan::CampaignFault;
 use super::runner::{TrialReport, TrialTask};
 use super::verify;
-use crate::history::Entry;
+use crate::history::HistoryEntry;
 use crate::process::Http;
 use crate::seeded_random::SeededRandom;
 use crate::space::Space;
@@ -90,7 +90,7 @@ impl<'a, F: CampaignFault> TrialState<'a, F> {
         round: u64,
         endpoints: Endpoints,
         http: &mut Http,
-    ) -> io::Result<Vec<Entry>> {
+    ) -> io::Result<Vec<HistoryEntry>> {
         self.clients.repeat(round, endpoints)?;
         let recent = self.clients.of_round(round);
         self.clients.judge(&recent, self.findings);

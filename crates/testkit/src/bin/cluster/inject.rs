@@ -171,9 +171,9 @@ impl ClusterTrial<'_> {
         vec![self.state.random.index(NODES)]
     }
 
-    fn each(&self, indexes: &[usize], act: impl Fn(&ClusterNode)) {
+    fn each(&self, indexes: &[usize], action: impl Fn(&ClusterNode)) {
         for index in indexes {
-            act(&self.nodes[*index]);
+            action(&self.nodes[*index]);
         }
     }
 

@@ -186,7 +186,7 @@ impl<'a> ClusterTrial<'a> {
         let mut http = nodes::asker(&self.nodes, first)?;
         let recent = state.check_round(round, endpoints, &mut http)?;
         if state.fault.is_felt() {
-            let felt = recent.iter().any(|entry| entry.heard.is_unknown());
+            let felt = recent.iter().any(|entry| entry.outcome.is_unknown());
             let findings = &mut *state.findings;
             findings.check(Promise::Felt, felt, || {
                 format!("round {round}: nobody noticed the fault")

@@ -186,7 +186,7 @@ impl<'a> CrashTrial<'a> {
         let endpoints = Endpoints::one(server.main_client()?);
         let recent = state.check_round(round, endpoints, &mut server.main_client()?)?;
         if state.fault.hurts_the_disk() {
-            let troubles = recent.iter().any(|entry| entry.heard.is_trouble());
+            let troubles = recent.iter().any(|entry| entry.outcome.is_trouble());
             let findings = &mut *state.findings;
             findings.check(Promise::TroubleAnswered, troubles, || {
                 format!("round {round}: nobody heard of the trouble of the disk")

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use consign_testkit::campaign::client_pool::SLOW;
-use consign_testkit::campaign::clients::{Client, Shared};
+use consign_testkit::campaign::clients::{Client, SharedClaims};
 use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::history;
 use consign_testkit::process::{Http, Server, signal};
@@ -75,7 +75,7 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
     let (round, random) = (number(round)?, SeededRandom::new(number(seed)?));
     history::follow(&PathBuf::from(state_file))?;
-    let shared: Arc<Shared> = Arc::default();
+    let shared: Arc<SharedClaims> = Arc::default();
     let mut threads = Vec::new();
     for index in Workers::INDEXES {
         let http = Http::new(authority).header("X-API-KEY", key);
