@@ -8,7 +8,7 @@ use consign_engine::{
 use consign_kernel::command::{Answer, Command, Extend, Settlement};
 use consign_kernel::intent::Intent;
 
-use crate::held::Held;
+use crate::manual_store::ManualStore;
 use crate::world::{Frozen, MAIN, World, claim, engine, engine_with, intent, woken};
 
 fn identity(id: i64) -> NodeIdentity {
@@ -256,7 +256,7 @@ async fn nobody_is_drained_before_it_refused_claims_for_a_whole_heartbeat() {
 #[tokio::test]
 async fn nobody_is_drained_while_a_claim_waits_for_the_ledger() {
     let mut held = None;
-    let world = World::over(|store| held.insert(Held::around(store)).clone());
+    let world = World::over(|store| held.insert(ManualStore::around(store)).clone());
     let ledger = held.unwrap();
     let mut heart = Heartbeat::new(world.engine.clone(), identity(1));
     ledger.past(heart.beat()).await.unwrap();

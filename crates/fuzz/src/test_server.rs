@@ -19,20 +19,20 @@ use consign_store::memory::Memory;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
-use crate::requests::Request;
+use crate::requests::ScriptRequest;
 
 /// Short, so that a fuzzer can keep them apart; they stand in the seeds and in the dictionary.
 const MAIN_KEY: &str = "main";
 const ADMIN_TOKEN: &str = "admin";
 
-pub(crate) struct World {
+pub(crate) struct TestServer {
     clock: Arc<SimulatedClock>,
     service: Layered<Router>,
     /// Held so that the server is not draining.
     _drain: watch::Sender<bool>,
 }
 
-impl World {
+impl TestServer {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(SimulatedClock(AtomicI64::new(1_800_000_000 * SECOND_US)));
         let engine = Engine::new(EngineOptions {
@@ -78,7 +78,7 @@ impl World {
             .fetch_add(seconds * SECOND_US, Ordering::SeqCst);
     }
 
-    pub(crate) async fn send(&self, request: Request) -> Response {
+    pub(crate) async fn send(&self, request: ScriptRequest) -> Response {
         let mut sent = http::Request::new(Body::from(request.body));
         *sent.method_mut() = request.method;
         *sent.uri_mut() = request.uri;

@@ -8,23 +8,23 @@ use consign_kernel::lane::Probe;
 use consign_store::{Answered, Error, Listener, News, Passing, SharedStore};
 use tokio::sync::oneshot;
 
-struct Job {
+struct PendingRequest {
     request: Request,
-    asker: oneshot::Sender<Result<Reply, Error>>,
+    reply: oneshot::Sender<Result<Reply, Error>>,
 }
 
-pub(crate) struct Held {
+pub(crate) struct ManualStore {
     inner: SharedStore,
-    line: Mutex<VecDeque<Job>>,
+    pending: Mutex<VecDeque<PendingRequest>>,
     /// What commits did is told as if another node had told it.
     far: bool,
 }
 
-impl Held {
+impl ManualStore {
     pub(crate) fn around(inner: SharedStore) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            line: Mutex::default(),
+            pending: Mutex::default(),
             far: false,
         })
     }
@@ -33,7 +33,7 @@ impl Held {
     pub(crate) fn far_from(inner: SharedStore) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            line: Mutex::default(),
+            pending: Mutex::default(),
             far: true,
         })
     }
@@ -43,12 +43,12 @@ impl Held {
         let job = self.next().await;
         let answer = self.inner.execute(job.request).await;
         // It may have gone away meanwhile.
-        let _ = job.asker.send(answer);
+        let _ = job.reply.send(answer);
     }
 
     /// Lets all requests of `asking` pass those that wait already, as a second writer would.
     pub(crate) async fn past<T>(&self, asking: impl Future<Output = T>) -> T {
-        let waiting = self.line().len();
+        let waiting = self.pending().len();
         tokio::pin!(asking);
         loop {
             tokio::select! {
@@ -60,18 +60,18 @@ impl Held {
     }
 
     async fn turn_behind(&self, waiting: usize) {
-        while self.line().len() <= waiting {
+        while self.pending().len() <= waiting {
             tokio::task::yield_now().await;
         }
-        let job = self.line().pop_back().expect("more wait than before");
+        let job = self.pending().pop_back().expect("more wait than before");
         let answer = self.inner.execute(job.request).await;
-        let _ = job.asker.send(answer);
+        let _ = job.reply.send(answer);
     }
 
     /// Refuses the request that waits longest, as a disk would.
     pub(crate) async fn refuse(&self) {
         let refusal = Err(Error::Unavailable("planned".to_owned()));
-        let _ = self.next().await.asker.send(refusal);
+        let _ = self.next().await.reply.send(refusal);
     }
 
     /// Waits until somebody asks. One who went away before its turn is passed over, as every ledger does.
@@ -81,32 +81,32 @@ impl Held {
         }
     }
 
-    fn line(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, VecDeque<PendingRequest>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_asked(&self) -> bool {
-        let mut line = self.line();
-        line.retain(|job| !job.asker.is_closed());
-        !line.is_empty()
+        let mut pending = self.pending();
+        pending.retain(|job| !job.reply.is_closed());
+        !pending.is_empty()
     }
 
-    async fn next(&self) -> Job {
+    async fn next(&self) -> PendingRequest {
         self.asked().await;
-        let mut line = self.line();
-        line.pop_front().expect("somebody asked")
+        let mut pending = self.pending();
+        pending.pop_front().expect("somebody asked")
     }
 }
 
-impl Passing for Held {
+impl Passing for ManualStore {
     fn behind(&self) -> &SharedStore {
         &self.inner
     }
 
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        let (asker, answered) = oneshot::channel();
-        let mut line = self.line();
-        line.push_back(Job { request, asker });
+        let (reply, answered) = oneshot::channel();
+        let mut pending = self.pending();
+        pending.push_back(PendingRequest { request, reply });
         Box::pin(async { answered.await.map_err(|_| Error::Closed)? })
     }
 
