@@ -1,8 +1,9 @@
-//! Whether the ledger can be read and written, for those who watch over this server.
+//! Health of the ledger: whether it can be read and written.
 //!
-//! Invariant: however many ask, the ledger is read once a second at most and nobody waits for it longer than twice
-//! [`PROBE_TIMEOUT`]. Whether it can be written is known from the commits of others; only when there were none for a while, or when
-//! one failed, a small record is written to find out, at most once a second while it fails and every [`COMMIT_AGE_MAX`] otherwise.
+//! Invariant: the ledger is read at most once a second, however often health is requested, and a health request waits
+//! at most twice [`PROBE_TIMEOUT`]. Whether the ledger can be written follows from the commits of other requests. A
+//! probe record is written only if there was no commit for [`COMMIT_AGE_MAX`] or a commit failed, at most once a
+//! second.
 
 use std::time::Duration;
 
@@ -14,23 +15,23 @@ use tokio::time::{Instant, timeout};
 use crate::{Engine, Error, StoreError};
 
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(1);
-/// Less than most of those who ask wait themselves.
+/// Shorter than the timeout of most health checks.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// A commit that is older says nothing about the disk of now.
+/// An older commit proves nothing about the disk.
 const COMMIT_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// What the ledger is fit for.
+/// The health of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerHealth {
     Healthy,
-    /// It does not answer a read.
+    /// Reads fail or time out.
     Unreadable,
-    /// It answers reads, but commits fail.
+    /// Reads work, but commits fail.
     Unwritable,
 }
 
 impl LedgerHealth {
-    /// The word for it, for programs.
+    /// The name in responses and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Healthy => "ok",
@@ -39,22 +40,22 @@ impl LedgerHealth {
         }
     }
 
-    /// What happened and what to do about it, for people.
+    /// The cause and what to do, for operators.
     pub const fn reason(self) -> &'static str {
         match self {
-            Self::Healthy => "the ledger answers and takes commits",
+            Self::Healthy => "the ledger can be read and written",
             Self::Unreadable => {
-                "the ledger does not answer; look at its database or disk, and at the log of this server"
+                "the ledger cannot be read; check its database or disk, and the log of this server"
             }
             Self::Unwritable => {
-                "the ledger cannot be written; look at the space on its disk, at its permissions, at programs that lock it, and \
-                 at the log of this server"
+                "the ledger cannot be written; check the free space of its disk, its permissions, programs that lock it, and \
+                 the log of this server"
             }
         }
     }
 }
 
-/// What was found out last.
+/// The last sample.
 #[derive(Debug, Default)]
 pub(crate) struct HealthProbe(Mutex<Option<HealthSample>>);
 
@@ -64,19 +65,19 @@ struct HealthSample {
     health: LedgerHealth,
     commits: u64,
     failed_commits: u64,
-    /// When the last commit was known to have succeeded.
+    /// When a commit last succeeded.
     written_at: Instant,
 }
 
 impl Engine {
-    /// Whether the ledger can be read and written, as it was at most a second ago.
+    /// Whether the ledger can be read and written; at most a second old.
     pub async fn ledger_is_healthy(&self) -> bool {
         self.ledger_health().await == LedgerHealth::Healthy
     }
 
-    /// What the ledger is fit for, as it was at most a second ago.
+    /// The health of the ledger; at most a second old.
     pub async fn ledger_health(&self) -> LedgerHealth {
-        // Whoever comes while one asks waits, and then has the same answer.
+        // Concurrent requests wait here and share one sample.
         let mut last = self.inner.health_probe.0.lock().await;
         if let Some(sample) = last.filter(|sample| sample.at.elapsed() < SAMPLE_AGE_MAX) {
             return sample.health;
@@ -86,7 +87,7 @@ impl Engine {
         if sample.health != before {
             let ledger = sample.health.name();
             if sample.health == LedgerHealth::Healthy {
-                tracing::info!("the ledger answers and takes commits again");
+                tracing::info!("the ledger can be read and written again");
             } else {
                 tracing::error!(ledger, "{}", sample.health.reason());
             }
@@ -105,15 +106,15 @@ impl Engine {
         });
         let health = match (read, others) {
             (Err(error), _) => {
-                tracing::debug!(%error, "the ledger does not answer a read");
+                tracing::debug!(%error, "a read of the ledger failed");
                 LedgerHealth::Unreadable
             }
-            // Others wrote, and nobody failed.
+            // Other requests committed, and no commit failed.
             (Ok(()), Some((true, _))) => {
                 written_at = Some(Instant::now());
                 LedgerHealth::Healthy
             }
-            // A server that is asked for the first time has written when it started.
+            // At the first sample the server has just written during its start.
             (Ok(()), None) => LedgerHealth::Healthy,
             (Ok(()), Some((_, false)))
                 if last.is_some_and(|last| {
@@ -129,7 +130,7 @@ impl Engine {
                     LedgerHealth::Healthy
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the ledger does not take a commit");
+                    tracing::debug!(%error, "a commit to the ledger failed");
                     LedgerHealth::Unwritable
                 }
             },
@@ -149,7 +150,7 @@ impl Engine {
         within(async { Ok(self.inner.store.highest_fact().await.map(drop)?) }).await
     }
 
-    /// Writes over the same record each time.
+    /// Overwrites the same record each time.
     async fn write_probe(&self) -> Result<(), Error> {
         let put = Put {
             key: Key {
@@ -167,7 +168,7 @@ impl Engine {
 
 async fn within(probe: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     match timeout(PROBE_TIMEOUT, probe).await {
-        // It has much to do, and says so.
+        // A busy ledger is healthy.
         Ok(Ok(()) | Err(Error::Store(StoreError::Busy))) => Ok(()),
         Ok(Err(error)) => Err(error),
         Err(_elapsed) => Err(StoreError::Unavailable(format!(

@@ -1,4 +1,5 @@
-//! Runs commands: draws entropy, calls the store, wakes waiters, keeps keys, signs receipts, drives the loops.
+//! Executes commands: provides entropy, calls the store, wakes waiting claims, manages keys, signs receipts, runs the
+//! loops.
 //!
 //! Invariant: the engine decides nothing about intents (the kernel does) and knows no wire format (faces do).
 //! Everything a face does to the ledger goes through [`Engine`].

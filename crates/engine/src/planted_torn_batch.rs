@@ -1,4 +1,4 @@
-//! A planted defect: what should be admitted by one commit is admitted by one commit for each item.
+//! A planted defect: the items of one batch are admitted in one commit each, not in one commit together.
 
 use consign_kernel::command::{Admit, Answer, Apart, Command, Gate, Request};
 use consign_kernel::error::Refusal;

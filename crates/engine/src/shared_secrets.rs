@@ -1,8 +1,8 @@
-//! What all nodes of one ledger must compare_secrets on: their secrets. A client that reaches another node must find its key known
-//! there, its receipts signed alike, and its keys unsealed.
+//! The secrets that all nodes of one ledger share. A client must be able to use its key on every node, and every node
+//! must sign receipts with the same key and decrypt the same API keys.
 //!
-//! Invariant: the ledger holds fingerprints, never a secret. The main key may be one that a person chose, so its
-//! fingerprint is keyed with the seal key: whoever has only the database cannot try words.
+//! Invariant: the ledger holds fingerprints, never a secret. The main key may be chosen by a person, so its
+//! fingerprint is keyed with the seal key: the database alone does not allow a dictionary attack.
 
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, Error};
 
-/// A secret that the others have differently, by the name of its file.
+/// A secret that differs from that of the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MismatchedSecret {
     SealKey,
@@ -34,14 +34,14 @@ impl MismatchedSecret {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Fingerprints {
     seal: String,
-    /// The public half, which is no secret.
+    /// The public key, which is not secret.
     receipt: String,
     main: String,
 }
 
 impl Engine {
-    /// Compares this node's secrets with those the ledger began with, and says which differ. In a ledger that knows none
-    /// yet, this node's are the ones from now on; and so they are with `replace`.
+    /// Compares this node's secrets with the fingerprints in the ledger and returns those that differ. In a ledger
+    /// without fingerprints, or with `replace`, this node's fingerprints are stored.
     pub async fn compare_secrets(&self, replace: bool) -> Result<Vec<MismatchedSecret>, Error> {
         let own = self.fingerprints();
         let value =
@@ -61,7 +61,7 @@ impl Engine {
             };
             match self.apply(None, Command::Put(put)).await {
                 Ok(_) => return Ok(Vec::new()),
-                // Another first start was quicker.
+                // Another node stored its fingerprints first.
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}
                 Err(error) => return Err(error),
             }
@@ -86,7 +86,7 @@ fn differences(own: &Fingerprints, theirs: &Fingerprints) -> Vec<MismatchedSecre
     if own.seal != theirs.seal {
         differing.push(MismatchedSecret::SealKey);
     } else if own.main != theirs.main {
-        // Under another seal key it cannot be compared.
+        // The fingerprint of the main key depends on the seal key, so it cannot be compared.
         differing.push(MismatchedSecret::BusSecret);
     }
     differing

@@ -1,9 +1,10 @@
-//! What a node that is off claim_pause leaves undone, whoever in this process asks for it.
+//! Steps that a node skips while its claims are paused.
 //!
-//! A node that drains claims nothing: its dispatcher, its sweep and its workers find nothing to do, and others find what it
-//! leaves. One whose clock is wrong does nothing either that rests on what time it is: what is over by its clock may not be over.
-//! Everything else goes on. What runs is kept and settled, what is asked for by its name is done, and what comes is taken in.
-//! Invariant: whoever asks for something that is left undone is told that there was nothing to do, never that it failed.
+//! A draining node claims nothing: its dispatcher, its sweep and its workers find nothing to do, and other nodes take
+//! over. A node with a wrong clock also skips every step that depends on the time, because what has expired by its
+//! clock may not have expired. All other steps are executed: settlements, extensions, admissions and commands on a
+//! named row.
+//! Invariant: a skipped step returns an empty result, never an error.
 
 use consign_kernel::command::{Answer, Cleaned, Command, Forget};
 use consign_kernel::error::Refusal;
@@ -11,16 +12,16 @@ use consign_store::Error as StoreError;
 
 use crate::Error;
 
-/// Steps that were taken out of a request, with their answers and where these belong.
+/// Steps that were removed from a request, with their results and positions.
 #[derive(Debug)]
 pub(crate) struct SkippedSteps(Vec<(usize, Answer)>);
 
 impl SkippedSteps {
-    /// Of a node that is off claim_pause; `wrong_clock` says that it does not know what time it is.
+    /// For a node whose claims are paused; `wrong_clock` says that its clock is wrong.
     pub(crate) fn remove_from(steps: &mut Vec<Command>, wrong_clock: bool) -> Result<Self, Error> {
         if wrong_clock && steps.iter().any(|step| matches!(step, Command::Take(_))) {
-            // It is wanted by its name, so "nothing was there" would be believed.
-            let reason = "this machine's clock differs from the database's, so nobody knows here whose leases are over";
+            // The caller names a row, so an empty result would be wrong.
+            let reason = "this machine's clock differs from the database's, so this node cannot decide which leases have expired";
             return Err(StoreError::Unavailable(reason.to_owned()).into());
         }
         let mut skipped = Vec::new();
@@ -42,10 +43,10 @@ impl SkippedSteps {
     }
 }
 
-/// The answer to a step that is not done now.
+/// The result of a step that is skipped now, or `None` for a step that is executed.
 fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
     let answer = match step {
-        // It lets time act as well.
+        // A claim also processes expired leases.
         Command::Claim(_) => return Some(Answer::Claimed(Vec::new())),
         Command::Sweep(_) => Answer::Swept {
             rows: 0,

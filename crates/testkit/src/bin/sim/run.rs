@@ -404,7 +404,7 @@ impl Simulation {
     async fn conclude(&mut self, request: SimRequest) -> Result<(), BrokenPromise> {
         let outcome = SimRequest::outcome(request.task).await;
         let now = self.world.now();
-        self.note(&format!("#{} outcome {}", request.number, answer(&outcome)));
+        self.note(&format!("#{} got {}", request.number, answer(&outcome)));
         self.count(kind(&request.action, &outcome));
         self.client_checks.concluded(
             &request.action,
