@@ -1,7 +1,7 @@
 //! The Intent Protocol 2.1: publishers and workers in any language over plain HTTP.
 //!
-//! Wire in, command out, wire back. What the protocol leaves open, and what is ours beyond it, is told in
-//! `docs/protocols/intent.md`.
+//! Handlers translate requests into commands and results into responses. `docs/protocols/intent.md` lists what the
+//! protocol leaves open and what we add to it.
 
 mod admin;
 mod authed_request;
@@ -44,10 +44,10 @@ use json_out::Json;
 use rate_limited_keys::RateLimitedKeys;
 use reject::Reject;
 
-/// What the protocol calls the server's version; clients compare it.
+/// The server version that the protocol defines; clients compare it.
 const API_VERSION: &str = "7.61";
 
-/// How the face is set up. Secrets that are absent never match anything.
+/// The configuration of the face. An absent secret matches nothing.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -61,13 +61,13 @@ pub struct Options {
     pub enforce_https: bool,
     pub require_signatures: bool,
     pub maintenance: bool,
-    /// Turns true when the process is about to end: long polls and streams end.
+    /// Becomes true when the process shuts down: long polls and streams end.
     pub draining: watch::Receiver<bool>,
-    /// Gives back disk space that was kept for an operator.
+    /// Releases the reserve of disk space.
     pub release_reserve: Option<ReleaseReserve>,
-    /// Keys of other faces that belong into the one document of keys that a site has.
+    /// Public keys of other faces, for the one JWK set of this server.
     pub additional_keys: Option<AdditionalKeys>,
-    /// The `OpenAPI` document of another face, to be shown with that of this one.
+    /// The `OpenAPI` document of another face, to be merged into this one's.
     pub additional_openapi: Option<serde_json::Value>,
 }
 
@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-/// Gives keys as they stand at the moment, each a JWK.
+/// Returns the current keys, each a JWK.
 #[derive(Clone)]
 pub struct AdditionalKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>);
 
@@ -91,7 +91,7 @@ impl fmt::Debug for AdditionalKeys {
     }
 }
 
-/// Makes space on a full disk, once, for an operator who deletes something.
+/// Releases disk space on a full disk, once, for an operator who deletes something.
 #[derive(Clone)]
 pub struct ReleaseReserve(pub Arc<dyn Fn() + Send + Sync>);
 
@@ -101,7 +101,7 @@ impl fmt::Debug for ReleaseReserve {
     }
 }
 
-/// What every handler holds.
+/// The state that every handler shares.
 #[derive(Clone)]
 struct IntentFace {
     engine: Engine,
@@ -127,10 +127,10 @@ pub fn router(engine: Engine, options: Options) -> Router {
         .with_state(face)
 }
 
-/// The error body for a request whose head cannot be read.
+/// The error body for a request whose head cannot be parsed.
 pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
 
-/// The answer to a request whose handler panicked.
+/// The response to a request whose handler panicked.
 pub fn on_panic(id: Option<&RequestId>) -> Response {
     let id = id.map(RequestId::as_str).unwrap_or_default();
     Reject::new(
@@ -140,7 +140,7 @@ pub fn on_panic(id: Option<&RequestId>) -> Response {
     .into_response()
 }
 
-/// The answer to an address that presented too many wrong credentials.
+/// The response to an address that presented too many wrong credentials.
 pub fn on_too_many_failures(_path: &str) -> Response {
     Reject::new(
         Code::RateLimited,
@@ -168,7 +168,8 @@ async fn health(State(face): State<IntentFace>) -> Response {
     body.into_response()
 }
 
-/// As with every other path, the key is asked for first: a stranger learns nothing of what exists.
+/// The key is checked first, as for every other path, so that an unauthenticated client does not learn which paths
+/// exist.
 async fn unknown_path(
     State(face): State<IntentFace>,
     request: Request,

@@ -49,12 +49,12 @@ pub(super) async fn revoke_key(
     let key =
         key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
     face.engine.revoke_key(operator, &key).await?;
-    // Its rate limit goes with it, and others are only asked once more.
+    // The revoked key may be in this list; for other keys the ledger is asked once more.
     face.rate_limited_keys.forget_all();
     Ok(ok().into_response())
 }
 
-/// What may be shown of the keys; never a key itself.
+/// The public properties of the keys, never a key itself.
 pub(super) async fn keys(
     State(face): State<IntentFace>,
     request: Request,
@@ -92,7 +92,7 @@ pub(super) async fn purge(
         face.engine.purge(operator, Face::Intent, namespace).await
     };
     match purge().await {
-        // What is deleted cannot be deleted twice, so what was done already stays done.
+        // A purge is idempotent, so it can be repeated as a whole.
         Err(Error::Store(_)) if face.releases_reserve() => purge().await?,
         purged => purged?,
     };
@@ -114,7 +114,7 @@ pub(super) async fn cleanup(
 }
 
 impl IntentFace {
-    /// Whether there was space to give back, which is on the disk now.
+    /// Whether a reserve existed and was released.
     fn releases_reserve(&self) -> bool {
         let release_reserve = self.options.release_reserve.as_ref();
         release_reserve
@@ -139,7 +139,7 @@ pub(super) async fn intent(
         .integer("priority", i64::from(intent.priority))
         .maybe_text("target_worker", intent.target.as_deref())
         .maybe_text("required_capability", intent.capability.as_deref())
-        // Key ids, not the keys: an answer is no place for a secret.
+        // Key ids, not keys: a response must not contain a secret.
         .text("publisher", &intent.owner)
         .maybe_text("claimed_by", intent.holder.as_deref())
         .maybe_text(
@@ -266,7 +266,7 @@ fn operated(id: &str, status: &str) -> Json {
     body
 }
 
-/// A dead intent and its dead letter are one row here, so both counters tell of it.
+/// A dead intent and its dead letter are one row here, so both counters count it.
 fn cleanup_out(report: &CleanupReport) -> Json {
     let mut body = Json::object();
     body.number("expired_open_deleted", report.expired_open_deleted)

@@ -1,8 +1,8 @@
-//! Who is at the door: the checks every request passes, in the protocol's order.
+//! Authentication: the checks that every request passes, in the protocol's order.
 //!
-//! HTTPS, cleanup when due, maintenance, API key, an allowance that is known to be used up, body, signature; then the ledger's
-//! gate (nonce, allowance) together with the work itself. A request that fails its own validation passes the gate all the same: its nonce is burnt and
-//! it counts.
+//! HTTPS, cleanup when due, maintenance, API key, a rate limit that is known to be exhausted, body, signature; then
+//! the ledger's gate (nonce, rate limit) in the same commit as the work. A request that fails its own validation
+//! passes the gate all the same: its nonce is burnt and it counts.
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
@@ -26,7 +26,7 @@ use crate::web::cross_site::is_cross_site;
 
 const ADMIN_TOKEN: &str = "x-admin-token";
 
-/// A request whose sender is known.
+/// A request whose sender is authenticated.
 #[derive(Debug)]
 pub(super) struct AuthedRequest {
     pub(super) face: IntentFace,
@@ -38,7 +38,7 @@ pub(super) struct AuthedRequest {
 }
 
 impl IntentFace {
-    /// Lets a client in, or says in the protocol's words why not.
+    /// Authenticates a client, or returns the protocol's error.
     pub(super) async fn authenticate(
         &self,
         request: Request,
@@ -72,7 +72,7 @@ impl IntentFace {
         })
     }
 
-    /// The body of a known sender, unless the ledger would refuse whatever is in it.
+    /// Reads the body, unless the ledger would refuse the request in any case.
     async fn receive_body(
         &self,
         caller: &Caller,
@@ -96,7 +96,8 @@ impl IntentFace {
         Ok(body::receive(body, max, body::DEADLINE_DEFAULT, holder).await?)
     }
 
-    /// A request for nothing we have: its sender is charge_then_reject like any other's. A body is not read: nothing is done with it.
+    /// A request for an unknown path or method: the sender is authenticated and charged like any other. A body is not
+    /// read, because it is not used.
     pub(super) async fn reject_unknown(&self, request: Request) -> Result<(), Reject> {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
@@ -130,7 +131,7 @@ impl IntentFace {
         Ok(self.engine.pass(caller.gate(None, 1)).await?)
     }
 
-    /// Lets an operator in.
+    /// Authenticates an operator.
     pub(super) async fn authenticate_operator(
         &self,
         request: Request,
@@ -143,12 +144,12 @@ impl IntentFace {
         Ok((operator, body))
     }
 
-    /// HTTPS where it is enforced, and the cleanup pass that traffic triggers.
+    /// Checks HTTPS where it is enforced, and starts a cleanup pass that is due.
     pub(super) async fn check_transport(&self, parts: &Parts) -> Result<(), Reject> {
         self.options
             .policy()
             .check_transport(&parts.headers, &parts.extensions)?;
-        // Whoever asks for a pass is told what it did, so no other one may come first and do it.
+        // A request for a cleanup pass returns what the pass did, so no other pass may run first.
         if self.engine.cleanup_is_due() && parts.uri.path() != "/admin/cleanup" {
             self.engine.cleanup_if_due(Face::Intent).await;
         }
@@ -159,8 +160,8 @@ impl IntentFace {
         Ok(self.options.policy().check_open()?)
     }
 
-    /// The operator who sent this and meant to. A password comes along when a foreign page makes the operator's browser
-    /// send something; the token does not, since no page can make a browser add that header.
+    /// An operator who sent this request on purpose. A foreign page can make a browser send the password, but not the
+    /// token, because no page can add that header.
     fn require_operator(&self, parts: &Parts) -> Result<Operator, Reject> {
         let operator = self.operator(&parts.headers)?;
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
@@ -174,7 +175,7 @@ impl IntentFace {
         Ok(operator)
     }
 
-    /// `X-Admin-Token` first; one that does not fit is final. Then Basic credentials of the user `admin`.
+    /// `X-Admin-Token` first; a wrong one is final. Then Basic credentials of the user `admin`.
     pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
         let matches = |secret: &Option<SecretDigest>, given: &str| {
             secret.as_ref().is_some_and(|secret| secret.matches(given))
@@ -246,17 +247,17 @@ impl AuthedRequest {
             .and_then(|value| value.to_str().ok())
     }
 
-    /// A batch takes as much of the allowance as it has items.
+    /// A batch counts as many requests as it has items.
     pub(super) fn costs(&mut self, items: usize) {
         self.cost = u32::try_from(items.max(1)).unwrap_or(u32::MAX);
     }
 
-    /// The gate of this request; it opens once.
+    /// The gate of this request; it is used once.
     pub(super) fn gate(&self) -> Option<Gate> {
         self.caller.gate(self.nonce.clone(), self.cost)
     }
 
-    /// Carries out one command behind the gate.
+    /// Executes one command behind the gate.
     pub(super) async fn apply(&self, command: Command) -> Result<Answer, Reject> {
         self.record_outcome(self.face.engine.apply(self.gate(), command).await)
     }
@@ -273,8 +274,8 @@ impl AuthedRequest {
         self.record_outcome(self.face.engine.pass(self.gate()).await)
     }
 
-    /// Passes an outcome on, and remembers a key that has used up its allowance. One that a batch alone is too much for has
-    /// some of it left.
+    /// Converts an engine result, and remembers a key that has exhausted its rate limit. A batch that exceeds the
+    /// limit proves nothing, because some of the limit may be left.
     pub(super) fn record_outcome<T>(&self, outcome: Result<T, Error>) -> Result<T, Reject> {
         if let Err(Error::Refused(Refusal::RateLimited { retry_after_s })) = &outcome
             && self.cost == 1
@@ -285,7 +286,8 @@ impl AuthedRequest {
         Ok(outcome?)
     }
 
-    /// What parsing found; a defect is answered only after the gate was passed.
+    /// Passes a parsed value on. A parse error is returned only after the gate was passed, so the request is charged
+    /// and its nonce burnt.
     pub(super) async fn charge_then_reject<T>(
         &self,
         parsed: Result<T, Reject>,

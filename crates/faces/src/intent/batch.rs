@@ -1,4 +1,4 @@
-//! Beyond the protocol, for those who outgrow one job per request: `POST /intents` and `POST /settle`.
+//! Batches, which the protocol does not define: `POST /intents` and `POST /settle`.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use super::publish::{admitted, cap, published, traceparent};
 use super::reject::Reject;
 use super::{IntentFace, wire};
 
-/// All of the intents are published, or none.
+/// All intents are published, or none.
 pub(super) async fn publish(
     State(face): State<IntentFace>,
     request: Request,
@@ -39,7 +39,7 @@ pub(super) async fn publish(
     Ok((StatusCode::CREATED, body).into_response())
 }
 
-/// Each item is settled by itself; the next claims come from the same commit.
+/// Each item is settled independently; the next claims run in the same commit.
 pub(super) async fn settle(
     State(face): State<IntentFace>,
     request: Request,
@@ -49,7 +49,7 @@ pub(super) async fn settle(
         .await?;
     let mut batch = request.charge_then_reject(parse_settle(&request)).await?;
     if face.engine.claims_paused().is_some() {
-        // What is held gets settled all the same; the next claim alone tells the worker to go elsewhere.
+        // Settlements are executed all the same; only the claim is left out, and the worker's next claim is refused.
         batch.claim = None;
     }
     let claims_max = batch.claim.as_ref().map_or(0, |claim| claim.max as usize);
@@ -124,7 +124,7 @@ fn parse_item(request: &AuthedRequest, raw: &Raw<'_>) -> Result<NewIntent, Rejec
         })?),
         None => None,
     };
-    // The key itself is no part of what it guards: the same intent published alone has the same fingerprint.
+    // The key is not part of the fingerprint: the same intent published alone has the same fingerprint.
     let once = key
         .map(|key| wire::once_guard(owner, &key, without_key(&object).as_bytes()))
         .transpose()?;
@@ -147,7 +147,7 @@ struct SettleBatch {
     claim: Option<Claim>,
 }
 
-/// An item that cannot be understood is answered by itself; its neighbours are settled.
+/// An item that cannot be parsed gets its own error; the others are settled.
 struct SettleItem {
     id: String,
     settle: Result<Settle, Reject>,

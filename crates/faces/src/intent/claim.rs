@@ -22,7 +22,7 @@ use super::reject::Reject;
 use super::{IntentFace, wire};
 use crate::web::presence::Presence;
 
-/// A claim as asked for on the wire.
+/// A parsed claim.
 #[derive(Debug)]
 pub(super) struct ClaimRequest {
     pub(super) claim: Claim,
@@ -56,10 +56,10 @@ pub(super) async fn claim(
         .unwrap_or_default();
     let leave = async {
         tokio::select! {
-            // A server that ends or drains lets its waiting workers go; they find the next one.
+            // A server that shuts down or drains ends the wait, so that workers can claim elsewhere.
             () = drained(&mut ending) => {}
             () = face.engine.until_claims_paused() => {}
-            // Nobody is left to work on what might come.
+            // The client has disconnected, so it cannot process an intent.
             () = presence.hung_up() => {}
         }
     };
@@ -112,7 +112,7 @@ pub(super) fn claims(intents: &[Intent]) -> String {
     array(intents.iter().map(|intent| claim_out(intent).finish()))
 }
 
-/// `id` and `claim_token` come before the payload: workers without a JSON parser cut out the first ones they see.
+/// `id` and `claim_token` come before the payload: workers without a JSON parser use the first occurrence.
 fn claim_out(intent: &Intent) -> Json {
     let mut body = Json::object();
     body.text("id", &intent.id.to_string())
@@ -141,7 +141,7 @@ fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
     if let Some(publisher) = asked.publisher {
         claim.audience = audience(request, &publisher)?;
     }
-    // What the headers say of the worker comes first.
+    // Headers take precedence over the query.
     claim.worker_id = claim.worker_id.or(asked.worker_id);
     if let (true, Some(listed)) = (claim.capabilities.is_empty(), asked.capabilities) {
         claim.capabilities = capabilities(&listed)?;
@@ -153,7 +153,7 @@ fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
     })
 }
 
-/// A claim by this visitor, with the worker's headers.
+/// A claim by this caller, with the worker's headers.
 pub(super) fn claim_for(
     request: &AuthedRequest,
     namespace: String,

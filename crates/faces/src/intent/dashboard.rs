@@ -18,7 +18,7 @@ use super::{API_VERSION, IntentFace};
 /// Rows per table.
 const ROWS: u32 = 12;
 const STYLE: &str = include_str!("dashboard.css");
-/// Nothing but our own style, which is part of the page.
+/// Only our own style, which is part of the page.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page(
@@ -62,7 +62,7 @@ pub(super) async fn page(
     Ok(response)
 }
 
-/// What is on the page.
+/// The data of the page.
 struct DashboardData<'a> {
     counts: &'a [Count],
     nodes: &'a [NodeInfo],
@@ -102,7 +102,7 @@ fn render(data: &DashboardData<'_>, now: Micros) -> String {
         );
     }
     page.push_str("</section>");
-    // One server that serves is nothing to tell of.
+    // A single serving node is not worth a table.
     if nodes.len() > 1 || nodes.iter().any(|node| node.state != NodeState::Serving) {
         nodes_table(&mut page, nodes, now);
     }
@@ -244,7 +244,7 @@ fn table(
     page.push_str("</tbody></table></div></section>");
 }
 
-/// Goals, owners and reasons are written by strangers.
+/// Goals, owners and reasons are untrusted input.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,6 +1,6 @@
 //! `GET /events`: the facts of the caller's own intents as server-sent events, resumable by `Last-Event-ID`.
 //!
-//! Invariant: a client that goes on from the last id it saw misses nothing that is still kept.
+//! Invariant: a client that continues after the last id it saw misses no fact that is still stored.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::read::fact_out;
 use super::reject::Reject;
 use crate::web::channel_body::ChannelBody;
 
-/// Facts in one page; with the one that waits for a slow reader, all the memory a stream takes.
+/// Facts per page. A stream holds two pages at most: one being sent and one that waits for a slow reader.
 const PAGE_FACTS: u32 = 50;
 const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -96,10 +96,11 @@ struct EventStream {
 }
 
 impl EventStream {
-    /// Ends when the reader goes away, its key is revoked, the server drains or the ledger fails.
+    /// Ends when the reader disconnects, its key is revoked, the server drains or the ledger fails.
     async fn run(mut self) {
         let mut news = self.engine.follow(&self.caller);
-        // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
+        // A block without data is no event, but clients remember its id: a client that reconnects before the first
+        // event continues here.
         let begin = cursor::event_text(self.filter.after);
         let connected = format!(": connected\nid: {begin}\n\n");
         if self.pages.send(Bytes::from(connected)).await.is_err() {
@@ -123,11 +124,11 @@ impl EventStream {
         }
     }
 
-    /// Sends one page; says whether more is waiting.
+    /// Sends one page; returns whether more facts are available.
     async fn page(&mut self) -> Option<bool> {
         let engine = self.engine.clone();
         let mut reading = pin!(engine.events(self.filter.clone()));
-        // It takes a while where a transaction of another node is open.
+        // On PostgreSQL a read waits for open transactions of other nodes.
         let read = loop {
             tokio::select! {
                 page = &mut reading => break page,
@@ -150,7 +151,7 @@ impl EventStream {
         Some(page.more)
     }
 
-    /// Says that the stream is alive, when nothing else was said for a while. `None` when it is over.
+    /// Sends a heartbeat when nothing was sent for a while. `None` when the stream is over.
     async fn beat(&mut self) -> Option<()> {
         tokio::select! {
             _ = self.heartbeat.tick() => {}
@@ -183,6 +184,6 @@ fn event_text(event: &Event) -> String {
 
 /// Returns when the server drains.
 pub(super) async fn drained(draining: &mut watch::Receiver<bool>) {
-    // An error means that nobody can say so any more, which is the end as well.
+    // An error means that the sender is gone, which is the end as well.
     let _ = draining.wait_for(|draining| *draining).await;
 }

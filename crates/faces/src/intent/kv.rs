@@ -1,4 +1,4 @@
-//! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Keys of different API keys never meet.
+//! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Each API key has its own namespace.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -56,7 +56,7 @@ fn parse(request: &AuthedRequest, key: Option<String>) -> Result<record::Put, Re
     let value = object
         .get("value")
         .ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: value."))?;
-    // Strings as they are, numbers as decimal text, all else as JSON text, which clients decode.
+    // Strings are stored unchanged, everything else as JSON text, which clients decode.
     let value = match value.kind() {
         JsonKind::String => value
             .string()

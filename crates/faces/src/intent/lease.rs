@@ -1,4 +1,4 @@
-//! What a worker does with its lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
+//! Routes for the holder of a lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -74,7 +74,7 @@ fn parse_extend(request: &AuthedRequest, id: &str) -> Result<(Extend, i64), Reje
     let token = token(&object)?;
     let seconds = match wire::field(&object, "seconds") {
         Some(raw) => {
-            // A fraction of a second is cut off; the wire speaks of whole ones.
+            // A fraction of a second is cut off; the protocol uses whole seconds.
             let whole = wire::clamped(&raw, limits::LEASE_MIN_S, limits::LEASE_MAX_S);
             whole
                 .or_else(|| raw.as_f64().map(within_bounds))
@@ -117,7 +117,7 @@ fn parse_settle(
     })
 }
 
-/// The outer error: no token was given. The inner one: it cannot be the right one.
+/// The outer error: no token was given. The inner error: the token is malformed, so it cannot be the right one.
 pub(super) fn token(object: &Object<'_>) -> Result<Result<Token, Reject>, Reject> {
     let text = wire::field(object, "claim_token")
         .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));

@@ -130,7 +130,7 @@ fn render(counts: &[Count], keys: usize, stats: Stats, waiters: usize) -> String
     text
 }
 
-/// This node by name, and how it stands with all of them.
+/// This node by name, then leases and states of all nodes.
 fn render_nodes(text: &mut String, nodes: &[NodeInfo]) {
     if let Some(here) = nodes.iter().find(|node| node.here) {
         family(text, "consign_node_info", "gauge", "This server");
@@ -165,7 +165,8 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// Operators choose the names of nodes. A namespace published today needs no escape; one bad row must not spoil the whole scrape all the same.
+/// Operators choose the names of nodes. Valid namespaces need no escape, but one bad row must not break the whole
+/// scrape.
 fn label_value(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

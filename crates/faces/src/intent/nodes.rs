@@ -1,6 +1,6 @@
-//! The operator's routes for nodes: who serves this ledger, and which of them shall give out no more work.
+//! The operator's routes for nodes: list, drain, resume.
 //!
-//! Any node can be asked about any other: the ledger carries the request, and the node hears of it at its next heartbeat.
+//! Any node can change any other: the ledger stores the request, and the node reads it at its next heartbeat.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};

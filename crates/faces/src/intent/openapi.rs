@@ -1,7 +1,9 @@
-//! The description of the face: an `OpenAPI` 3.1 document and a page for people, both made from the table of routes.
+//! The documentation of the face: an `OpenAPI` 3.1 document and an HTML page, both generated from the table of
+//! routes.
 //!
-//! Invariant: what is described is what is routed, since a `Route` cannot be made without its
-//! description. Neither holds a secret, but a stranger learns nothing of what exists, so both ask for credentials.
+//! Invariant: every route is documented, because a `Route` cannot be created without its description. Neither
+//! document contains a secret, but both need credentials, so that an unauthenticated client does not learn which
+//! routes exist.
 
 mod document;
 pub(super) mod operation;
@@ -33,7 +35,7 @@ pub fn json() -> &'static str {
     &JSON
 }
 
-/// The same with the routes of another face that is served beside this one, as it describes them itself.
+/// The same with the routes of another face of this server.
 pub fn json_with(other: &Value) -> String {
     let mut whole = document::document(&routes());
     for member in [
@@ -54,7 +56,7 @@ pub fn json_with(other: &Value) -> String {
     serde_json::to_string_pretty(&whole).expect("it is JSON already")
 }
 
-/// The documentation as one page of HTML that needs nothing else.
+/// The documentation as one self-contained HTML page.
 pub fn html() -> &'static str {
     static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
     &HTML
@@ -87,7 +89,7 @@ pub(super) async fn docs(
     Ok(response)
 }
 
-/// Any client, or an operator. Whoever shows no API key is asked for a password, as browsers need it.
+/// Any client, or an operator. A request without an API key gets the Basic challenge that browsers need.
 async fn admit(face: &IntentFace, request: Request) -> Result<(), Reject> {
     if request.headers().contains_key("x-api-key") {
         let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;

@@ -1,15 +1,15 @@
-//! The one variable part of a path. What cannot be decoded is no reason to answer before the sender is authenticated.
+//! The variable segment of a path. A segment that cannot be decoded is reported after authentication, not before.
 
 use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 
-/// The id of an intent as sent; empty, and so of no intent, if it is not text.
+/// The id of an intent as sent; empty if it is not valid text, which matches no intent.
 #[derive(Debug)]
 pub(super) struct PathId(pub(super) String);
 
-/// A name chosen by a client; `None` if it is not text.
+/// A name chosen by a client; `None` if it is not valid text.
 #[derive(Debug)]
 pub(super) struct PathName(pub(super) Option<String>);
 

@@ -51,7 +51,7 @@ fn idempotency_key(request: &AuthedRequest) -> Result<Option<&str>, Reject> {
     Ok(Some(key).filter(|key| !key.is_empty()))
 }
 
-/// Stored and handed to the worker; one that cannot be a trace context is dropped, not refused.
+/// Stored and passed to the worker; a malformed trace context is dropped, not refused.
 pub(super) fn traceparent(request: &AuthedRequest) -> Option<&str> {
     request.header("traceparent").filter(|value| {
         !value.is_empty()
@@ -62,7 +62,7 @@ pub(super) fn traceparent(request: &AuthedRequest) -> Option<&str> {
     })
 }
 
-/// The main key may have as many open intents as it likes.
+/// The main key has no limit of open intents.
 pub(super) fn cap(request: &AuthedRequest) -> Option<u64> {
     (!request.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
 }
@@ -82,7 +82,7 @@ pub(super) fn published(admitted: &Admitted) -> Json {
     body
 }
 
-/// With one item there is no index to tell.
+/// A single publish has no index.
 fn single(mut reject: Reject) -> Reject {
     reject.index = None;
     reject

@@ -1,7 +1,7 @@
-//! Query strings: parameters decoded once, and what list, claim and event stream make of them.
+//! Query strings: decoded parameters, and the queries of list, claim and event stream.
 //!
-//! Invariant: the same query gives the same values, and its canonical form, which is what a signature covers, gives
-//! them too. Who asks is not known here.
+//! Invariant: a query and its canonical form, which the signature covers, give the same values. This module does not
+//! know the caller.
 
 pub mod claim_query;
 pub mod cursor;
@@ -13,7 +13,7 @@ use http::Uri;
 
 use super::reject::Reject;
 
-/// Names and values in the order they were sent; the first of a repeated name counts.
+/// Names and values in the order they were sent; the first of a repeated name is used.
 #[derive(Debug)]
 pub struct QueryParams(Vec<(String, String)>);
 
@@ -24,7 +24,7 @@ impl QueryParams {
             .map_err(|_| Reject::new(Code::InvalidRequest, "The query string cannot be decoded."))
     }
 
-    /// An empty value counts as absent.
+    /// An empty value is the same as an absent one.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()

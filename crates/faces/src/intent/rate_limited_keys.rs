@@ -1,11 +1,11 @@
-//! Keys whose allowance of this minute is known to be used up.
+//! Keys whose rate limit of this minute is exhausted.
 //!
-//! The ledger counts requests, in the commit that carries them out, so that a request is counted once and survives a restart.
-//! That is after its body was read. What the ledger said when it refused a key is remembered here, so that the bodies of
-//! further requests of that key are not read until its window is over.
+//! The ledger counts a request in the commit that executes it, so that it is counted once and survives a restart.
+//! That is after the body was read. This table remembers a refusal of the ledger, so that the bodies of further
+//! requests of that key are not read until its window ends.
 //!
-//! Invariant: a key is refused here only while the ledger would refuse it too. It is remembered for at most a window, and
-//! forgotten by a purge, which ends all windows.
+//! Invariant: a key is refused here only while the ledger would refuse it too. An entry lives for at most one window,
+//! and a purge, which ends all windows, clears the table.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +13,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::ids::{Micros, SECOND_US};
 
-/// Beyond this the keys whose window is over are forgotten.
+/// Beyond this number, entries whose window has ended are removed.
 const KEYS_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(super) struct RateLimitedKeys {
-    /// Whether any key is here; the only thing that most requests look at.
+    /// Whether the table has entries; most requests read only this flag.
     any: AtomicBool,
     until: Mutex<HashMap<String, Micros>>,
 }
 
 impl RateLimitedKeys {
     pub(super) fn is_limited(&self, key: &str, now: Micros) -> bool {
-        // Ordering: a hint. Whoever misses it is refused by the ledger.
+        // Ordering: a hint. A request that misses it is refused by the ledger.
         self.any.load(Ordering::Relaxed) && self.lock().get(key).is_some_and(|until| *until > now)
     }
 
-    /// Remembers a refusal of the smallest possible request.
+    /// Records a refusal of a request with the smallest possible cost.
     pub(super) fn record(&self, key: &str, now: Micros, retry_after_s: i64) {
-        // It was rounded up, and who is refused here too long would lose a request.
+        // The value was rounded up; a key that is refused too long here would lose a request.
         let until = now.plus((retry_after_s - 1).max(0) * SECOND_US);
         let mut keys = self.lock();
         if keys.len() >= KEYS_MAX {

@@ -1,4 +1,4 @@
-//! What a client may see of its intents: result, status, list, timeline, receipt, and the keys receipts are signed with.
+//! Reads of a client's own intents: result, status, list, timeline, receipt, and the keys that sign receipts.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use super::query::{QueryParams, cursor};
 use super::reject::Reject;
 use crate::web::body;
 
-/// Many times what a receipt has.
+/// Many times the size of a receipt.
 pub(super) const RECEIPT_BYTES_MAX: usize = 64 << 10;
 
 pub(super) async fn result(
@@ -104,8 +104,8 @@ pub(super) async fn receipt(
     Ok(json_response(face.engine.receipt(&intent).await?))
 }
 
-/// Open like the keys: a receipt is for those who have no key here. Nothing is looked up, and nothing told, for a document that
-/// this server did not sign.
+/// Public, like the keys: the holder of a receipt may have no API key. Only documents that this server signed are
+/// looked up.
 pub(super) async fn verify(
     State(face): State<IntentFace>,
     request: Request,
@@ -148,7 +148,7 @@ pub(super) async fn verify(
     Ok(answer.into_response())
 }
 
-/// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.
+/// Public: verification needs the keys, and they are not secret.
 pub(super) async fn jwks(State(face): State<IntentFace>) -> Response {
     let load_readable = receipt::jwks(&face.engine.public_keys());
     let further = face.options.additional_keys.as_ref().map(|keys| (keys.0)());
@@ -165,7 +165,7 @@ pub(super) async fn jwks(State(face): State<IntentFace>) -> Response {
     }
 }
 
-/// The intent, if the visitor published it, claimed it, or holds the main key.
+/// The intent, if the caller published it, claimed it, or holds the main key.
 async fn load_readable(
     face: &IntentFace,
     id: &str,
@@ -235,7 +235,7 @@ pub(super) fn fact_out(fact: &Fact) -> Json {
     body
 }
 
-/// The protocol's word for a state.
+/// The protocol's name of a state.
 pub(super) fn word(state: IntentState, cause: Cause) -> &'static str {
     ProfileId::Intent
         .profile()
@@ -246,7 +246,7 @@ pub(super) fn word(state: IntentState, cause: Cause) -> &'static str {
 pub(super) fn result_type(intent: &Intent) -> &'static str {
     match intent.result.as_ref().map(|result| result.kind) {
         Some(ResultKind::Text) => "text",
-        // Also when nothing is stored: the existing client insists on a string.
+        // Also if no result is stored: the published client expects a string.
         Some(ResultKind::Json) | None => "json",
     }
 }

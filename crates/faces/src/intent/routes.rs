@@ -1,6 +1,6 @@
-//! Every route of the face, once: where it is, who answers it, and what is told about it.
+//! The table of routes: path, handler and description of each.
 //!
-//! The router and the `OpenAPI` document are both made from this table.
+//! The router and the `OpenAPI` document are generated from this table.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -52,7 +52,7 @@ where
 pub(super) fn routes() -> Vec<Route> {
     vec![
         post("/intent", publish::publish, operations::publish()),
-        // Ordering: an Allow header names the methods of a path in the order of this table.
+        // Ordering: an Allow header lists the methods of a path in the order of this table.
         get("/intents", read::list, operations::list()),
         post("/intents", batch::publish, operations::publish_batch()),
         post("/claim", claim::claim, operations::claim()),
@@ -91,7 +91,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Every route, none of them answered yet for lack of a face.
+/// The router of all routes; its state is set later.
 pub(super) fn router() -> Router<IntentFace> {
     routes().into_iter().fold(Router::new(), |router, route| {
         router.route(route.path, route.handler)

@@ -1,7 +1,7 @@
-//! The variables that the protocol names, read the way its RFC says.
+//! The protocol's environment variables, parsed as its RFC defines.
 //!
-//! Invariant: a pure function of the variables it is given; nothing here touches the environment, so every rule can
-//! be tested with plain values, and what somebody set is in its range or refused by name.
+//! Invariant: a pure function of the given variables. Nothing here reads the environment, so every rule can be tested
+//! with plain values. Every value is within its range, or is refused by name.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use crate::web::credentials::SECRET_CHARS_MIN;
 use crate::web::listener_policy::ListenerPolicy;
 use crate::web::secret_text::SecretText;
 
-/// The key that a development setup of other servers uses; anybody knows it.
+/// The default key of development setups of other servers, which is publicly known.
 const WELL_KNOWN_SECRET: &str = "dev_secret";
 
 const CLEANUP_INTERVAL_S_DEFAULT: u64 = 21_600;
 pub const CLEANUP_INTERVAL_S_MIN: u64 = 300;
 pub const CLEANUP_INTERVAL_S_MAX: u64 = 86_400;
 
-/// What the RFC's variables ask for.
+/// The parsed variables.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -35,7 +35,7 @@ pub struct IntentSettings {
     pub cleanup_interval_s: u64,
 }
 
-/// Why a variable cannot be used, and what to do about it. The value is in none of it: it may be a secret.
+/// Why a variable cannot be used, and what to do. The value is never included, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
 pub struct InvalidVariable {
@@ -46,7 +46,7 @@ pub struct InvalidVariable {
 
 impl IntentSettings {
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidVariable> {
-        // An empty variable is how container files spell "not set".
+        // In container files an empty variable means that it is not set.
         let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let secret =
             |name: &'static str| filled(name).map(|value| sendable(name, value)).transpose();
@@ -67,7 +67,7 @@ impl IntentSettings {
         })
     }
 
-    /// What holds for other faces of the same server too.
+    /// The settings that apply to all faces of the listener.
     pub const fn policy(&self) -> ListenerPolicy {
         ListenerPolicy {
             trust_proxy: self.trust_proxy,
@@ -77,7 +77,7 @@ impl IntentSettings {
     }
 }
 
-/// The main key. Unset is fine, because the first start makes one; a bad one never is.
+/// The main key. If it is unset, the first start creates one; a bad one is refused.
 fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, InvalidVariable> {
     let Some(given) = given else { return Ok(None) };
     let why = match given.trim() {
@@ -92,7 +92,7 @@ fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, InvalidVariab
     })
 }
 
-/// A secret that a client can present. Others would lock everybody out without a word.
+/// A secret that an HTTP header can carry. Any other secret could never be presented.
 fn sendable(name: &'static str, given: String) -> Result<SecretText, InvalidVariable> {
     let why = if given.trim() != given {
         "begins or ends with white space"
@@ -123,7 +123,7 @@ fn cleanup_interval_s(given: Option<String>) -> u64 {
     if given.starts_with('-') {
         return CLEANUP_INTERVAL_S_MIN;
     }
-    // Digits that do not fit are a number beyond the upper bound.
+    // Digits that do not fit into 64 bits exceed the upper bound.
     let asked = digits.parse().unwrap_or(u64::MAX);
     asked.clamp(CLEANUP_INTERVAL_S_MIN, CLEANUP_INTERVAL_S_MAX)
 }

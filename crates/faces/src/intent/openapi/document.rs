@@ -18,12 +18,12 @@ use crate::web::{headers, request_id};
 /// The version of `OpenAPI` that the document follows.
 pub(super) const VERSION: &str = "3.1.0";
 
-const ABOUT: &str = "Publish an intent, let a worker claim it, read what became of it. \
-     Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, it never changes its meaning. \
-     Times are Unix seconds. An explicit null is the same as leaving an optional field out, unknown fields are not \
-     looked at, and bodies are read as JSON whatever their ResponseContent-Type says.";
+const ABOUT: &str = "Publish an intent, let a worker claim it, read the result. \
+     Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, whose meaning never changes. \
+     Times are Unix seconds. An explicit null is the same as leaving an optional field out, unknown fields are ignored, \
+     and bodies are parsed as JSON whatever their Content-Type is.";
 
-/// Up to this many codes an answer is shared between operations; more of them are one operation's own.
+/// A response with up to this many codes is shared between operations; a response with more codes belongs to one operation.
 const SHARED_CODES_MAX: usize = 3;
 
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -49,7 +49,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "description": ABOUT,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        // Relative: wherever this document was fetched from.
+        // Relative to the URL of this document.
         "servers": [{"url": "/"}],
         "tags": tags,
         "paths": paths,
@@ -62,7 +62,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
     })
 }
 
-/// What several operations refer to.
+/// The components that operations refer to.
 struct Components {
     schemas: Map<String, Value>,
     responses: Map<String, Value>,
@@ -101,7 +101,7 @@ impl Components {
         out.into()
     }
 
-    /// The schema by reference, its definition kept.
+    /// Adds the definition of a schema and returns a reference to it.
     fn schema(&mut self, schema: &Schema) -> Value {
         schema.each_named(&mut |name, named| {
             self.schemas.insert(name.to_owned(), named.definition());
@@ -117,7 +117,7 @@ impl Components {
             "schema": self.schema(&parameter.schema),
         });
         if parameter.location == ParameterIn::Query {
-            // An empty value is the same as none.
+            // An empty value is the same as an absent one.
             out["allowEmptyValue"] = true.into();
         }
         out
@@ -144,7 +144,7 @@ impl Components {
                 .or_default()
                 .push(code);
         }
-        // Refused before anybody reads it, whatever the route.
+        // Refused before a handler runs, for every route.
         by_status.insert(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(),
             vec![Code::InvalidRequest],
@@ -191,7 +191,7 @@ impl Components {
             (503, _) => &["Maybe-Retry-After"],
             _ => &[],
         };
-        // A head that cannot be read is refused before its request has a name.
+        // A head that cannot be parsed is refused before the request gets an id.
         let is_named = !matches!(status, 400 | 431);
         let response = json!({
             "description": meaning(status),
@@ -240,21 +240,21 @@ fn error(codes: &[Code], batch: bool) -> Schema {
     exactly(vec![required("error", exactly(fields))])
 }
 
-/// What a status means here, in a sentence.
+/// The meaning of a status in one sentence.
 pub(super) fn meaning(status: u16) -> &'static str {
     match status {
-        400 => "Something in the request is wrong; the code says what.",
+        400 => "The request is invalid; the code says why.",
         401 => "No credentials, or wrong ones.",
-        403 => "The credentials are right but do not allow this.",
-        404 => "It does not exist, or is not yours.",
+        403 => "The credentials are valid but do not allow this.",
+        404 => "It does not exist, or belongs to another key.",
         408 => "The body did not arrive in time.",
         413 => "The body, the payload or the result is too large.",
         422 => "The Idempotency-Key was used before with a different body.",
-        429 => "Too much for this key; wait a minute, or finish some work first.",
+        429 => "A limit of this key is reached; wait a minute, or finish open intents first.",
         431 => "The request line or the headers are too large.",
-        500 => "A defect of the server. Tell the operator the X-Request-ID.",
+        500 => "Internal error. Report the X-Request-ID to the operator.",
         503 => "The server is busy or in maintenance; try again shortly.",
-        _ => "Refused.",
+        _ => "The request is refused.",
     }
 }
 
@@ -264,7 +264,7 @@ fn header_references(extra: &[&str], is_named: bool) -> Value {
     let all = always.chain(id).chain(extra.iter().copied());
     all.map(|name| {
         let reference = json!({"$ref": format!("#/components/headers/{name}")});
-        // One header may have two descriptions: certain on one answer, possible on another.
+        // One header may have two descriptions: always sent with one response, sometimes with another.
         let sent = name.strip_prefix("Maybe-").unwrap_or(name);
         (sent.to_owned(), reference)
     })
@@ -285,19 +285,19 @@ fn header_definitions() -> Value {
     for (name, description, required, schema) in [
         (
             request_id::HEADER.as_str(),
-            "Yours if you sent one, otherwise made here. Quote it when you complain.",
+            "The id that you sent, or a generated one. Include it in a bug report.",
             true,
             json!({"type": "string", "pattern": id}),
         ),
         (
             "Retry-After",
-            "Seconds to wait before asking again.",
+            "Seconds to wait before the next try.",
             true,
             json!({"type": "integer", "minimum": 1}),
         ),
         (
             "Maybe-Retry-After",
-            "Seconds to wait before asking again; only with database_busy and node_draining.",
+            "Seconds to wait before the next try; only with database_busy and node_draining.",
             false,
             json!({"type": "integer", "minimum": 1}),
         ),
@@ -314,7 +314,7 @@ fn header_definitions() -> Value {
             json!({"type": "string", "pattern": "^Basic "}),
         ),
         (
-            "ResponseContent-Security-Policy",
+            "Content-Security-Policy",
             "The page may load and run nothing but its own style.",
             true,
             json!({"type": "string"}),
@@ -328,7 +328,7 @@ fn header_definitions() -> Value {
     out.into()
 }
 
-/// Ways in, any one of which is enough.
+/// Alternative credentials.
 fn security(auth: Auth) -> Value {
     let client = [
         json!({"apiKey": []}),
@@ -350,10 +350,10 @@ fn security(auth: Auth) -> Value {
 fn security_schemes() -> Value {
     let header = |name: &str, about: &str| json!({"type": "apiKey", "in": "header", "name": name, "description": about});
     json!({
-        "apiKey": header("X-API-KEY", "The main key, or one that an operator made for you."),
-        "signature": header("X-Signature", "HMAC-SHA256 under the API key, 64 lower-case hex digits, over method, path with sorted query, timestamp, nonce and body, joined by newlines. A server may insist on it; one that is sent must be right."),
+        "apiKey": header("X-API-KEY", "The main key, or one that an operator created."),
+        "signature": header("X-Signature", "HMAC-SHA256 under the API key, 64 lower-case hex digits, over method, path with sorted query, timestamp, nonce and body, joined by newlines. A server may require it; a signature that is sent must be valid."),
         "timestamp": header("X-Timestamp", "Unix time in whole seconds, at most 300 s off. Part of a signature."),
-        "nonce": header("X-Nonce", "Never the same twice. Part of a signature."),
+        "nonce": header("X-Nonce", "Must be unique. Part of a signature."),
         "adminToken": header("X-Admin-Token", "The operator's token, for programs."),
         "adminPassword": {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
         "metricsToken": {"type": "http", "scheme": "bearer", "description": "The metrics token, for Prometheus."},

@@ -1,4 +1,4 @@
-//! The documentation of every route, by what one wants to do. Nothing here decides anything: the handlers do.
+//! The documentation of every route, by task. It has no effect on the handlers.
 
 mod nodes;
 mod operate;

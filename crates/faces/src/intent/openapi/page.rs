@@ -1,4 +1,4 @@
-//! The table of routes as one page for people: no script, nothing loaded from anywhere.
+//! The table of routes as an HTML page, without scripts and external resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::operation::{Auth, Operation, ResponseContent, Tag};
 use super::schema::Schema;
 
 const STYLE: &str = include_str!("page.css");
-/// Examples are written for a server that was started without any flags.
+/// The address of a server that was started without flags.
 const EXAMPLE_SERVER: &str = "http://127.0.0.1:7070";
 const EXAMPLE_ID: &str = "01a1dea803707330800005a06ad96f6b";
 
@@ -23,12 +23,12 @@ const WAYS_IN: &[(&str, &str, &str)] = &[
     (
         "API key",
         "X-API-KEY: ck_…",
-        "Clients and workers. Operators make more keys with POST /admin/generate_key.",
+        "Clients and workers. Operators create more keys with POST /admin/generate_key.",
     ),
     (
         "Signature",
         "X-Signature, X-Timestamp, X-Nonce",
-        "On top of the key, if the server insists: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
+        "In addition to the key, if the server requires it: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
     ),
     ("Admin token", "X-Admin-Token: ca_…", "Operators' programs."),
     (
@@ -39,7 +39,7 @@ const WAYS_IN: &[(&str, &str, &str)] = &[
     (
         "Metrics token",
         "Authorization: Bearer cm_…",
-        "Prometheus, for /metrics alone.",
+        "Prometheus, for /metrics only.",
     ),
 ];
 
@@ -270,7 +270,7 @@ fn errors(page: &mut String) {
     page.push_str("</div></section>");
 }
 
-/// One line about a field.
+/// One row of the table of fields.
 struct FieldRow {
     name: String,
     kind: String,
@@ -311,7 +311,7 @@ impl FieldRow {
     }
 }
 
-/// The fields of a schema and of what it is made of, down to what has a name of its own.
+/// The fields of a schema and of its parts, except parts that have a name of their own.
 fn collect(rows: &mut Vec<FieldRow>, prefix: &str, schema: &Schema) {
     for field in schema.fields() {
         let name = format!("{prefix}{}", field.name);
@@ -352,7 +352,7 @@ fn nested(rows: &mut Vec<FieldRow>, name: &str, schema: &Schema) {
     }
 }
 
-/// The type, with a link where it is described elsewhere.
+/// The type, with a link to its description.
 fn kind_of(schema: &Schema) -> String {
     if let Some(name) = schema.name() {
         return format!("<a href=\"#shape-{name}\">{name}</a>");
@@ -369,7 +369,7 @@ fn kind_of(schema: &Schema) -> String {
     }
 }
 
-/// What one would type.
+/// An example command.
 fn curl(route: &Route) -> String {
     let operation = &route.operation;
     let mut line = String::from("curl");
@@ -404,7 +404,7 @@ fn method(route: &Route) -> String {
     format!("<span class=\"method {class}\">{name}</span>")
 }
 
-/// Cells are HTML already.
+/// The cells contain HTML.
 fn table(page: &mut String, columns: [&str; 3], rows: impl Iterator<Item = [String; 3]>) {
     page.push_str("<div class=\"scroll\"><table><thead><tr>");
     for column in columns {

@@ -1,4 +1,4 @@
-//! What a claim asks for in its query, and what a worker says of itself there or in its headers.
+//! The query of a claim, and the worker's id and capabilities from query or headers.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::intent::wire;
 pub struct ClaimQuery {
     pub namespace: String,
     pub goal: Option<String>,
-    /// Asked for several, and how many.
+    /// The requested maximum; `None` for a single claim.
     pub max: Option<u32>,
     pub wait: Duration,
     pub publisher: Option<String>,
     pub worker_id: Option<String>,
-    /// As sent: they are read only for a worker whose headers name none.
+    /// As sent: used only if the headers contain no capabilities.
     pub capabilities: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub fn worker_id(text: &str) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Each one is another lane to look at, so there is a limit to them.
+/// Each capability is another lane to search, so their number is limited.
 pub fn capabilities(text: &str) -> Result<Vec<String>, Reject> {
     let text: String = text.chars().take(limits::CAPABILITIES_CHARS_MAX).collect();
     let mut tokens: Vec<String> = text

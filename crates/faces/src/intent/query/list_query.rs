@@ -1,4 +1,4 @@
-//! What a list of intents is asked for: filters, page size, place.
+//! The query of a list: filters, page size, position.
 
 use consign_kernel::error::Code;
 use consign_kernel::ids::Seq;
