@@ -1,9 +1,7 @@
-//! The ground all HTTP faces stand on: listener, TLS, bodies, credentials and the layers around
-//! every router.
+//! The HTTP server code that all faces share: listener, TLS, bodies, credentials and the layers around every router.
 //!
-//! Invariant: nothing in here knows a protocol's routes or error bodies; what must differ per
-//! protocol is passed in as a value. It does not read configuration either: each part takes an
-//! `Options` value or plain arguments.
+//! Invariant: this module knows no routes and no error bodies of a protocol; protocol-specific parts are passed in as
+//! values. It does not read configuration: each part takes an `Options` value or plain arguments.
 
 pub mod access_log;
 pub mod body;

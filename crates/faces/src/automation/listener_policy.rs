@@ -1,4 +1,4 @@
-//! The switches of the server beside which the automation runs, as they hold for its API and its webhooks.
+//! The access rules of the server, as they apply to the automation's API and webhooks.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -17,7 +17,7 @@ pub(super) fn layered(router: Router, policy: ListenerPolicy) -> Router {
 }
 
 async fn enforce(State(policy): State<ListenerPolicy>, request: Request, next: Next) -> Response {
-    // Health has its own rule of who may ask.
+    // The health route has its own rule.
     let is_free = request.uri().path() == "/healthz";
     let checked = policy
         .check_transport(request.headers(), request.extensions())

@@ -1,4 +1,4 @@
-//! The switches of the whole server, as they hold for agents, users and rails.
+//! The access rules of the server, as they apply to agents, users and rails.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -16,7 +16,7 @@ pub(super) async fn enforce(State(face): State<Face>, request: Request, next: Ne
 }
 
 impl Face {
-    /// How it is, and the documents of keys, are told to everybody; in maintenance operators are let in.
+    /// Health and key documents are public; in maintenance operators have access.
     fn check_policy(&self, request: &Request) -> Result<(), Problem> {
         let path = request.uri().path();
         if path == "/api/atp/health" || path.starts_with("/.well-known/") {

@@ -1,10 +1,9 @@
 //! One structured event per request, under the log target `access`.
 //!
-//! Invariant: no header, no query string and no body ever reaches the log, so no key can. The
-//! event is written when the response head is ready; `duration_ms` does not cover the streaming of
-//! a body, and a request whose client left before the answer has no event. While the target is
-//! switched off no clock is read and nothing is copied. This layer also gives each request its id,
-//! because it is the outermost one.
+//! Invariant: no header, query string or body is logged, so no key can be. The event is written when the response
+//! head is ready; `duration_ms` does not include the streaming of a body, and a request whose client disconnects
+//! before the response has no event. If the target is disabled, no clock is read and nothing is copied. This layer
+//! also assigns the request id, because it is the outermost one.
 
 use std::{
     net::IpAddr,
@@ -24,7 +23,7 @@ use super::{
     server::Peer,
 };
 
-/// Wraps a service so that each request has an id and leaves a line in the log.
+/// Wraps a service so that each request has an id and is logged.
 #[derive(Debug, Clone)]
 pub struct AccessLog<S> {
     inner: S,
@@ -68,11 +67,11 @@ where
     }
 }
 
-/// The answer of [`AccessLog`].
+/// The response future of [`AccessLog`].
 #[derive(Debug)]
 pub struct AccessLogFuture<F> {
     answer: F,
-    /// Taken when the answer is ready.
+    /// Taken when the response is ready.
     request_id: Option<RequestId>,
     entry: Option<AccessLogEntry>,
 }
@@ -97,7 +96,7 @@ where
     }
 }
 
-/// What must be remembered of a request until its answer is known.
+/// The request data that is needed when the response is ready.
 #[derive(Debug)]
 struct AccessLogEntry {
     method: Method,
@@ -146,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes each event down as `field=value` words.
+    /// Records each event as `field=value` words.
     #[derive(Clone, Default)]
     struct Recorder {
         lines: Arc<Mutex<String>>,

@@ -1,37 +1,36 @@
-//! How many bytes of request bodies this process holds at once.
+//! A budget for the bytes of request bodies that this process holds at once.
 //!
-//! Memory belongs to the process, so all faces and listeners share one budget. A body reserves what its head announces before
-//! a byte of it is read, or, without an announcement, what has come so far. A reservation is given back when the body is
-//! dropped, whatever became of the request.
+//! All faces and listeners share one budget. A body reserves its announced length before the first byte is read, or,
+//! without one, the bytes received so far. A reservation is released when the body is dropped.
 //!
-//! Invariant: at most [`BODIES_BYTES_MAX`] are reserved, of them at most [`BODIES_PER_SENDER_BYTES_MAX`] for one key or one
-//! address, so that nobody alone keeps all others out. Bodies of up to `SMALL_BYTES_MAX` are not counted per sender: all
-//! connections together cannot fill the budget with them, and most requests are spared a lock.
+//! Invariant: at most [`BODIES_BYTES_MAX`] are reserved in total, and at most [`BODIES_PER_SENDER_BYTES_MAX`] for one
+//! key or address, so that no sender can block all others. Bodies of up to `SMALL_BYTES_MAX` are not counted per
+//! sender: all connections together cannot fill the budget with them, and most requests need no lock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Of all bodies together.
+/// The limit of all bodies together.
 pub const BODIES_BYTES_MAX: usize = 64 << 20;
-/// Of the bodies of one API key, or of one address where there is no key.
+/// The limit of one API key, or of one address without a key.
 pub const BODIES_PER_SENDER_BYTES_MAX: usize = BODIES_BYTES_MAX / 4;
 const SMALL_BYTES_MAX: usize = 4 << 10;
 
 static BODIES: Budget = Budget::new(BODIES_BYTES_MAX, BODIES_PER_SENDER_BYTES_MAX);
 
-/// Who sends a body.
+/// The sender of a body.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BodySender {
     /// An API key, by its id.
     Key(String),
     Address(IpAddr),
-    /// The operator's own programs, which have no share.
+    /// The operator's own programs, without a limit of their own.
     Trusted,
 }
 
-/// All of the budget is taken.
+/// The budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverBudget;
 
@@ -54,7 +53,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), OverBudget> {
-        // Ordering: only the sum matters, nothing is published by it.
+        // Ordering: only the sum matters, no other memory depends on it.
         let taken = self
             .taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
@@ -92,12 +91,12 @@ impl Budget {
     }
 }
 
-/// Bytes that one body may have, given back when it is dropped.
+/// The reserved bytes of one body, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: &'static Budget,
     sender: BodySender,
-    /// Of these, none are counted for the sender while the body is small.
+    /// Small bodies are not counted for the sender.
     bytes: usize,
     is_counted: bool,
 }
@@ -116,7 +115,7 @@ impl Reservation {
         }
     }
 
-    /// Makes it at least `bytes`, or leaves it as it is.
+    /// Grows the reservation to at least `bytes`, or fails and leaves it unchanged.
     pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return Ok(());
@@ -126,7 +125,7 @@ impl Reservation {
         } else if self.is_counted {
             self.budget.take_for(&self.sender, more)?;
         } else {
-            // From now on all of it counts for the sender.
+            // From now on the whole body counts for the sender.
             self.budget.take_for(&self.sender, bytes)?;
             self.budget.release(None, self.bytes);
             self.is_counted = true;

@@ -1,6 +1,6 @@
-//! A body whose pieces come one after another from a task of its own.
+//! A response body whose chunks come from a task.
 //!
-//! It ends when the task lets go of its sender, and the task learns that the client has left by its sender being closed.
+//! It ends when the task drops its sender. The task notices a disconnected client because its sender is closed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 pub struct ChannelBody(mpsc::Receiver<Bytes>);
 
 impl ChannelBody {
-    /// `ahead` pages may wait for a slow reader before the sender does.
+    /// `ahead` chunks may wait for a slow reader before the sender waits.
     pub fn new(ahead: usize) -> (mpsc::Sender<Bytes>, Self) {
         let (sender, pages) = mpsc::channel(ahead);
         (sender, Self(pages))

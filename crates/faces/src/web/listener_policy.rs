@@ -1,6 +1,6 @@
-//! The two switches of a server that hold for every face: HTTPS alone, and maintenance.
+//! The access rules of a listener that apply to every face: HTTPS only, and maintenance.
 //!
-//! Which requests they do not concern is each face's own to say, and so is how a refusal looks.
+//! Each face decides which requests are exempt and how the refusal looks.
 
 use http::{Extensions, HeaderMap};
 
@@ -9,13 +9,13 @@ use super::server::Peer;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListenerPolicy {
-    /// Whether one hop of forwarding headers is believed.
+    /// Whether one hop of forwarding headers is trusted.
     pub trust_proxy: bool,
     pub enforce_https: bool,
     pub maintenance: bool,
 }
 
-/// Why nobody looked at the request.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     PlainHttp,
@@ -23,12 +23,12 @@ pub enum Closed {
 }
 
 impl ListenerPolicy {
-    /// Whether it ever refuses anybody.
+    /// Whether any request can be refused.
     pub const fn restricts_access(self) -> bool {
         self.enforce_https || self.maintenance
     }
 
-    /// Where HTTPS is enforced, a request must be encrypted, or from a program on this machine.
+    /// Where HTTPS is enforced, a request must be encrypted or come from this machine.
     pub fn check_transport(
         self,
         headers: &HeaderMap,

@@ -1,8 +1,8 @@
-//! Whether the client is still there while a request waits.
+//! Detects that a client disconnects while its request waits.
 //!
-//! A worker that dies in the middle of a long poll must not be handed an intent: nobody would work on it until its lease
-//! runs out. hyper does not read while a request is being answered, so the connection looks at its socket itself, and
-//! only for requests that ask. Over TLS a polite goodbye looks like data; only an abrupt end is seen there.
+//! A worker that dies during a long poll must not get an intent, which would stay leased until the lease expires.
+//! hyper does not read while a request is processed, so the connection checks its socket itself, and only for
+//! requests that need it. Over TLS an orderly close looks like data; only an abrupt close is detected there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ struct PresenceState {
 }
 
 impl Presence {
-    /// Ends when the client has closed its side of the connection. Costs nothing unless it is waited for.
+    /// Returns when the client has closed its side of the connection. It costs nothing unless it is awaited.
     pub async fn hung_up(&self) {
         let _watch = PresenceWatch::begin(&self.0);
         while !self.0.gone.load(Ordering::Acquire) {
@@ -51,7 +51,7 @@ impl Presence {
     }
 }
 
-/// The socket is looked at only while this lives.
+/// The socket is checked only while this guard exists.
 struct PresenceWatch<'a>(&'a PresenceState);
 
 impl<'a> PresenceWatch<'a> {
@@ -67,7 +67,7 @@ impl Drop for PresenceWatch<'_> {
     }
 }
 
-/// A stream that ends in a TCP socket.
+/// A stream over a TCP socket.
 pub(super) trait OverTcp {
     fn tcp(&self) -> &TcpStream;
 }

@@ -1,8 +1,7 @@
 //! The listener's certificate: loaded from PEM files, replaceable while connections are open.
 //!
-//! Invariant: a configuration in use was complete and consistent when it was loaded (chain
-//! present, key matches); a reload that fails changes nothing. Connections keep the certificate
-//! they were opened with. Client certificates are not asked for.
+//! Invariant: a loaded configuration is complete and consistent (chain present, key matches); a failed reload changes
+//! nothing. Connections keep the certificate that they were opened with. Client certificates are not requested.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +14,7 @@ use rustls_pki_types::{
     pem::{self, PemObject as _},
 };
 
-/// Where the certificate chain and its key are, both PEM.
+/// The paths of the certificate chain and its key, both PEM.
 #[derive(Debug, Clone)]
 pub struct CertificateFiles {
     /// The server's own certificate first, then the intermediate ones.
@@ -58,11 +57,10 @@ impl ReloadableCertificate {
         })
     }
 
-    /// Reads the files again; on success new connections get what they hold now, on failure the
-    /// old certificate stays.
+    /// Loads the files again. On success new connections use the new certificate, on failure the old one stays.
     pub fn reload(&self) -> Result<(), Error> {
         let fresh = Arc::new(load_config(&self.shared.files)?);
-        // A poisoned lock still guards a whole Arc: the swap below is the only write.
+        // A poisoned lock is still valid: the swap below is the only write.
         let mut current = self
             .shared
             .current
@@ -72,7 +70,7 @@ impl ReloadableCertificate {
         Ok(())
     }
 
-    /// What the next connection should use.
+    /// The configuration for the next connection.
     pub fn current(&self) -> Arc<ServerConfig> {
         let current = self.shared.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
@@ -89,8 +87,7 @@ fn load_config(files: &CertificateFiles) -> Result<ServerConfig, Error> {
         });
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
-    // The provider is named rather than taken from the process-wide default, which another crate
-    // could have set or nobody at all.
+    // The provider is set explicitly, because the process-wide default may be missing or set by another crate.
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));

@@ -1,9 +1,9 @@
-//! HTTP over a socket in the file system, for whoever may open the file.
+//! HTTP over a Unix socket, for the user who owns the file.
 //!
-//! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. The system is
-//! asked who connects as well: the same user, or root. Sandboxed programs of that user can connect too, so whatever is served
-//! here asks for a token. What bounds strangers on an address (stalls, lingering) is left out; heads and the number of
-//! connections are bounded all the same, and at the cap an idle connection makes room. No proxy stands in front of it, so
+//! Invariant: only the owner can connect, from the first moment on: the socket gets its mode before it gets its name.
+//! The kernel's peer credentials are checked as well: the same user, or root. Sandboxed programs of that user can
+//! connect too, so every route needs a token. Limits against remote clients (stalls, lingering) are left out; heads
+//! and the number of connections are bounded, and at the limit an idle connection is evicted. There is no proxy, so
 //! forwarding headers are removed.
 
 use std::convert::Infallible;
@@ -36,21 +36,21 @@ use super::proxy;
 use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
 const CONNECTIONS_MAX: usize = 64;
-/// Where each of many local workers may hold one connection in a long poll.
+/// The limit where each of many local workers may hold one connection in a long poll.
 const PEER_CONNECTIONS_MAX: usize = 512;
 const ROOT: u32 = 0;
 const PAUSE: Duration = Duration::from_millis(100);
-/// What fits into the address of a socket on every system; Linux has room for 107 bytes.
+/// The portable length of a socket path; Linux allows 107 bytes.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Requests over a socket come from this machine, and nobody else hears them.
+/// Requests over a Unix socket come from this machine and cannot be intercepted.
 pub const LOCAL_PEER: Peer = Peer {
     addr: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
     tls: true,
 };
 
-/// A path that fits into the address of a socket, and what must stay open as long as it is used. A long one goes by the
-/// descriptor of its directory.
+/// A path that fits into a socket address, and a file that must stay open while it is used. A long path goes through
+/// the descriptor of its directory.
 pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok((path.to_owned(), None));
@@ -62,21 +62,21 @@ pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     Ok((by_descriptor.join(name), Some(directory)))
 }
-/// All clients are one user's.
+/// All clients belong to one user.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A bound socket; its file goes away with it.
+/// A bound socket; its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     peer: Option<Peer>,
-    /// The user of this process, to whom the file belongs.
+    /// The user of this process, who owns the file.
     owner: u32,
 }
 
 impl UnixSocket {
-    /// Takes the slot of whatever an earlier process left there. Must be called inside a tokio runtime.
+    /// Replaces the file of an earlier process. Must be called inside a tokio runtime.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
@@ -97,14 +97,14 @@ impl UnixSocket {
         })
     }
 
-    /// Has each request carry where it came from, as on an address.
+    /// Adds this peer to the extensions of each request, as a TCP listener does.
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = Some(peer);
         self
     }
 
-    /// Serves until `shutdown` resolves; requests under way get `patience` to finish.
+    /// Serves until `shutdown` resolves; running requests get `patience` to finish.
     pub async fn run<S>(self, service: S, shutdown: impl Future, patience: Duration)
     where
         S: Service<Request<Body>, Response = Response, Error = Infallible>,
@@ -126,9 +126,7 @@ impl UnixSocket {
             };
             match accepted {
                 Ok((stream, _)) if !self.is_allowed_peer(&stream) => {
-                    tracing::warn!(
-                        "another user connected to a local socket; the connection was closed"
-                    );
+                    tracing::warn!("a connection of another user to a local socket was refused");
                 }
                 Ok((stream, _)) => {
                     let slot = loop {
@@ -147,7 +145,7 @@ impl UnixSocket {
                 }
                 Err(error) => {
                     let made_room = connections.make_room();
-                    tracing::warn!(%error, made_room, "a local socket cannot accept; trying again shortly");
+                    tracing::warn!(%error, made_room, "cannot accept connections on a local socket; trying again shortly");
                     sleep(PAUSE).await;
                 }
             }
@@ -169,7 +167,8 @@ impl UnixSocket {
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // Another process may have taken its slot already, and then this is not ours to remove; who looks finds out at once.
+        // Another process may have replaced the file already, which is then removed too; its clients notice that at
+        // once.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -191,7 +190,7 @@ async fn serve<S>(
         let (service, activity) = (service.clone(), Arc::clone(&of_requests));
         async move {
             if !activity.begin(false) {
-                // The task that drives this connection is being ended to make room for another.
+                // The task of this connection is being aborted by an eviction.
                 return std::future::pending().await;
             }
             let mut request = request.map(Body::new);
@@ -203,8 +202,8 @@ async fn serve<S>(
             Ok::<_, Infallible>(response.map(|body| Body::new(TrackedBody { body, activity })))
         }
     });
-    // A client that closes while its request waits ends the request: hyper reads ahead as long as half-closed connections are
-    // not asked for. So a worker that died in a long poll is handed nothing.
+    // A client that disconnects during a request ends the request: hyper reads ahead unless half-closed connections
+    // are enabled. So a worker that died in a long poll gets no intent.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT_DEFAULT)
@@ -238,7 +237,7 @@ async fn serve<S>(
     }
 }
 
-/// A response's body. When it is over, its connection waits for the next request.
+/// A response body. When it ends, its connection waits for the next request.
 struct TrackedBody {
     body: Body,
     activity: Arc<Activity>,

@@ -1,7 +1,7 @@
-//! One connection, from the handshake to its last answer.
+//! One connection, from the handshake to its last response.
 //!
-//! Invariant: it lets go of its phase receiver exactly when it is over, which is how the server
-//! knows that it has drained. A connection's troubles end here; the server never hears of them.
+//! Invariant: it drops its phase receiver exactly when it ends, which tells the server that it has drained. Errors of
+//! a connection are handled here and do not reach the server.
 
 use std::{
     convert::Infallible,
@@ -37,10 +37,10 @@ use crate::web::presence::{OverTcp, Presence};
 use crate::web::stall::StallTimeoutStream;
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
-/// A body beyond this may still be on its way when the answer is ready.
+/// A larger body may still be in transit when the response is ready.
 const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
 
-/// One accepted connection and what it takes to serve it.
+/// One accepted connection and its configuration.
 pub(super) struct Connection<S> {
     pub(super) peer: Peer,
     pub(super) service: S,
@@ -58,9 +58,9 @@ where
     S::Future: Send,
 {
     pub(super) async fn start(mut self, stream: StallTimeoutStream, acceptor: Option<TlsAcceptor>) {
-        // Answers are written in one piece; waiting to fill a packet would only delay them.
+        // Responses are written in one piece; waiting to fill a packet would only delay them.
         if let Err(error) = stream.tcp().set_nodelay(true) {
-            tracing::debug!(%error, "a client left before it was served");
+            tracing::debug!(%error, "a client disconnected before it was served");
             return;
         }
         let Some(acceptor) = acceptor else {
@@ -115,9 +115,9 @@ where
             .header_read_timeout(head_timeout)
             .max_header_size(HEAD_BYTES_MAX)
             .max_buf_size(BUFFER_BYTES_MAX)
-            // A client may shut its sending side and still wait for the answer.
+            // A client may close its sending side and still wait for the response.
             .half_close(true)
-            // It would hold back an answer while unparsed bytes wait, and lose hyper's own 431.
+            // It would hold back a response while unparsed bytes wait, and lose hyper's own 431.
             .pipeline_flush(false)
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
@@ -136,7 +136,7 @@ where
                 changed = phase.changed() => match (changed, *phase.borrow()) {
                     (Ok(()), ServerPhase::Draining) => connection.as_mut().graceful_shutdown(),
                     (Ok(()), ServerPhase::Serving) => {}
-                    // Either time is up, or the server's future was dropped.
+                    // Either the drain time is over, or the server's future was dropped.
                     (_, ServerPhase::Cut) | (Err(_), _) => return,
                 },
                 () = first_head_late.as_mut(), if !has_begun => {
@@ -151,7 +151,7 @@ where
     }
 }
 
-/// What a connection tells about itself with each request.
+/// What a connection adds to each request.
 struct RequestContext {
     peer: Peer,
     presence: Presence,
@@ -159,7 +159,7 @@ struct RequestContext {
     activity: Arc<Activity>,
 }
 
-/// Passes one request on, with what the connection knows about it.
+/// Calls the service with one request.
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
@@ -178,7 +178,7 @@ where
     let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
     let has_body = !request.body().is_end_stream();
     if !activity.begin(has_body) {
-        // The task that drives this connection is being ended to make room for another.
+        // The task of this connection is being aborted by an eviction.
         return std::future::pending().await;
     }
     let mut request = request.map(|body| {
@@ -197,21 +197,21 @@ where
 
     activity.answered();
     let status = response.status();
-    // A server too busy to take a body leaves it unread, as a refusal does.
+    // A 503 may leave the body unread, as other errors do.
     let left_unread = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
     unread_body.set(may_be_in_flight && left_unread);
     if matches!(
         status,
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT
     ) {
-        // The body was not read to its end, so nothing can follow it on this connection.
+        // The body was not read to its end, so no further request can follow on this connection.
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }
 
-/// A request's body, which notes when it has come to its end.
+/// A request body that records when it is complete.
 struct IncomingBody {
     body: Incoming,
     activity: Arc<Activity>,

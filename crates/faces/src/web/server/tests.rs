@@ -224,7 +224,7 @@ async fn a_head_too_large_or_with_too_many_headers_is_refused() {
     );
 }
 
-/// A router whose `/slow` waits until it is told to go on, and which says when it was entered.
+/// A router whose `/slow` waits for a signal and reports when it was called.
 fn with_slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     let [entered, release] = [(); 2].map(|()| Arc::new(Notify::new()));
     let signals = (Arc::clone(&entered), Arc::clone(&release));
