@@ -1,4 +1,4 @@
-//! The command line as a whole: nouns, and which runtime each of them needs.
+//! The command line: its commands, and the runtime that each of them needs.
 
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
@@ -23,7 +23,7 @@ Exit codes:
 Commands talk to the server whose address and keys lie in the data directory
 (--data, default ./consign-data), or to the one named with --server.";
 
-/// Takes an intent, keeps it safe, hands it to one holder at a time, proves what became of it
+/// A durable work ledger: stores intents, leases each to one worker at a time, retries them, and signs receipts
 #[derive(Debug, Parser)]
 #[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -35,22 +35,22 @@ pub(crate) struct Cli {
 enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
-    /// Publish, claim, settle and look at intents
+    /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::Action),
-    /// Make, list and revoke API keys
+    /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(key::Action),
-    /// See the nodes of a ledger, and let one of them finish
+    /// List the nodes of a ledger, and drain one of them
     #[command(subcommand)]
     Node(node::Action),
-    /// Make, carry out and undo agent transactions
+    /// Create, execute and compensate agent transactions
     #[command(subcommand, after_help = tx::AFTER_HELP)]
     Tx(tx::Action),
-    /// See and change the keys of the site of agent transactions
+    /// Show and change the keys of the site of agent transactions
     #[command(subcommand)]
     Site(site::Action),
-    /// List, show and check receipts
+    /// List, show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::Action),
     /// Check, back up, migrate and copy the database
@@ -61,15 +61,15 @@ enum CliCommand {
     Automation(automation::Action),
     #[command(flatten)]
     Running(nouns::Noun),
-    /// Take over data from another program
+    /// Import data from another program
     #[command(subcommand)]
     Import(import::Action),
-    /// Measure how fast a server is
+    /// Measure the performance of a server
     Bench(Box<bench::Args>),
     /// The server of `bench --work empty`
     #[command(hide = true)]
     BenchEmpty(bench::EmptyArgs),
-    /// Describe the HTTP interface
+    /// Print the documentation of the HTTP interface
     Openapi(openapi::Args),
 }
 
@@ -101,7 +101,7 @@ impl Cli {
     }
 }
 
-/// One request after the other needs no second thread.
+/// Requests are sent one after the other, so one thread is enough.
 fn single_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

@@ -1,4 +1,4 @@
-//! One folder per noun, one small file per action: its arguments and its `run`.
+//! One folder per noun, one small file per action with its arguments and its `run`.
 
 pub(crate) mod automation;
 pub(crate) mod bench;

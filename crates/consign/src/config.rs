@@ -1,7 +1,7 @@
-//! What the environment and the flags say, brought together.
+//! Configuration from the environment and the flags.
 //!
-//! The variables of the Intent Protocol are read by its face, from values alone; this is where the values come from.
-//! Our own settings are flags of `serve`.
+//! The face of the Intent Protocol parses its variables; this module provides the values. All other settings are
+//! flags of `serve`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use consign_faces::intent::settings::IntentSettings;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
-/// What the variables of the Intent Protocol ask for.
+/// The variables of the Intent Protocol.
 pub(crate) fn protocol_settings() -> Result<IntentSettings, Failure> {
     IntentSettings::read(|name| std::env::var(name).ok())
         .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
@@ -27,7 +27,7 @@ pub(crate) fn database_path(
     };
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        // A mistyped address may hold a password behind its first colon.
+        // A mistyped address may contain a password after its first colon.
         _ => Err(Failure::usage(format!("store {} is not known", url.split(':').next().unwrap_or_default()))
             .hint("write it like sqlite:/var/lib/consign/consign.db, or for a server like postgres://USER@HOST/DATABASE")),
     }

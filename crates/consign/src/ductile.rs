@@ -1,6 +1,6 @@
-//! The binary under the name `ductile`: the nouns of the automation runtime without ours.
+//! The binary under the name `ductile`: only the commands of the automation runtime.
 //!
-//! A link of that name is enough. Wrong usage ends with 1 here, for 2 means warnings of a check.
+//! A link of that name is enough. Wrong usage exits with 1 here, because 2 means warnings of a check.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ enum DuctileCommand {
     Config(config::Action),
     #[command(flatten)]
     Running(nouns::Noun),
-    /// Tell which build this is
+    /// Print the version of this build
     Version(OutputArgs),
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn is_called() -> bool {
 }
 
 /// The commands that a text names in backquotes, as they are typed under the name that the binary was started by. The crates below
-/// do not know that name and write the noun and the verb.
+/// do not know that name and write only the noun and the verb.
 pub(crate) fn typed(text: &str) -> String {
     typed_as(text, is_called())
 }
@@ -77,7 +77,7 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => usage::report(&error, true),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
-    // Here 2 is taken.
+    // Exit code 2 has another meaning here.
     let exit = if exit == Exit::Usage {
         Exit::Failed
     } else {
@@ -99,7 +99,7 @@ impl Ductile {
 fn version(output: OutputArgs) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     if output.json {
-        // Whoever builds a release says of what and when; other builds do not know.
+        // Release builds set these variables; other builds do not have them.
         out::json(&json!({
             "version": version,
             "commit": option_env!("CONSIGN_COMMIT"),

@@ -1,7 +1,8 @@
-//! Where a ledger is: a file, or a database on a PostgreSQL server; and the flags and variables that say so.
+//! The location of a ledger: a file, or a database on a PostgreSQL server; and the flags and variables that define
+//! it.
 //!
-//! Invariant: `serve` and the commands of `store` find the same ledger by the same flags and variables, and no message shows a
-//! password.
+//! Invariant: `serve` and the commands of `store` find the same ledger with the same flags and variables, and no
+//! message shows a password.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,7 +23,7 @@ pub(crate) enum LedgerLocation {
     Database(Box<Address>),
 }
 
-/// The flags that name a ledger.
+/// The flags that define the location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerFlags<'a> {
     pub(crate) store: Option<&'a str>,
@@ -49,8 +50,8 @@ impl LedgerLocation {
         Self::database(url, password.as_deref())
     }
 
-    /// One of the two ledgers of a copy. The one variable may not be meant for both, so a password in the address wins
-    /// over it.
+    /// One of the two ledgers of a copy. The password variable may not be meant for both, so a password in the
+    /// address takes precedence.
     pub(crate) fn end(url: &str, password_file: Option<&Path>) -> anyhow::Result<Self> {
         if !is_postgres(url) {
             let nowhere = DataDir::new(Path::new(""));
@@ -69,7 +70,7 @@ impl LedgerLocation {
         Ok(Self::Database(Box::new(address)))
     }
 
-    /// For a note: whoever reads it may be in another directory.
+    /// For a file that is read in another working directory.
     pub(crate) fn noted(&self) -> String {
         match self {
             Self::File(path) => {
@@ -86,7 +87,7 @@ impl LedgerLocation {
         Some(self.noted()).filter(|location| *location != own)
     }
 
-    /// Keeps other servers from the same file. Databases are there to be shared.
+    /// Locks the file against other servers. Databases can be shared.
     pub(crate) fn lock(&self) -> anyhow::Result<Option<DataLock>> {
         match self {
             Self::File(path) => DataLock::database(path).map(Some),
@@ -102,7 +103,7 @@ impl LedgerLocation {
     }
 }
 
-/// For people, without the password.
+/// For messages, without the password.
 impl fmt::Display for LedgerLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,7 +113,7 @@ impl fmt::Display for LedgerLocation {
     }
 }
 
-/// Refuses the file of a directory whose ledger was moved away: what it holds is from before.
+/// Refuses the old file of a directory whose ledger was moved to another location.
 fn refuse_left_behind(data: &DataDir) -> anyhow::Result<()> {
     let Some(elsewhere) = data.ledger_elsewhere()? else {
         return Ok(());
@@ -130,7 +131,7 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// `user:password@` before the host, or `password=` behind the question mark.
+/// `user:password@` before the host, or `password=` after the question mark.
 fn has_password(url: &str) -> bool {
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let user = base.split_once("://").and_then(|(_, rest)| {
@@ -141,7 +142,7 @@ fn has_password(url: &str) -> bool {
         || query.split('&').any(|pair| pair.starts_with("password="))
 }
 
-/// The password from its variable; one in the address would be seen by everybody who lists processes. Empty is unset.
+/// The password from its variable; a password in the address would be visible in the process list. Empty means unset.
 fn password_variable() -> Option<String> {
     std::env::var("CONSIGN_STORE_PASSWORD")
         .ok()
@@ -154,7 +155,7 @@ fn read_password(path: &Path) -> Result<String, Failure> {
         |error| Failure::usage(format!("the password file {shown} cannot be read: {error}"));
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let mode = std::fs::metadata(path).map_err(unreadable)?.mode() & 0o777;
-    // Not refused: who mounts secrets into a container has no say in their mode.
+    // Not refused: the mode of mounted container secrets often cannot be changed.
     if mode & 0o004 != 0 {
         out::note(&format!(
             "the password file {shown} can be read by other users (mode {mode:04o}); let it have mode 600"

@@ -1,9 +1,9 @@
-//! Which server a command talks to, and as whom.
+//! The server that a command uses, and its credentials.
 //!
-//! Invariant: the keys of the data directory are only ever sent over the socket in that same directory, to a process of its
-//! owner that holds its lock. The address in the directory is a name and never a way: after a crash somebody else may listen
-//! there. A server named with `--server` needs a key named by the user, so that a typing mistake cannot hand the main key to a
-//! stranger; if it is the server of the data directory, it is asked over the socket.
+//! Invariant: the keys of the data directory are sent only over the socket in that directory, to a process of its
+//! owner that holds its lock. The address in the directory is only a name: after a crash another program may listen
+//! there. A server given with `--server` needs an explicit key, so that a typing mistake does not send the main key
+//! to another server; if it is the server of the data directory, the socket is used.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::input;
 use crate::lock;
 use crate::secrets::{self, SecretName};
 
-/// How to reach a server.
+/// The flags for a server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
@@ -34,7 +34,7 @@ pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
-    /// Certificate authority (PEM) to trust beside the public ones
+    /// Certificate authority (PEM) to trust in addition to the public ones
     #[arg(
         long,
         value_name = "FILE",
@@ -119,7 +119,7 @@ impl AdminArgs {
         self.server.connect(location, None, Some(token))
     }
 
-    /// A client for what needs no token.
+    /// A client for requests without a token.
     pub(crate) fn public_client(&self) -> anyhow::Result<Client> {
         self.server.client()
     }
@@ -131,7 +131,7 @@ impl ServerArgs {
         Ok(self.location(true)?.local.is_some())
     }
 
-    /// A client for what needs no key.
+    /// A client for requests without a key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.connect(self.location(false)?, None, None)
     }
@@ -154,8 +154,8 @@ impl ServerArgs {
         })?)
     }
 
-    /// A server that was named is taken at its word, unless the secrets of the data directory are wanted for it: then it must be
-    /// the one of that directory.
+    /// An explicit server is used as given, unless the secrets of the data directory are needed for it: then it must
+    /// be the server of that directory.
     fn location(&self, wants_secrets: bool) -> anyhow::Result<ServerLocation> {
         let data = self.data.directory();
         let Some(named) = &self.server else {
@@ -199,10 +199,10 @@ impl ServerArgs {
     }
 }
 
-/// How a server is called whose address is not noted.
+/// The name of a server without a recorded address.
 const NAMELESS: &str = "http://localhost";
 
-/// A server, and its data directory when it is the one on this machine.
+/// A server, and its data directory if it runs on this machine.
 #[derive(Debug)]
 struct ServerLocation {
     server: String,
@@ -229,14 +229,15 @@ fn socket_of(data: &DataDir) -> anyhow::Result<Socket> {
     let (path, directory) = short_path(&data.socket_file())?;
     let data = data.clone();
     Ok(Socket::new(path, move |peer| {
-        // The path may lead through this descriptor.
+        // The path may go through this descriptor.
         let _directory = &directory;
         verify(peer, &data)
     }))
 }
 
-/// Whether a process is the server of a data directory: of its owner or the superuser, and the one that holds the lock.
-/// Connected before the lock is looked at: a look holds it for a moment, which a starting server must not run into.
+/// Whether a process is the server of a data directory: it belongs to the owner or root, and holds the lock. The
+/// connection is opened before the lock is checked, because a check holds the lock for a moment, which must not
+/// disturb a starting server.
 fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     if peer.uid != own && peer.uid != 0 {
@@ -249,7 +250,7 @@ fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
         let lock = data.lock_file();
         return Err(format!("nobody holds {}", lock.display()));
     };
-    // One in another PID namespace, such as a container's, is known by its user and the lock alone.
+    // A process in another PID namespace, such as a container, is identified by its user and the lock alone.
     match peer.pid {
         Some(pid) if !is_called(pid, holder) => Err(format!(
             "its process is {pid}, and {} is held by {holder}",
@@ -259,7 +260,7 @@ fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
     }
 }
 
-/// Whether a process has this id, here or in the PID namespace it runs in.
+/// Whether a process has this id, here or in its own PID namespace.
 fn is_called(pid: u32, id: u32) -> bool {
     if pid == id {
         return true;
@@ -270,7 +271,7 @@ fn is_called(pid: u32, id: u32) -> bool {
     ids.any(|inner| inner.parse() == Ok(id))
 }
 
-/// A secret from a file or from the command line; the file wins.
+/// A secret from a file or from the command line; the file takes precedence.
 pub(crate) fn given(flag: Option<&Key>, file: Option<&Path>) -> anyhow::Result<Option<Key>> {
     let (key, origin) = match (file, flag) {
         (Some(path), _) => {

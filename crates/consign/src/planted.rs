@@ -1,8 +1,8 @@
-//! What tests wake in a binary that was built for them: a planted defect, a failpoint.
+//! Switches for test builds: planted defects and failpoints.
 //!
-//! Invariant: without the feature `planted`, which no shipped binary has, nothing here reads the environment.
+//! Invariant: without the feature `planted`, which no released binary has, nothing here reads the environment.
 
-/// Wakes the defect that `CONSIGN_PLANT` names, and says so in the log.
+/// Enables the defect in `CONSIGN_PLANT` and logs it.
 #[cfg(feature = "planted")]
 pub(crate) fn enable_planted_defect() {
     if let Ok(name) = std::env::var("CONSIGN_PLANT") {
@@ -14,7 +14,7 @@ pub(crate) fn enable_planted_defect() {
     }
 }
 
-/// Ends the process later at the point that `CONSIGN_FAILPOINT` names, such as `before-sync:12`.
+/// Kills the process at the failpoint in `CONSIGN_FAILPOINT`, such as `before-sync:12`.
 #[cfg(feature = "planted")]
 pub(crate) fn arm_failpoint() {
     if let Ok(text) = std::env::var("CONSIGN_FAILPOINT") {
@@ -40,7 +40,8 @@ pub(crate) fn last_migration() -> anyhow::Result<Option<i32>> {
     Ok(None)
 }
 
-/// How long `CONSIGN_SITE_LEASE_MS` lets a site hold a transaction, so that a test can see another node take it over.
+/// The lease of a site's transactions from `CONSIGN_SITE_LEASE_MS`, so that a test can observe a takeover by another
+/// node.
 #[cfg(feature = "planted")]
 pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
     use anyhow::Context as _;

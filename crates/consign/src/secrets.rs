@@ -1,9 +1,9 @@
-//! The server's secrets: made on the first start, read afterwards, never readable by others.
+//! The server's secrets: created on the first start, read afterwards, never readable by other users.
 //!
-//! Invariant: a secret that was once used is on disk before it is used, with mode 0600 in a
-//! directory of mode 0700; looser modes are refused, not repaired, because others may already have
-//! read the file. Values from the environment win over files and are never written.
-//! A secret that an existing ledger depends on is never replaced without being asked for.
+//! Invariant: a secret is on disk before it is used, with mode 0600 in a directory of mode 0700. Looser modes are
+//! refused, not repaired, because others may already have read the file. Values from the environment take precedence
+//! over files and are never written. A secret that an existing ledger depends on is never replaced without an
+//! explicit request.
 
 use std::fmt;
 use std::fs;
@@ -48,7 +48,7 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
-/// Which secret; also the name of its file.
+/// The secrets; also the names of their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecretName {
     BusSecret,
@@ -71,8 +71,8 @@ impl SecretName {
         }
     }
 
-    /// What a new one starts with (so that scanners recognise it in the wrong place) and its random
-    /// bytes, written as two hexadecimal digits each.
+    /// The prefix of a new secret (so that scanners can detect it) and the number of its random bytes, written as two
+    /// hexadecimal digits each.
     fn recipe(self) -> (&'static str, usize) {
         match self {
             Self::BusSecret => ("ck_", 20),
@@ -84,7 +84,7 @@ impl SecretName {
     }
 }
 
-/// Values from the environment, which win over files.
+/// Values from the environment, which take precedence over files.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
     pub(crate) bus_secret: Option<Secret>,
@@ -107,10 +107,10 @@ impl Overrides {
     }
 }
 
-/// The files of those that all servers of a database share.
+/// The secret files that all servers of a database share.
 pub(crate) const SHARED: &str = "seal_key, receipt_seed and bus_secret";
 
-/// Whether there is data that was written with secrets of before.
+/// Whether there is data that was written with existing secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LedgerState {
     New,
@@ -137,13 +137,13 @@ pub(crate) struct Secrets {
     pub(crate) metrics_token: Secret,
     pub(crate) seal_key: SecretBytes,
     pub(crate) receipt_seed: SecretBytes,
-    /// Those that did not exist before; the only ones worth showing to the user, once.
+    /// The secrets that were created now; only these are shown to the user, once.
     pub(crate) made: Vec<SecretName>,
 }
 
 impl Secrets {
-    /// Reads the secrets, making the missing ones. The caller holds the directory's lock, so that
-    /// two first starts cannot make two different keys.
+    /// Reads the secrets and creates the missing ones. The caller holds the directory's lock, so that two concurrent
+    /// first starts cannot create different keys.
     pub(crate) fn open(
         data: &DataDir,
         overrides: &Overrides,
@@ -189,7 +189,7 @@ impl Secrets {
     }
 }
 
-/// A new seal key could not open the keys in the ledger, a new seed would disown its receipts.
+/// A new seal key could not decrypt the keys in the ledger, and a new seed could not verify its receipts.
 fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> anyhow::Result<()> {
     let missing = |name| -> anyhow::Result<bool> { Ok(read(data, name)?.is_none()) };
     let (name, consequence) = if overrides.seal_key.is_none() && missing(SecretName::SealKey)? {
@@ -225,7 +225,7 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> an
     Err(Failure::failed(message).hint(hint).into())
 }
 
-/// Reads one secret for a command on the same machine; `None` when it was never made.
+/// Reads one secret for a command on the same machine; `None` if it was never created.
 pub(crate) fn read(data: &DataDir, name: SecretName) -> anyhow::Result<Option<Secret>> {
     read_at(&data.key_file(name.file()))
 }
@@ -286,7 +286,7 @@ fn read_or_make(
     Ok(secret)
 }
 
-/// Somebody wrote it there; those that are made here are longer.
+/// A chosen secret; generated ones are longer.
 fn refuse_short(secret: &Secret, path: &Path) -> Result<(), Failure> {
     if secret.reveal().len() >= SECRET_CHARS_MIN {
         return Ok(());

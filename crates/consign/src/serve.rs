@@ -1,6 +1,6 @@
-//! `consign serve`: the flags of the server, and what is made ready before it listens.
+//! `consign serve`: the flags of the server, and its preparation.
 //!
-//! Invariant: the data directory is locked before anything in it is made or read.
+//! Invariant: the data directory is locked before anything in it is created or read.
 
 pub(crate) mod begin;
 mod beside;
@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::data_dir::DataArgs;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Json,
@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
-    /// Where intents are kept: `sqlite:PATH`, or `postgres://USER@HOST/DATABASE` for a database that many servers
+    /// Location of the ledger: `sqlite:PATH`, or `postgres://USER@HOST/DATABASE` for a database that many servers
     /// share; default is consign.db in the data directory
     #[arg(
         long,
@@ -67,7 +67,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) store_password_file: Option<PathBuf>,
 
-    /// How this server is called among the nodes of its ledger; default is host name and process id
+    /// Name of this server among the nodes of its ledger; default is host name and process id
     #[arg(
         long,
         value_name = "NAME",
@@ -77,16 +77,16 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) node_name: Option<String>,
 
-    /// The secrets were changed on purpose: let this server's be those of the shared database from now on. Only while
-    /// no other server runs on it
+    /// Replace the secrets of the shared database by those of this server, after they were changed on purpose. Only
+    /// while no other server runs on it
     #[arg(long)]
     pub(crate) new_secrets: bool,
 
     #[command(flatten)]
     pub(crate) begin: begin::BeginArgs,
 
-    /// Run the automation of this configuration as well: its file, or the directory of config.yaml. Jobs lie in this
-    /// server's ledger; `state.path` only says where the lock and the control socket are
+    /// Also run the automation of this configuration: its file, or the directory of config.yaml. Jobs are stored in
+    /// this server's ledger; `state.path` only defines where the lock and the control socket are
     #[arg(long, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
 
@@ -110,7 +110,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Settings of agent transactions, a line each, as the ATP_ variables below, which count for more
+    /// File with settings of agent transactions, one per line, as the ATP_ variables below, which take precedence
     #[arg(long, value_name = "FILE", env = "ATP_FILE", hide_env_values = true)]
     pub(crate) site_file: Option<PathBuf>,
 
@@ -118,7 +118,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Form of the log lines on stderr
+    /// Format of the log lines on stderr
     #[arg(
         long,
         value_name = "FORMAT",
@@ -128,7 +128,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) log_format: LogFormat,
 
-    /// Log a line for every request as well
+    /// Also log a line for every request
     #[arg(
         long,
         env = "CONSIGN_ACCESS_LOG",
@@ -138,7 +138,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) access_log: bool,
 
-    /// Threads that serve connections; default is one less than the cores, which leaves one to the ledger's writer
+    /// Threads that serve connections; default is one less than the cores, which leaves one for the ledger's writer
     #[arg(
         long,
         value_name = "NUMBER",
@@ -149,12 +149,12 @@ pub(crate) struct ServeArgs {
     pub(crate) io_threads: Option<u16>,
 }
 
-/// What a server runs on.
+/// The runtime of a server.
 pub(crate) fn runtime(io_threads: Option<u16>) -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = io_threads.map_or_else(|| cores.saturating_sub(1).max(1), usize::from);
     if threads == 1 {
-        // Without others to steal from and to be woken by, the same thread does a tenth more.
+        // A current-thread runtime is about ten percent faster than a multi-thread runtime with one thread.
         return Builder::new_current_thread().enable_all().build();
     }
     Builder::new_multi_thread()

@@ -1,4 +1,4 @@
-//! `consign bench`: which load, on which server, and where the findings go.
+//! `consign bench`: the load, the server, and the report.
 
 mod empty;
 mod flag_rules;
@@ -53,7 +53,7 @@ const HANDOFF_RATE: f64 = 50.0;
 const CLIENTS: usize = 64;
 const SECONDS: f64 = 10.0;
 const WARMUP_SECONDS: f64 = 2.0;
-/// How long waiting workers wait when nothing is said.
+/// The default wait of claims.
 const WAIT_SECONDS: f64 = 5.0;
 
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     warmup: Option<f64>,
 
-    /// Measured rounds, one after the other; the median and the spread are told
+    /// Measured rounds, one after the other; the report has the median and the spread
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
 
@@ -87,16 +87,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     payload_bytes: usize,
 
-    /// Intents that wait in the server before the measurement begins
+    /// Open intents in the server before the measurement begins
     #[arg(long, value_name = "N", default_value_t = 0)]
     backlog: u64,
 
-    /// Make the backlog one for others: a sixth each delayed with a higher priority, for other
-    /// workers, and in other namespaces; half of it spread over 1000 other goals
+    /// Add a mixed backlog that no claim matches: a sixth each delayed with a higher priority, for other workers, and
+    /// in other namespaces; half of it with 1000 other goals
     #[arg(long, requires = "backlog")]
     backlog_mix: bool,
 
-    /// Fulfilled intents that lie in the server before the measurement begins
+    /// Fulfilled intents in the server before the measurement begins
     #[arg(long, value_name = "N", default_value_t = 0)]
     finished: u64,
 
@@ -104,7 +104,7 @@ pub(crate) struct Args {
     #[arg(long)]
     signed: bool,
 
-    /// Nonces that are used up before the measurement begins; the server forgets each after 11 minutes
+    /// Nonces that are burnt before the measurement begins; the server deletes each after 11 minutes
     #[arg(long, value_name = "N", default_value_t = 0, requires = "signed")]
     nonces: u64,
 
@@ -112,7 +112,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
 
-    /// How long claims of `pairs` and `handoff` wait for work, 0 to 30 [default: 5]
+    /// How long claims of `pairs` and `handoff` wait, 0 to 30 [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     wait: Option<f64>,
 
@@ -120,7 +120,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Write the findings to a file as JSON
+    /// Write the report to a file as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -164,17 +164,17 @@ struct LoadTargetArgs {
     #[arg(long, value_name = "FILE", requires = "url")]
     admin_token_file: Option<PathBuf>,
 
-    /// Process id of the server behind --url, if it runs here, to read its processor time
+    /// Process id of the server behind --url, if it runs on this machine, to measure its CPU time
     #[arg(long, value_name = "PID", requires = "url", value_parser = value_parser!(u32).range(1..))]
     pid: Option<u32>,
 
-    /// Let the server of its own keep its ledger in this database, one that `serve --store` takes; it should be a
-    /// new one, and what is written stays there
+    /// Database for the ledger of the private server, as for `serve --store`; it should be new, and the data stays
+    /// there
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     store: Option<String>,
 
-    /// Directory in which the server of its own keeps its data, in a new directory that is removed
-    /// afterwards [default: the system's temporary directory]
+    /// Directory for the data of the private server, in a new directory that is removed afterwards [default: the
+    /// system's temporary directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -185,22 +185,22 @@ enum WorkArg {
     Cycle,
     /// Half of the clients publish, the others claim and fulfil
     Pairs,
-    /// Publish alone
+    /// Only publish
     Publish,
     /// Claim and fulfil the backlog
     Drain,
-    /// Publish, then fulfil the intent held and claim the next in one request
+    /// Publish, then fulfil the current intent and claim the next in one request
     Next,
     /// Whole cycles with many intents per request
     Batch,
-    /// Three posts that the HTTP server answers without any work
+    /// Three POST requests that the HTTP server answers without any work
     Empty,
-    /// One publisher at a low rate, workers that wait; time from publish to claim
+    /// One publisher at a low rate and waiting workers; time from publish to claim
     Handoff,
-    /// Kill the loaded server, start it, claim; time from its start to the answer, in each round
+    /// Kill the loaded server, start it, claim; time from its start to the response, in each round
     Restart,
-    /// Whole cycles, then agents' transactions without effect: authorize a signed intent, execute it; their ratio, and
-    /// how long a receipt takes to verify
+    /// Whole cycles, then agent transactions without effect: authorize a signed intent, execute it; their ratio, and
+    /// the time to verify a receipt
     Transact,
 }
 
@@ -224,7 +224,7 @@ impl From<WorkArg> for Work {
 impl Args {
     pub(crate) async fn run(self: Box<Self>) -> anyhow::Result<Exit> {
         self.refuse_unused()?;
-        // Checked before a server is started for nothing.
+        // Checked before a server is started.
         self.check_against(Target {
             server: Address::parse("http://127.0.0.1:1")?,
             key: Key::new(""),
@@ -236,14 +236,14 @@ impl Args {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
         tokio::select! {
             exit = Box::pin(self.measure()) => exit,
-            // Leaving drops the server of our own, which ends it and removes its data.
+            // Returning drops the private server, which kills it and removes its data.
             _ = interrupt.recv() => Err(Failure::failed("interrupted").into()),
             _ = terminate.recv() => Err(Failure::failed("terminated").into()),
         }
     }
 
     async fn measure(&self) -> anyhow::Result<Exit> {
-        // Dropped at the end, which ends the server.
+        // Dropped at the end, which kills the server.
         let (target, mut running) = self.target().await?;
         let plan = self.check_against(target)?;
         if let Some(dir) = &plan.target.dir {
@@ -374,7 +374,7 @@ impl Args {
     }
 }
 
-/// Carries a plan out on a server that runs.
+/// Runs a plan on a running server.
 async fn load(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     let report = consign_bench::run(plan, tell).await;
     report.map_err(|error| match error {
@@ -408,7 +408,7 @@ fn write(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A day is more than anybody measures, and small enough to add up.
+/// A day is more than enough, and small enough for additions.
 fn seconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=86_400.0).contains(&number) {

@@ -1,4 +1,4 @@
-//! Publish, claim, settle and look at intents.
+//! Publish, claim, settle and show intents.
 
 mod claim;
 mod fail;
@@ -13,16 +13,16 @@ use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Ask for something to be done
+    /// Publish an intent
     Publish(Box<publish::Args>),
-    /// Take work
+    /// Claim intents
     Claim(Box<claim::Args>),
-    /// Report work as done
+    /// Report success
     #[command(visible_alias = "fulfill")]
     Fulfil(Box<fulfil::Args>),
-    /// Report work as failed; it is tried again later or ends as a dead letter
+    /// Report a failure; the intent is retried later or becomes a dead letter
     Fail(Box<fail::Args>),
-    /// Show one intent, its history or its receipt
+    /// Show one intent, its timeline or its receipt
     Show(Box<show::Args>),
     /// List intents
     List(Box<list::Args>),

@@ -1,6 +1,6 @@
-//! Ledgers that a server does not begin on without being asked to: a new one where there should be one, and one from the future.
+//! Checks before a server uses a ledger: a missing ledger, and a ledger with times in the future.
 //!
-//! Invariant: a refused start has changed nothing, and says how to go on.
+//! Invariant: a refused start has changed nothing, and its hint says how to continue.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_store::postgres::Postgres;
@@ -10,23 +10,24 @@ use crate::data_dir::{DataDir, sync_directory};
 use crate::failure::Failure;
 use crate::ledger_location::LedgerLocation;
 
-/// A last commit that is later than this machine's clock by more was made by a clock that was wrong, or is read by one.
+/// If the last commit is later than this machine's clock by more than this, one of the two clocks was wrong.
 pub(crate) const AHEAD_US_MAX: i64 = 300 * SECOND_US;
 
-/// What an operator allows for one start.
+/// Exceptions that an operator allows for one start.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct BeginArgs {
-    /// Begin a new ledger where the one that belongs to the keys is missing or empty
+    /// Create a new ledger if the one that belongs to the keys is missing or empty
     #[arg(long)]
     pub(crate) new_ledger: bool,
 
-    /// Start although the last commit lies in the future; times go on from there until the clock has caught up
+    /// Start although the last commit is in the future; engine time continues from there until the clock has caught
+    /// up
     #[arg(long)]
     pub(crate) clock_ahead: bool,
 }
 
 impl BeginArgs {
-    /// Refuses to make a ledger beside keys that have one.
+    /// Refuses to create a ledger if the keys belong to an existing one.
     pub(crate) async fn refuse_loss(
         self,
         location: &LedgerLocation,
@@ -39,7 +40,7 @@ impl BeginArgs {
         self.refuse_missing(location, data, &made)
     }
 
-    /// The same for a directory that may have several, each a file with a name.
+    /// The same for a directory with several ledgers, each a named file.
     pub(crate) async fn refuse_loss_of(
         self,
         location: &LedgerLocation,
@@ -109,10 +110,10 @@ impl BeginArgs {
     }
 }
 
-/// Notes a ledger that was opened, so that its loss is noticed.
+/// Records a ledger that was opened, so that its loss is detected.
 pub(crate) fn note_made(location: &LedgerLocation, data: &DataDir) -> anyhow::Result<()> {
     if let LedgerLocation::File(path) = location {
-        // The note must not outlive a power cut that the file does not.
+        // The record must not survive a power cut that the file does not.
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
         sync_directory(directory.unwrap_or(std::path::Path::new(".")))?;
     }
@@ -120,7 +121,7 @@ pub(crate) fn note_made(location: &LedgerLocation, data: &DataDir) -> anyhow::Re
     Ok(())
 }
 
-/// How a note calls it: a file of this directory by its name alone, since directories are moved and copied.
+/// The recorded name: for a file of this directory its file name only, because directories are moved and copied.
 fn name(location: &LedgerLocation, data: &DataDir) -> String {
     let LedgerLocation::File(path) = location else {
         return location.noted();
@@ -135,7 +136,7 @@ fn name(location: &LedgerLocation, data: &DataDir) -> String {
     }
 }
 
-/// Whether there is nothing, or a file in which nothing was ever kept.
+/// Whether there is no ledger, or one without any commit.
 async fn is_missing(location: &LedgerLocation) -> anyhow::Result<bool> {
     match location {
         LedgerLocation::File(path) => Ok(match identify(path)? {

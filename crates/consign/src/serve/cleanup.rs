@@ -1,7 +1,8 @@
-//! The cleanup pass by the clock: it runs when it is due, with or without requests.
+//! The periodic cleanup pass, which runs with or without requests.
 //!
-//! Requests trigger a due pass as well, as the protocol demands. Without this loop an idle server would never delete ended
-//! intents. The interval survives restarts (`Engine::resume_cleanup`). The loop also refills the reserve of disk space.
+//! Requests trigger a due pass as well, as the protocol requires. Without this loop an idle server would never delete
+//! ended intents. The interval survives restarts (`Engine::resume_cleanup`). The loop also refills the reserve of
+//! disk space.
 
 use std::time::Duration;
 

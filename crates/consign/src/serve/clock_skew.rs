@@ -1,7 +1,7 @@
-//! This machine's clock against the database's, by which all nodes measure leases.
+//! Comparison of this machine's clock with the database's clock, which measures leases for all nodes.
 //!
-//! Invariant: time in the ledger is the database's time, whatever the clock of this machine says. A machine whose clock is
-//! far off is in trouble nevertheless, and gives out no work until it is set.
+//! Invariant: time in the ledger is the database's time, whatever this machine's clock says. A node whose clock
+//! differs too much grants no leases until it is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,28 @@ use consign_kernel::ids::SECOND_US;
 use consign_store::Error;
 use consign_store::postgres::{DatabaseClock, Postgres};
 
-/// Beyond this a node gives out no work.
+/// Beyond this difference a node grants no leases.
 const SKEW_US_MAX: i64 = 2 * SECOND_US;
 const INTERVAL: Duration = Duration::from_secs(1);
-/// An answer that took longer than this says little about clocks, so another is asked for.
+/// A slower response is inaccurate, so another one is measured.
 const ROUND_TRIP_US_GOOD: i64 = 20_000;
-/// And one that took longer than this says nothing.
+/// A slower response is useless.
 const ROUND_TRIP_US_MAX: i64 = 500_000;
 const TRIES: usize = 3;
-/// So many measurements in a row may come to nothing.
+/// The number of measurements in a row that may fail.
 const FAILED_MAX: u32 = 5;
 
-/// How far the database's clock is ahead of this machine's: the quickest of a few answers, taken at its middle.
+/// How far the database's clock is ahead of this machine's: the fastest of a few responses, taken at the middle of
+/// its round trip.
 pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
-    // The first answer has a connection to wait for.
+    // The first response includes the time to connect.
     clock.ask().await?;
     let mut best = (i64::MAX, 0);
     for _ in 0..TRIES {
         let before = SystemTimes::own_wall().0;
         let there = clock.ask().await?.0;
         let took = SystemTimes::own_wall().0 - before;
-        // A clock that was set meanwhile makes nonsense of the answer.
+        // A clock that was set meanwhile makes the result useless.
         if (0..best.0).contains(&took) {
             best = (took, there - before - took / 2);
         }
@@ -44,7 +45,8 @@ pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
         return Err(Error::Unavailable(slow.to_owned()));
     }
     let (took, ahead_us) = best;
-    // The answer may have been given at any moment of its way: where clocks may be the same, they are.
+    // The response may have been created at any moment of the round trip: if the clocks may be equal, they count as
+    // equal.
     Ok(if ahead_us.abs() <= took / 2 {
         0
     } else {
@@ -52,7 +54,7 @@ pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
     })
 }
 
-/// Keeps the clock on the database's time, and the node off duty while its own is far from it.
+/// Keeps engine time on the database's time, and pauses claims while this machine's clock differs too much.
 pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engine: Engine) {
     let database = postgres.clock();
     let mut monitor = ClockMonitor::default();
@@ -61,7 +63,8 @@ pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engi
         if let Ok(ahead_us) = measured {
             clock.wall_is_ahead(ahead_us);
             if ahead_us.abs() <= SKEW_US_MAX {
-                // A machine that slept has missed time: what it gave out then would be over already.
+                // A suspended machine has missed time, and leases granted with the old time would have expired
+                // already.
                 clock.catch_up();
             }
         }
@@ -74,17 +77,17 @@ pub(super) async fn watch(postgres: Arc<Postgres>, clock: Arc<EngineClock>, engi
     }
 }
 
-/// Whether this node's clock can be trusted, by all that was measured so far.
+/// Whether this node's clock can be trusted, from all measurements so far.
 #[derive(Debug, Default)]
 struct ClockMonitor {
     wrong: bool,
-    /// Measurements in a row that came to nothing.
+    /// Failed measurements in a row.
     failed: u32,
 }
 
 impl ClockMonitor {
-    /// Says so when it changes. A clock that nobody could compare for a while is not trusted either: a database whose
-    /// answers take too long to tell the time by may still give out work.
+    /// Returns a value when it changes. A clock that could not be compared for a while is not trusted either: a
+    /// database with slow responses could otherwise still grant leases.
     fn observe(&mut self, measured: &Result<i64, Error>, engine_ahead_us: i64) -> Option<bool> {
         let wrong = if let Ok(ahead_us) = measured {
             self.failed = 0;

@@ -1,4 +1,4 @@
-//! The ledger a server runs on: a file of its own, or a database that it shares with other nodes.
+//! The ledger of a server: a file, or a database that it shares with other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::planted;
 use crate::secrets::{self, Secrets};
 
 impl LedgerLocation {
-    /// Whether there is data that was written with secrets of before.
+    /// Whether there is data that was written with existing secrets.
     pub(crate) async fn holds(&self) -> anyhow::Result<secrets::LedgerState> {
         match self {
             Self::File(path) => secrets::LedgerState::at(path),
@@ -30,7 +30,7 @@ impl LedgerLocation {
         }
     }
 
-    /// A clock that begins where the last one ended, or one that shows the database's time.
+    /// A clock that continues from the last commit, or one that follows the database's clock.
     pub(crate) async fn clock(&self, allowed: BeginArgs) -> anyhow::Result<Arc<EngineClock>> {
         Ok(Arc::new(match self {
             Self::File(path) => {
@@ -81,7 +81,7 @@ pub(crate) enum OpenLedger {
 }
 
 impl OpenLedger {
-    /// The engine on this ledger, with the secrets of the directory that goes with it.
+    /// The engine on this ledger, with the given secrets.
     pub(crate) fn engine(
         &self,
         clock: &Arc<EngineClock>,
@@ -107,7 +107,7 @@ impl OpenLedger {
         }
     }
 
-    /// Returns only if the disk failed to keep a commit.
+    /// Returns only if the disk failed to store a commit.
     pub(crate) async fn until_lost(&self) {
         match self {
             Self::File(sqlite) => sqlite.until_lost().await,
@@ -122,7 +122,7 @@ impl OpenLedger {
         }
     }
 
-    /// What to tell after [`Self::is_lost`].
+    /// The error after [`Self::is_lost`].
     pub(crate) fn loss(&self) -> Failure {
         let why = match self {
             Self::File(sqlite) => sqlite.why_lost(),

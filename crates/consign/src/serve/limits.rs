@@ -1,20 +1,20 @@
-//! How many connections each listener may have, from the number of files this process may have open.
+//! The connection limits of each listener, derived from the limit of open files.
 
 use consign_automation::plugin::open_files;
 use consign_faces::automation::listeners::Shares;
 use consign_faces::web::server::CONNECTIONS_MAX_DEFAULT;
 
-/// Kept free of connections, for the ledger, the files of plugins and whatever a system library opens.
+/// Files reserved for the ledger, plugins and system libraries.
 const RESERVED_FILES: usize = 128;
-/// With so few files that the reserve would leave nothing, connections get this fraction.
+/// If the reserve would leave nothing, connections get this fraction of the files.
 const SCARCE_FRACTION: usize = 4;
 
-/// ConnectionBudget for all listeners together.
+/// The connections of all listeners together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionBudget(usize);
 
 impl ConnectionBudget {
-    /// Raises the limit of open files as far as the system allows, and divides it.
+    /// Raises the limit of open files as far as the system allows, and derives the budget from it.
     pub(crate) fn raise() -> Self {
         let files = usize::try_from(open_files::raise()).unwrap_or(usize::MAX);
         Self::within(files)
@@ -25,7 +25,7 @@ impl ConnectionBudget {
         Self(free.max(files / SCARCE_FRACTION))
     }
 
-    /// Of the main_listener listener.
+    /// The share of the main listener.
     pub(super) fn main_listener(self, beside_automation: bool) -> usize {
         let share = if beside_automation {
             self.0 / 8 * 5
@@ -35,7 +35,7 @@ impl ConnectionBudget {
         share.clamp(1, CONNECTIONS_MAX_DEFAULT)
     }
 
-    /// Of the automation's listeners embedded_automation the main_listener one.
+    /// The shares of the automation's listeners beside the main one.
     pub(super) fn embedded_automation(self) -> Shares {
         Shares {
             api: (self.0 / 4).max(1),
@@ -43,7 +43,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Of the automation's listeners where there is no other.
+    /// The shares of the automation's listeners without a main listener.
     pub(crate) fn standalone_automation(self) -> Shares {
         Shares {
             api: (self.0 / 4 * 3).max(1),

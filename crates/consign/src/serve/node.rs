@@ -1,4 +1,4 @@
-//! This process as a node of its ledger: what it is called, and whether it has the secrets of the others.
+//! This process as a node of its ledger: its name, and whether it shares the secrets of the other nodes.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::secrets::SHARED;
 
-/// How often a server makes sure that it has the secrets of the others.
+/// The interval at which a server compares its secrets.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(2);
-/// Fits a column of a table.
+/// Fits into a table column.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A name that an operator chose.
+/// A name chosen by an operator.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let length = text.chars().count();
     if length == 0 || length > NAME_CHARS_MAX || text.chars().any(char::is_control) {
@@ -40,7 +40,7 @@ pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) 
     }
 }
 
-/// Where several run on one machine, their process ids tell them apart.
+/// The process id distinguishes several servers on one machine.
 fn default_name() -> String {
     let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
         .iter()
@@ -50,7 +50,7 @@ fn default_name() -> String {
     format!("{host}:{}", std::process::id())
 }
 
-/// Refuses a server whose clients would be strangers to the other servers of a shared database.
+/// Refuses a server whose secrets differ from those of the other servers of a shared database.
 pub(super) async fn require_shared_secrets(
     engine: &Engine,
     args: &ServeArgs,
@@ -69,12 +69,12 @@ pub(super) async fn require_shared_secrets(
     Err(secret_mismatch(&differing, data).into())
 }
 
-/// Returns when the secrets of the database have been replaced by others: this server was stopped or cut off then, and nobody
-/// could see it. It would let in whoever has the old ones, and seal what the others cannot open.
+/// Returns when the secrets of the database have been replaced while this server was stopped or disconnected. It
+/// would accept the old keys, and encrypt data that the other servers cannot decrypt.
 pub(super) async fn until_secrets_replaced(engine: Engine, data: DataDir) -> Failure {
     loop {
         tokio::time::sleep(COMPARE_INTERVAL).await;
-        // A database that is away says nothing about secrets.
+        // An unavailable database says nothing about secrets.
         let differing = engine.compare_secrets(false).await.unwrap_or_default();
         if !differing.is_empty() {
             return secret_mismatch(&differing, &data);

@@ -1,9 +1,9 @@
-//! A few MiB kept aside beside the database, so that an operator has some when the disk is full.
+//! A few MiB of disk space in a file beside the database, to be released when the disk is full.
 //!
-//! A start uses them, since it has to write before anything can be deleted, and so do a purge and a cleanup pass that an operator
-//! asks for. Clients do not: the file is there again as soon as there is space.
+//! A start releases it, because it has to write before anything can be deleted, and so do a purge and a cleanup pass
+//! of an operator. Clients cannot use it: the file is filled again as soon as there is space.
 //!
-//! Invariant: the file holds nothing, so it may be deleted at any time, by hand as well.
+//! Invariant: the file contains no data, so it can be deleted at any time, also by hand.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -30,7 +30,7 @@ impl DiskReserve {
         Self(name.into())
     }
 
-    /// Gives the space back to the disk.
+    /// Releases the disk space.
     pub(super) fn release(&self) {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -40,14 +40,14 @@ impl DiskReserve {
         }
     }
 
-    /// Takes space from the disk, unless it has it already, or there is none.
+    /// Allocates the disk space, unless it is allocated already or the disk is full.
     pub(super) fn fill(&self) {
         let length = fs::metadata(&self.0).map_or(0, |file| file.len());
         for size in SIZES.into_iter().filter(|size| *size > length) {
             match self.allocate(size) {
                 Ok(()) => return,
                 Err(error) if length > 0 => {
-                    // What is there stays.
+                    // The existing allocation stays.
                     tracing::debug!(%error, "the reserve of disk space is not whole");
                     return;
                 }

@@ -1,6 +1,6 @@
-//! From parsed flags to a serving process and back down again.
+//! Start and shutdown of the server process.
 //!
-//! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
+//! Ordering: lock, secrets, store, engine, listener. Any failure happens before the listener is open.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let data = args.data.directory();
     data.refuse_writable_by_others()?;
     data.create()?;
-    // Somebody else may have made it meanwhile.
+    // Another user may have created it meanwhile.
     data.refuse_writable_by_others()?;
     let named = LedgerFlags {
         store: args.store.as_deref(),
@@ -64,7 +64,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LedgerLocation::Database(_) => None,
     };
     if let Some(reserve) = &reserve {
-        // A start has to write, and on a full disk this is all the space there is.
+        // A start has to write, and on a full disk this is the only space.
         reserve.release();
     }
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
@@ -139,7 +139,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             .transpose()?
             .unwrap_or_default()
     } else {
-        // The file has one server at a time, so whatever ran there before was this one.
+        // The file has one server at a time, so earlier jobs belong to this node.
         NODE.to_owned()
     };
     let mut heartbeat = Heartbeat::new(engine.clone(), identity);
@@ -243,7 +243,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The way in for commands on this machine. A file system without sockets does not keep the server from its work.
+/// The socket for commands on this machine. On a file system without sockets the server runs without it.
 fn local_socket(data: &DataDir) -> Option<UnixSocket> {
     let path = data.socket_file();
     match UnixSocket::bind(&path) {
@@ -256,7 +256,7 @@ fn local_socket(data: &DataDir) -> Option<UnixSocket> {
     }
 }
 
-/// The address in the data directory, as long as the server listens there.
+/// The recorded address, removed when the server ends.
 struct AddressFile<'a> {
     data: &'a DataDir,
     lock: &'a DataLock,
@@ -277,7 +277,8 @@ impl Drop for AddressFile<'_> {
     }
 }
 
-/// Ends at SIGTERM or SIGINT, when the disk lost a commit, and when this server has not the secrets of the others any more; a SIGHUP meanwhile reloads the certificate and the automation.
+/// Ends at SIGTERM or SIGINT, when the disk lost a commit, or when a lock or the shared secrets are lost. SIGHUP
+/// reloads the certificate and the automation.
 fn until_shutdown(
     drain: watch::Sender<bool>,
     reload: Option<tls::ReloadableCertificate>,
@@ -301,7 +302,7 @@ fn until_shutdown(
                         Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
                         None => tracing::info!("SIGHUP: there is no certificate to reload"),
                     }
-                    // Beside this loop: whoever ends the server does not wait for it.
+                    // In a task, so that a shutdown does not wait for it.
                     if let Some(files) = files.clone() {
                         tokio::spawn(async move { files.reload().await });
                     }
@@ -313,7 +314,7 @@ fn until_shutdown(
     })
 }
 
-/// Keys would cross the network in the clear.
+/// Without TLS, keys would be sent in plain text.
 fn refuse_open_plain(args: &ServeArgs, settings: &IntentSettings) -> Result<(), Failure> {
     let safe = args.listen.ip().is_loopback()
         || args.tls_cert.is_some()
@@ -326,7 +327,7 @@ fn refuse_open_plain(args: &ServeArgs, settings: &IntentSettings) -> Result<(), 
         .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
 }
 
-/// In the words of the face that was asked.
+/// In the format of the requested face.
 fn on_too_many_failures(path: &str) -> Response {
     if path.starts_with("/api/atp/") {
         transaction::on_too_many_failures()
@@ -361,7 +362,7 @@ fn tls_files(args: &ServeArgs) -> Option<tls::CertificateFiles> {
     Some(tls::CertificateFiles { certificates, key })
 }
 
-/// What a plugin beside this server does not get to see in its sandbox.
+/// Paths that a plugin of this server cannot open in its sandbox.
 fn private_files(args: &ServeArgs, data: &DataDir, ledger: Option<&Path>) -> Vec<PathBuf> {
     let named = [
         args.tls_key.as_deref(),
@@ -375,7 +376,7 @@ fn private_files(args: &ServeArgs, data: &DataDir, ledger: Option<&Path>) -> Vec
         .collect()
 }
 
-/// Where programs on this machine reach the server.
+/// The URL for programs on this machine.
 fn base_url(bound: SocketAddr, tls: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
     let unspecified = bound.ip().is_unspecified();

@@ -1,7 +1,8 @@
-//! The five lines a new user needs, one more where the ledger is not in the data directory, and what a first start made.
+//! The startup message: five lines for a new user, one more if the ledger is not in the data directory, and the new
+//! secrets.
 //!
-//! Invariant: a secret is shown to a person at a terminal alone, once. What goes elsewhere (a file, a pipe, the journal of the
-//! system) is kept for longer than anybody remembers, and says only where the secret lies.
+//! Invariant: a secret is shown only on a terminal, once. Other outputs (a file, a pipe, the system journal) are
+//! stored for long, so they contain only the path of the secret.
 
 use consign_faces::intent::settings::IntentSettings;
 

@@ -1,19 +1,19 @@
-//! Which flags belong to which work.
+//! Which flags each kind of work uses.
 //!
-//! Invariant: a flag that the chosen work would not look at is refused. Ignored, it would let a
-//! figure pass for one that was measured otherwise than it was.
+//! Invariant: a flag that the chosen work does not use is refused. Ignoring it would make a result look as if it was
+//! measured with that flag.
 
 use super::{Args, WorkArg};
 use crate::failure::Failure;
 
-/// A flag that not every work takes.
+/// A flag that not every work uses.
 struct FlagRule {
     flag: &'static str,
     is_given: bool,
     used_by: &'static [WorkArg],
 }
 
-/// Work that somebody starts, so that it can be started at a rate.
+/// Work that can be started at a fixed rate.
 const PACED: &[WorkArg] = &[
     WorkArg::Cycle,
     WorkArg::Pairs,
@@ -38,7 +38,7 @@ const WITH_CLIENTS: &[WorkArg] = &[
     WorkArg::Transact,
 ];
 
-/// Work whose findings are those of one run; the others have no picture.
+/// Work with a report of a single run; the others cannot be drawn.
 const DRAWN: &[WorkArg] = &[
     WorkArg::Cycle,
     WorkArg::Pairs,

@@ -1,8 +1,8 @@
-//! A server of our own for one measurement: this same program, over a directory made for it.
+//! A private server for one measurement: this same program, in a new directory.
 //!
-//! Invariant: when it is dropped, its process has ended and its directory is gone. Variables that
-//! would configure a server are not inherited, so a measurement means the same everywhere. It is
-//! killed, not drained: nothing in it is worth keeping.
+//! Invariant: when it is dropped, its process has ended and its directory is removed. Variables that configure a
+//! server are not inherited, so that measurements are comparable. It is killed, not drained, because its data is not
+//! needed.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -20,14 +20,14 @@ use crate::secrets::{self, SecretName};
 
 /// Longer than any healthy start takes on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Fine, because a restart is timed by it.
+/// Short, because restarts are measured with it.
 const POLL: Duration = Duration::from_millis(1);
 
 /// What the server does with requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerMode {
     Serve,
-    /// Agents' transactions too, without any effect.
+    /// Also agent transactions, without any effect.
     Site,
     Empty,
 }
@@ -64,11 +64,11 @@ impl PrivateServer {
         Ok(server)
     }
 
-    /// Kills it without a warning and starts it on the same data; tells when the new one was executed.
+    /// Kills the server and starts it on the same data; returns when the new process was started.
     pub(super) async fn restart(&mut self) -> anyhow::Result<Instant> {
         self.child.kill().context("cannot kill the server")?;
         self.child.wait().context("cannot wait for the server")?;
-        // Else the address of the one that was killed would be taken for that of the new one.
+        // Otherwise the old address would be taken for the new one.
         let address = self.directory.data().address_file();
         fs::remove_file(&address).context("the killed server left no address")?;
         let began = Instant::now();
@@ -110,7 +110,7 @@ impl PrivateServer {
                     Some(key(SecretName::AdminSecret)?),
                 )
             }
-            // As long as a real key, so that requests are of the same size.
+            // As long as a real key, so that requests have the same size.
             ServerMode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
         };
         Ok(Target {
@@ -125,13 +125,13 @@ impl PrivateServer {
 
 impl Drop for PrivateServer {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A site for whoever comes. All the load comes from one address, so none of them is limited.
+/// A site that accepts all agents. All load comes from one address, so its limits are off.
 const SITE_SETTINGS: &[(&str, &str)] = &[
     ("ATP_SITE", SITE),
     ("ATP_AGENT_KEYS", "open"),
@@ -166,7 +166,7 @@ fn spawn(
         command.envs(SITE_SETTINGS.iter().copied());
     }
     if let Some(store) = store {
-        // Not as an argument: it may hold a password.
+        // Not as an argument: it may contain a password.
         command.env("CONSIGN_STORE", store);
         for name in ["CONSIGN_STORE_PASSWORD", "CONSIGN_STORE_PASSWORD_FILE"] {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
@@ -175,7 +175,7 @@ fn spawn(
     command.spawn().context("cannot start a server")
 }
 
-/// A directory of our own; dropping it removes it.
+/// A temporary directory; dropping it removes it.
 #[derive(Debug)]
 struct TempDirectory(PathBuf);
 
@@ -185,7 +185,7 @@ impl TempDirectory {
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).context("no source of random numbers")?;
         let path = parent.join(format!("consign-bench-{}", HEXLOWER.encode(&random)));
-        // Refuses a path that exists, so nobody else's directory is ever removed.
+        // Fails if the path exists, so that no other directory is ever removed.
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("cannot make the directory {}", path.display()))?;
         Ok(Self(path))
@@ -202,7 +202,7 @@ impl TempDirectory {
 
 impl Drop for TempDirectory {
     fn drop(&mut self) {
-        // What cannot be removed stays for the user to see; there is nobody to tell.
+        // A directory that cannot be removed stays.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,8 +1,8 @@
-//! `consign bench --work transact`: agents' transactions against whole cycles on the same server, and what a receipt costs
-//! whoever verifies it.
+//! `consign bench --work transact`: agent transactions compared with whole cycles on the same server, and the cost of
+//! verifying a receipt.
 //!
-//! Invariant: every intent is signed before the clock starts, so that the generator spends no more on a transaction than on
-//! a cycle; running out of them is an error and no slow server.
+//! Invariant: every intent is signed before the measurement, so that the generator spends no more time on a
+//! transaction than on a cycle. Running out of signed intents is an error.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -24,30 +24,30 @@ use serde_json::{Value, json};
 use super::load;
 use super::private_server::SITE;
 
-/// More transactions than this share of the cycles would be news.
+/// Transactions are expected to stay below this share of the cycles.
 const ORDERS_PER_CYCLE: f64 = 1.0;
-/// For the moments around the rounds, in which clients run too.
+/// For the time around the rounds, in which clients run too.
 const ORDERS_MIN: usize = 1_000;
 const LIFE: Duration = Duration::from_mins(10);
 
-/// Verifications that are timed together, and how often that is done.
+/// Verifications that are timed together, and the number of such rounds.
 const VERIFIED_AT_ONCE: u32 = 200;
 const VERIFIED_ROUNDS: usize = 21;
 
-/// What was found.
+/// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct TransactReport {
     work: Work,
-    /// Transactions for each cycle.
+    /// Transactions per cycle.
     ratio: f64,
     receipt: ReceiptTimes,
-    /// Of the side that suffered more.
+    /// The larger value of the two runs.
     stolen_share: Option<f64>,
     pub(super) transactions: Report,
     pub(super) cycles: Report,
 }
 
-/// What the server's own receipt costs whoever is shown it: medians of rounds.
+/// The cost of reading and verifying a receipt: medians of rounds.
 #[derive(Debug, Serialize)]
 struct ReceiptTimes {
     bytes: usize,
@@ -56,7 +56,7 @@ struct ReceiptTimes {
     read_and_verify_us: f64,
 }
 
-/// Cycles first, because they tell how many intents must be signed.
+/// Cycles run first, because they determine how many intents must be signed.
 pub(super) async fn measure(
     plan: Plan,
     tell: &mut dyn FnMut(&str),
@@ -77,7 +77,7 @@ pub(super) async fn measure(
     tell(&format!("signing {count} intents"));
     let transacting = Plan {
         orders: (0..count).map(|index| agent.order(index)).collect(),
-        // They lie there already.
+        // They are stored already.
         backlog: 0,
         finished: 0,
         ..plan
@@ -115,11 +115,11 @@ pub(super) fn table(report: &TransactReport) -> String {
     )
 }
 
-/// Signs intents; its key lives as long as the measurement.
+/// Signs intents with a temporary key.
 struct BenchAgent {
     signer: Signer,
     public: PublicKey,
-    /// Tells the intents of this run from those of others in the same ledger.
+    /// Distinguishes the intents of this run from others in the same ledger.
     run: String,
 }
 
@@ -170,7 +170,7 @@ impl BenchAgent {
     }
 }
 
-/// Has one more order carried out, and verifies its receipt with the site's published key, as a stranger would.
+/// Executes one more order, and verifies its receipt with the site's published key.
 async fn receipt(server: &str, order: &Order) -> anyhow::Result<ReceiptTimes> {
     let client = Client::new(Options {
         server: server.to_owned(),

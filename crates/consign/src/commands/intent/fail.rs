@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long)]
     token: Key,
 
-    /// What went wrong: TEXT, @FILE, or - for standard input
+    /// Reason of the failure: TEXT, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT")]
     error: String,
 

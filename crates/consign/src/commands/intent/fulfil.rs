@@ -17,11 +17,11 @@ pub(crate) struct Args {
     #[arg(long)]
     token: Key,
 
-    /// What came out: JSON, @FILE, or - for standard input
+    /// Result: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", conflicts_with = "text")]
     result: Option<String>,
 
-    /// What came out, as plain text: TEXT, @FILE, or - for standard input
+    /// Result as plain text: TEXT, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
 
