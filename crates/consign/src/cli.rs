@@ -18,12 +18,12 @@ Exit codes:
   3  nothing to claim, or not found
   4  refused by the server (key, rights, conflict, limit)
   5  server not reachable
-  78 the configuration of the automation is refused
+  78 the configuration of the automation is invalid
 
-Commands talk to the server whose address and keys lie in the data directory
-(--data, default ./consign-data), or to the one named with --server.";
+Commands use the server whose address and keys are in the data directory (--data,
+default ./consign-data), or the one given with --server.";
 
-/// A durable work ledger: stores intents, leases each to one worker at a time, retries them, and signs receipts
+/// A durable work ledger that stores intents, leases them to workers, retries them and signs receipts
 #[derive(Debug, Parser)]
 #[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {

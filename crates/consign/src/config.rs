@@ -28,7 +28,7 @@ pub(crate) fn database_path(
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
         // A mistyped address may contain a password after its first colon.
-        _ => Err(Failure::usage(format!("store {} is not known", url.split(':').next().unwrap_or_default()))
+        _ => Err(Failure::usage(format!("unknown store {}", url.split(':').next().unwrap_or_default()))
             .hint("write it like sqlite:/var/lib/consign/consign.db, or for a server like postgres://USER@HOST/DATABASE")),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
             ("sqlite:", "sqlite"),
         ] {
             let refused = database_path(Some(url), None, &data).unwrap_err();
-            assert_eq!(refused.to_string(), format!("store {shown} is not known"));
+            assert_eq!(refused.to_string(), format!("unknown store {shown}"));
         }
     }
 }

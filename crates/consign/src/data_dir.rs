@@ -125,7 +125,7 @@ impl DataDir {
             let mode = found.mode() & 0o7777;
             let message = format!("other users can write to {shown} (mode {mode:04o})");
             let hint = format!(
-                "look whether everything in it is yours, then: chmod go-w {shown}; on a volume whose mode cannot be changed, name a new directory inside it: --data {}",
+                "check that all files in it are yours, then run: chmod go-w {shown}; on a volume whose mode cannot be changed, use a new directory inside it: --data {}",
                 self.root.join("consign").display()
             );
             Failure::failed(message).hint(hint)
@@ -183,7 +183,7 @@ impl DataDir {
             write_private(&path, format!("{names}{name}\n").as_bytes())
         };
         if let Err(error) = noted() {
-            tracing::warn!("that there is a ledger could not be noted: {error:#}");
+            tracing::warn!("cannot record the ledger in the data directory: {error:#}");
         }
     }
 
@@ -236,7 +236,7 @@ pub(crate) fn drawn_once(directory: &Path) -> anyhow::Result<String> {
     let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     anyhow::ensure!(
         plain,
-        "{} holds no name of a node; remove it, and another one is drawn",
+        "{} contains no valid node name; remove it, and a new one is generated",
         path.display()
     );
     Ok(name)
@@ -300,7 +300,7 @@ fn make_private(directory: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))
+        .with_context(|| format!("cannot create the directory {}", directory.display()))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

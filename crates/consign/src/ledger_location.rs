@@ -121,7 +121,7 @@ fn refuse_left_behind(data: &DataDir) -> anyhow::Result<()> {
     let here = data.root().display();
     let message = format!("the last server of {here} kept its ledger in {elsewhere}");
     let hint = format!(
-        "name it with --store or CONSIGN_STORE; to leave it and go by the file of this directory again, say --store sqlite:{}",
+        "use --store or CONSIGN_STORE to name it; to use the file of this directory again, pass --store sqlite:{}",
         data.database_file().display()
     );
     Err(Failure::failed(message).hint(hint).into())
@@ -158,7 +158,7 @@ fn read_password(path: &Path) -> Result<String, Failure> {
     // Not refused: the mode of mounted container secrets often cannot be changed.
     if mode & 0o004 != 0 {
         out::note(&format!(
-            "the password file {shown} can be read by other users (mode {mode:04o}); let it have mode 600"
+            "the password file {shown} can be read by other users (mode {mode:04o}); set its mode to 600"
         ));
     }
     let password = text.trim_end_matches(['\r', '\n']);

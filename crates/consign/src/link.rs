@@ -34,7 +34,7 @@ pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
 
-    /// Certificate authority (PEM) to trust in addition to the public ones
+    /// Certificate authority (PEM) to trust beside the public ones
     #[arg(
         long,
         value_name = "FILE",
@@ -186,7 +186,7 @@ impl ServerArgs {
     fn not_running(&self, data: &DataDir) -> anyhow::Error {
         let shown = self.data.data.display();
         let Some(pid) = lock::holder(&data.lock_file()) else {
-            let hint = "start it with: consign serve; or name another one with --server or --data";
+            let hint = "start it with: consign serve; or use another one with --server or --data";
             let message = format!("no server is running in {shown}");
             return Failure::new(Exit::Unreachable, message).hint(hint).into();
         };
@@ -194,7 +194,7 @@ impl ServerArgs {
             "the server in {shown} (pid {pid}) has no socket {}",
             data.socket_file().display()
         );
-        let hint = "it may be starting or stopping, or is of an older version; if its file system takes no sockets, name the server with --server and the key with --key-file or --admin-token-file";
+        let hint = "it may be starting or stopping, or an older version; if its file system does not support sockets, pass the server with --server and the key with --key-file or --admin-token-file";
         Failure::new(Exit::Unreachable, message).hint(hint).into()
     }
 }

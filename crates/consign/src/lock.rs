@@ -46,8 +46,7 @@ impl DataLock {
         let lock = Self::acquire_file(&lock_file_of(path), &what)?;
         // The store would refuse to open the file for writing anyway; this check fails before anything is created.
         if is_written(path)? {
-            let message =
-                format!("{what} is in use by another server, by this or another name of the file");
+            let message = format!("{what} is in use by another server, by this or another path");
             return Err(Failure::failed(message)
                 .hint("stop it first; a copy made with `cp` is a ledger of its own, a link is not")
                 .into());
@@ -57,7 +56,7 @@ impl DataLock {
 
     /// Locks the directory of an automation service with the file that its protocol defines.
     pub(crate) fn state(path: &Path, what: &str) -> anyhow::Result<Self> {
-        let hint = "stop it first; `system status` tells how it is";
+        let hint = "stop it first; `system status` shows its state";
         Self::acquire_with_retry(path, what).map_err(|error| match error.downcast::<Failure>() {
             Ok(taken) => taken.hint(hint).into(),
             Err(error) => error,
@@ -124,7 +123,7 @@ impl DataLock {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         tracing::warn!(
-            "{} was removed or replaced while the server runs; it was made again",
+            "{} was removed or replaced while the server is running; it was created again",
             self.path.display()
         );
         Ok(())
@@ -150,7 +149,7 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
             // The directory is gone, or the disk is full: no other process holds it then.
             Some(Err(error)) if !told => {
                 told = true;
-                tracing::warn!("a lock file is gone and cannot be made again: {error:#}");
+                tracing::warn!("a lock file is missing and cannot be created again: {error:#}");
             }
             Some(Err(_)) => {}
         }

@@ -201,7 +201,7 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> an
     } else if missing(SecretName::ReceiptSeed)? {
         (
             SecretName::ReceiptSeed,
-            "receipts handed out so far can then no longer be checked against this server",
+            "earlier receipts can then no longer be verified by this server",
         )
     } else {
         return Ok(());
@@ -209,19 +209,19 @@ fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> an
     let (path, keys) = (data.key_file(name.file()), data.keys());
     let hint = if ledger == LedgerState::Shared {
         format!(
-            "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are lost for \
-             good, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
+            "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are \
+             lost, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
              {consequence}",
             keys.display()
         )
     } else {
         format!(
-            "put the file back from a backup of {}; or, to go on without the old keys, write 64 random \
+            "restore the file from a backup of {}; or, to continue without the old keys, write 64 random \
              hexadecimal digits into it, with mode 600: {consequence}",
             keys.display()
         )
     };
-    let message = format!("there is a database, but {} is missing", path.display());
+    let message = format!("the database exists, but {} is missing", path.display());
     Err(Failure::failed(message).hint(hint).into())
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
         .with_context(|| format!("cannot read {}", path.display()))?;
     if text.trim().is_empty() {
         return Err(Failure::failed(format!("{} is empty", path.display()))
-            .hint("put the secret back from a backup, or delete the file to have a new one made")
+            .hint("restore the secret from a backup, or delete the file to create a new one")
             .into());
     }
     Ok(Some(Secret::new(text.trim().to_owned())))
@@ -293,9 +293,9 @@ fn refuse_short(secret: &Secret, path: &Path) -> Result<(), Failure> {
     }
     let path = path.display();
     let message =
-        format!("{path} holds fewer than {SECRET_CHARS_MIN} characters, so it can be guessed");
+        format!("{path} has fewer than {SECRET_CHARS_MIN} characters, so it can be guessed");
     Err(Failure::failed(message)
-        .hint("write a long random text into it, or delete the file to have a new secret made"))
+        .hint("write a long random text into it, or delete the file to create a new secret"))
 }
 
 fn thirty_two_bytes(secret: &Secret, origin: &str) -> Result<SecretBytes, Failure> {

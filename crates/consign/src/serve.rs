@@ -164,16 +164,16 @@ pub(crate) fn runtime(io_threads: Option<u16>) -> std::io::Result<Runtime> {
 }
 
 const VARIABLES: &str = "\
-Variables of the Intent Protocol (switches are on for the word true alone):
-  BUS_SECRET                     main API key; made on the first start when unset
-  BUS_ADMIN_SECRET               admin token; made on the first start when unset
-  DASHBOARD_PASSWORD             password of the user admin; made when unset
-  BUS_METRICS_TOKEN              bearer token of /metrics; made when unset
-  BUS_DB_PATH                    database file, when --store is not given
-  BUS_TRUST_PROXY                believe X-Forwarded-For and -Proto of one proxy
+Variables of the Intent Protocol (switches are on only if set to true):
+  BUS_SECRET                     main API key; created on the first start if unset
+  BUS_ADMIN_SECRET               admin token; created on the first start if unset
+  DASHBOARD_PASSWORD             password of the user admin; created if unset
+  BUS_METRICS_TOKEN              bearer token of /metrics; created if unset
+  BUS_DB_PATH                    database file, if --store is not given
+  BUS_TRUST_PROXY                trust X-Forwarded-For and -Proto of one proxy
   BUS_ENFORCE_HTTPS              refuse plain HTTP, except from this machine
   BUS_REQUIRE_SIGNATURES         refuse unsigned requests
-  BUS_MAINTENANCE_MODE           answer 503 to everything but admin routes
+  BUS_MAINTENANCE_MODE           respond with 503 to all but admin routes
   BUS_CLEANUP_INTERVAL_SECONDS   300 to 86400, default 21600
 
 Variables of agent transactions (ATP), which are served when ATP_SITE is set:
@@ -203,7 +203,7 @@ Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_COMPAT                     serve an older client too, which shows tokens and signs nothing
   ATP_COMPAT_SECRET              signs its users' tokens (HS256), 32 characters or more
 
-CONSIGN_SEAL_KEY (64 hexadecimal digits) seals keys at rest; made when unset.";
+CONSIGN_SEAL_KEY (64 hexadecimal digits) encrypts API keys at rest; created if unset.";
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     start::run(args).await

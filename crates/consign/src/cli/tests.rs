@@ -30,18 +30,18 @@ fn help_names_the_nouns_and_the_exit_codes() {
     assert_eq!(
         help(&[]),
         "\
-Takes an intent, keeps it safe, hands it to one holder at a time, proves what became of it
+A durable work ledger that stores intents, leases them to workers, retries them and signs receipts
 
 Usage: consign <COMMAND>
 
 Commands:
   serve       Run the server
-  intent      Publish, claim, settle and look at intents
-  key         Make, list and revoke API keys
-  node        See the nodes of a ledger, and let one of them finish
-  tx          Make, carry out and undo agent transactions
-  site        See and change the keys of the site of agent transactions
-  receipt     List, show and check receipts
+  intent      Publish, claim, settle and show intents
+  key         Create, list and revoke API keys
+  node        List the nodes of a ledger, and drain one of them
+  tx          Create, execute and compensate agent transactions
+  site        Show and change the keys of the site of agent transactions
+  receipt     List, show and verify receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines
   system      Run the automation service, look at it, reload it
@@ -56,9 +56,9 @@ Commands:
   run         Run a command of a plugin; short for `plugin run`
   status      Tell how the service is; short for `system status`
   plugins     List the plugins; short for `plugin list`
-  import      Take over data from another program
-  bench       Measure how fast a server is
-  openapi     Describe the HTTP interface
+  import      Import data from another program
+  bench       Measure the performance of a server
+  openapi     Print the documentation of the HTTP interface
   help        Print this message or the help of the given subcommand(s)
 
 Options:
@@ -72,10 +72,10 @@ Exit codes:
   3  nothing to claim, or not found
   4  refused by the server (key, rights, conflict, limit)
   5  server not reachable
-  78 the configuration of the automation is refused
+  78 the configuration of the automation is invalid
 
-Commands talk to the server whose address and keys lie in the data directory
-(--data, default ./consign-data), or to the one named with --server.
+Commands use the server whose address and keys are in the data directory (--data,
+default ./consign-data), or the one given with --server.
 "
     );
 }
@@ -85,16 +85,16 @@ fn help_of_a_noun_lists_its_actions() {
     assert_eq!(
         help(&["intent"]),
         "\
-Publish, claim, settle and look at intents
+Publish, claim, settle and show intents
 
 Usage: consign intent <COMMAND>
 
 Commands:
-  publish  Ask for something to be done
-  claim    Take work
-  fulfil   Report work as done [alias: fulfill]
-  fail     Report work as failed; it is tried again later or ends as a dead letter
-  show     Show one intent, its history or its receipt
+  publish  Publish an intent
+  claim    Claim intents
+  fulfil   Report success [alias: fulfill]
+  fail     Report a failure; the intent is retried later or becomes a dead letter
+  show     Show one intent, its timeline or its receipt
   list     List intents
   help     Print this message or the help of the given subcommand(s)
 
@@ -137,7 +137,7 @@ fn help_of_transactions_tells_their_order_and_what_to_do_when_something_breaks()
     assert_eq!(
         help(&["tx"]),
         "\
-Make, carry out and undo agent transactions
+Create, execute and compensate agent transactions
 
 Usage: consign tx <COMMAND>
 

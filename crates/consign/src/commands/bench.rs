@@ -24,14 +24,14 @@ pub(crate) use empty::EmptyArgs;
 use private_server::{PrivateServer, ServerMode};
 
 const AFTER_HELP: &str = "\
-Without --url a server of its own is started over a temporary directory, loaded, and
-removed. With --url a running server is loaded; everything written lies in the
-namespace bench (and bench-0 to bench-99 with --backlog-mix), and what is left open
-there is deleted by the server after a day.
+Without --url a private server is started in a temporary directory, loaded, and
+removed. With --url a running server is loaded; all intents are in the namespace
+bench (and bench-0 to bench-99 with --backlog-mix), and the server deletes those
+that stay open after a day.
 
-Closed loop (the default) starts a client's next request when the last is answered:
-it finds the highest throughput. With --rate, work starts at a fixed rate whatever the
-server does, and latency counts from when it was due: it finds what users feel.
+In a closed loop (the default) each client sends its next request after the last
+response, which measures the highest throughput. With --rate, work starts at a fixed
+rate, and latency counts from when it was due, which measures what users observe.
 
 Claims of pairs and handoff wait for work, and their latency includes that.
 
@@ -46,7 +46,7 @@ Examples:
   consign bench --work transact                     agents' transactions, against cycles
   consign bench --rounds 5 --json --svg bench.svg
 
-A run with any error says so and exits with 1.";
+A run with any error reports it and exits with 1.";
 
 /// The rate of `handoff` when none is given: low, so that nothing queues.
 const HANDOFF_RATE: f64 = 50.0;
@@ -249,7 +249,7 @@ impl Args {
         if let Some(dir) = &plan.target.dir {
             let kind = consign_bench::filesystem(dir).unwrap_or_else(|| "unknown".to_owned());
             out::note(&format!(
-                "server of our own at {}, data in {} ({kind})",
+                "private server at {}, data in {} ({kind})",
                 plan.target.server,
                 dir.display()
             ));
@@ -300,10 +300,10 @@ impl Args {
             return Ok((started.target()?, Some(started)));
         };
         let own = match self.work {
-            WorkArg::Empty => Some("--work empty has a server of its own"),
-            WorkArg::Restart => Some("--work restart kills its server, so it has one of its own"),
+            WorkArg::Empty => Some("--work empty uses a private server"),
+            WorkArg::Restart => Some("--work restart kills its server, so it uses a private one"),
             WorkArg::Transact => {
-                Some("--work transact pays without a rail, so it has a server of its own")
+                Some("--work transact pays without a rail, so it uses a private server")
             }
             WorkArg::Cycle
             | WorkArg::Pairs
@@ -332,7 +332,7 @@ impl Args {
             dir: None,
         };
         out::note(&format!(
-            "loading {url}, in the namespace {NAMESPACE}; what is left open there is deleted after a day"
+            "loading {url}, in the namespace {NAMESPACE}; open intents there are deleted after a day"
         ));
         Ok((target, None))
     }
@@ -393,13 +393,15 @@ async fn load(plan: Plan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Report> 
 fn verdict(report: &Report) -> anyhow::Result<Exit> {
     let errors: u64 = report.errors.iter().map(|error| error.count).sum();
     if errors > 0 {
-        let message = format!("{errors} requests failed; the rates count only those that did not");
+        let message = format!("{errors} requests failed; the rates count only successful requests");
         return Err(Failure::failed(message).into());
     }
     if !report.clean {
-        return Err(Failure::failed("nothing was done while it was measured")
-            .hint("use a longer --seconds, a shorter --warmup, or a larger --backlog for drain")
-            .into());
+        return Err(
+            Failure::failed("no request finished during the measurement")
+                .hint("use a longer --seconds, a shorter --warmup, or a larger --backlog for drain")
+                .into(),
+        );
     }
     Ok(Exit::Done)
 }

@@ -60,7 +60,7 @@ impl BeginArgs {
         made: &[String],
     ) -> anyhow::Result<()> {
         if self.new_ledger {
-            tracing::warn!("a new ledger is begun in {location}, as --new-ledger says");
+            tracing::warn!("creating a new ledger in {location} because of --new-ledger");
             return Ok(());
         }
         let keys = data.keys();
@@ -69,8 +69,8 @@ impl BeginArgs {
             keys.display(),
             made.join(", ")
         );
-        let hint = "put the ledger back from a backup, or name the right one with --store; to begin a new one with these keys \
-                    and leave the old one, start once with --new-ledger";
+        let hint = "restore the ledger from a backup, or pass the right one with --store; to create a new one with these keys and \
+                    abandon the old one, start once with --new-ledger";
         Err(Failure::failed(message).hint(hint).into())
     }
 
@@ -89,22 +89,22 @@ impl BeginArgs {
         if self.clock_ahead {
             tracing::warn!(
                 ahead_s,
-                "the last commit lies in the future; times of leases and delays go on from there, as --clock-ahead says"
+                "the last commit is in the future; engine time continues from there because of --clock-ahead"
             );
             return Ok(());
         }
         let (whose, repair) = match location {
             LedgerLocation::File(_) => (
                 "this machine's clock",
-                "; or, if that clock was wrong then, set the time of the ledger back with `consign store check --repair`, which \
-                 it does if no open intent was made or leased since",
+                "; or, if that clock was wrong then, set the time of the ledger back with `consign store check --repair`, \
+                 which works if no open intent was published or leased since",
             ),
             LedgerLocation::Database(_) => ("the database's clock", ""),
         };
         let message = format!("the last commit in {location} is {ahead_s} s ahead of {whose}");
         let hint = format!(
-            "set the clock, if it is wrong now{repair}; or start with --clock-ahead: leases and delays then go on from the time \
-             of the last commit, and what is written meanwhile bears times from the future"
+            "set the clock, if it is wrong now{repair}; or start with --clock-ahead: engine time then continues from the \
+             time of the last commit, and records written meanwhile have times in the future"
         );
         Err(Failure::failed(message).hint(hint).into())
     }

@@ -41,7 +41,7 @@ pub(super) async fn ahead_us(clock: &DatabaseClock) -> Result<i64, Error> {
         }
     }
     if best.0 > ROUND_TRIP_US_MAX {
-        let slow = "its answers take so long that clocks cannot be compared";
+        let slow = "its responses are too slow to compare clocks";
         return Err(Error::Unavailable(slow.to_owned()));
     }
     let (took, ahead_us) = best;
@@ -112,11 +112,11 @@ fn tell(wrong: bool, measured: &Result<i64, Error>) {
         ),
         Ok(_) if wrong => tracing::error!(
             behind_ms,
-            "this machine's clock differs from the database's; no work is given out here until it is set"
+            "this machine's clock differs from the database's; this node grants no leases until it is set"
         ),
         Ok(_) => tracing::info!(
             behind_ms,
-            "this machine's clock is right again; work is given out"
+            "this machine's clock is right again; this node grants leases"
         ),
     }
 }

@@ -130,9 +130,9 @@ impl OpenLedger {
         };
         match why {
             Some(why) => Failure::failed(why)
-                .hint("find out what touches the files of a running server; the log tells what was saved"),
+                .hint("find out which program changes the files of a running server; the log contains what was saved"),
             None => Failure::failed(Error::Lost.to_string())
-                .hint("look at the disk; what was answered before is safe, and a new start reads what is really there"),
+                .hint("check the disk; all acknowledged writes are safe, and a restart reads the actual state of the disk"),
         }
     }
 

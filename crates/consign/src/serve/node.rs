@@ -23,8 +23,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
         return Err(rule);
     }
     if text.contains('/') {
-        let why =
-            "without a slash, which parts a node from its start where it is told who holds what";
+        let why = "without a slash, which separates a node from its start in lease holders";
         return Err(why.to_owned());
     }
     Ok(text.to_owned())
@@ -62,7 +61,7 @@ pub(super) async fn require_shared_secrets(
     let differing = engine
         .compare_secrets(args.new_secrets)
         .await
-        .context("the secrets cannot be compared with those of the other servers")?;
+        .context("cannot compare the secrets with those of the other servers")?;
     if differing.is_empty() {
         return Ok(());
     }
@@ -90,14 +89,14 @@ fn secret_mismatch(differing: &[MismatchedSecret], data: &DataDir) -> Failure {
         .collect();
     let keys = data.keys();
     Failure::failed(format!(
-        "the servers of this database have another {} than {}",
+        "the servers of this database use a different {} than {}",
         names.join(" and "),
         keys.display()
     ))
     .hint(format!(
         "copy {SHARED} from the keys folder of another server to {}, with mode 600, or set \
-         BUS_SECRET and CONSIGN_SEAL_KEY as there; or, if they were changed on purpose, stop all servers and start the \
-         first one with --new-secrets",
+         BUS_SECRET and CONSIGN_SEAL_KEY to the same values; or, if they were changed on purpose, stop all servers and \
+         start the first one with --new-secrets",
         keys.display()
     ))
 }
@@ -109,10 +108,10 @@ async fn refuse_beside_others(engine: &Engine) -> anyhow::Result<()> {
         return Ok(());
     };
     Err(Failure::failed(format!(
-        "{} runs on this database with the secrets of before",
+        "{} is running on this database with the old secrets",
         other.name
     ))
-    .hint("stop all servers first; one that was killed counts as running for six seconds more")
+    .hint("stop all servers first; a killed server counts as running for another six seconds")
     .into())
 }
 

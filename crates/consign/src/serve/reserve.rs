@@ -34,7 +34,7 @@ impl DiskReserve {
     pub(super) fn release(&self) {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, path = %self.0.display(), "the reserve of disk space cannot be removed");
+                tracing::warn!(%error, path = %self.0.display(), "cannot release the reserve of disk space");
             }
             Ok(()) | Err(_) => {}
         }
@@ -48,7 +48,7 @@ impl DiskReserve {
                 Ok(()) => return,
                 Err(error) if length > 0 => {
                     // The existing allocation stays.
-                    tracing::debug!(%error, "the reserve of disk space is not whole");
+                    tracing::debug!(%error, "the reserve of disk space is incomplete");
                     return;
                 }
                 Err(error) => {

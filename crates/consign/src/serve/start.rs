@@ -119,7 +119,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             why = lock::until_taken(held) => why,
             why = node::until_secrets_replaced(compared, own), if shared => why,
         };
-        tracing::error!("{why}; this server ends");
+        tracing::error!("{why}; shutting down");
         stop_for.send_replace(Some(why));
         stop_for.closed().await;
     });
@@ -144,7 +144,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     let mut heartbeat = Heartbeat::new(engine.clone(), identity);
     if let Err(error) = heartbeat.beat().await {
-        tracing::warn!(%error, "this node is not listed yet; it tries again");
+        tracing::warn!(%error, "cannot write the first heartbeat; trying again");
     }
     let mut stop = draining.clone();
     let beating = tokio::spawn(heartbeat.run(async move {
@@ -222,15 +222,13 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     cleaning.abort();
     if let Err(error) = serving_locally.await {
-        tracing::error!(%error, "the local socket ended by a panic");
+        tracing::error!(%error, "the task of the local socket panicked");
     }
     if let Some(automation) = automation {
         automation.stopped().await;
     }
-    timekeeping
-        .await
-        .context("the timekeeper ended by a panic")?;
-    let heartbeat = beating.await.context("the heartbeat ended by a panic")?;
+    timekeeping.await.context("the timekeeper panicked")?;
+    let heartbeat = beating.await.context("the heartbeat panicked")?;
     heartbeat.leave().await;
     ledger.close();
     if ledger.is_lost() {
@@ -250,7 +248,7 @@ fn local_socket(data: &DataDir) -> Option<UnixSocket> {
         Ok(socket) => Some(socket.with_peer(LOCAL_PEER)),
         Err(error) => {
             let path = path.display();
-            tracing::warn!(%error, "cannot make the socket {path}; commands on this machine need --server and a key");
+            tracing::warn!(%error, "cannot create the socket {path}; commands on this machine need --server and a key");
             None
         }
     }
@@ -272,7 +270,7 @@ impl<'a> AddressFile<'a> {
 impl Drop for AddressFile<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.data.remove_address(self.lock) {
-            tracing::warn!(%error, "the address of this server stays in its data directory");
+            tracing::warn!(%error, "cannot remove the address of this server from its data directory");
         }
     }
 }
@@ -323,8 +321,8 @@ fn refuse_open_plain(args: &ServeArgs, settings: &IntentSettings) -> Result<(), 
     if safe {
         return Ok(());
     }
-    Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in the clear", args.listen))
-        .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
+    Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in plain text", args.listen))
+        .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy with TLS, or pass --insecure"))
 }
 
 /// In the format of the requested face.

@@ -146,7 +146,7 @@ fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
         (&["--batch=10"], "it is for --work batch"),
         (
             &["--work=next", "--batch=10"],
-            "--work next does nothing with --batch",
+            "--work next does not use --batch",
         ),
         (
             &["--work=cycle", "--wait=1"],

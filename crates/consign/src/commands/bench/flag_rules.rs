@@ -99,7 +99,7 @@ impl Args {
 fn refusal(rule: &FlagRule, work: WorkArg) -> String {
     let used_by: Vec<String> = rule.used_by.iter().map(|taker| name(*taker)).collect();
     format!(
-        "--work {} does nothing with {}; it is for --work {}",
+        "--work {} does not use {}; it is for --work {}",
         name(work),
         rule.flag,
         used_by.join(", ")

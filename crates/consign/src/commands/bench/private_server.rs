@@ -102,7 +102,7 @@ impl PrivateServer {
             ServerMode::Serve | ServerMode::Site => {
                 let key = |name| -> anyhow::Result<Key> {
                     let secret = secrets::read(&data, name)?;
-                    let secret = secret.context("the server made no keys")?;
+                    let secret = secret.context("the server created no keys")?;
                     Ok(Key::new(secret.reveal()))
                 };
                 (
@@ -187,7 +187,7 @@ impl TempDirectory {
         let path = parent.join(format!("consign-bench-{}", HEXLOWER.encode(&random)));
         // Fails if the path exists, so that no other directory is ever removed.
         let made = DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        made.with_context(|| format!("cannot create the directory {}", path.display()))?;
         Ok(Self(path))
     }
 

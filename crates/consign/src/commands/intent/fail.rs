@@ -41,7 +41,7 @@ impl Args {
                 id: &self.id,
             })?;
         } else {
-            out::note(&format!("{} is reported as failed", self.id));
+            out::note(&format!("reported a failure of {}", self.id));
         }
         Ok(Exit::Done)
     }
