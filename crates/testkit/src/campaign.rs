@@ -1,7 +1,7 @@
-//! What campaigns share: clients with histories, the rules by which they are judged, trials in turn, results.
+//! Shared parts of campaigns: clients with histories, the checks of these histories, trials, results.
 //!
-//! A campaign is a program that lets clients work against real servers, makes those fail, and holds what the clients
-//! were told against what is there afterwards. What fails, and how, is the business of each program.
+//! A campaign is a program that runs clients against real servers, injects faults, and compares the responses that
+//! the clients received with the state of the ledger afterwards. Each program defines its own faults.
 
 pub mod client_pool;
 pub mod clients;

@@ -1,8 +1,8 @@
-//! What a client of the crash campaign did and heard, on disk before it goes on.
+//! The history of a client of a campaign: actions and outcomes, on disk before the client continues.
 //!
-//! Invariant: an intention is synced before its request leaves, and with it the answer to the one
-//! before, so a client never acts on an answer that is not on disk. Whatever the server acknowledged
-//! is known, and whatever may have reached it is known too. The file is read back to check.
+//! Invariant: an intention is synced before its request is sent, together with the previous outcome, so a client
+//! never acts on a response that is not on disk. The file contains everything that the server acknowledged and
+//! everything that may have reached it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::shim::passed_s;
 
-/// The state of the shim under the server, which says how much time was let pass.
+/// The state of the shim under the server, which contains how far time was advanced.
 static FOLLOWED: OnceLock<File> = OnceLock::new();
 
-/// From now on [`now_us`] tells the time of the server under this shim, in this process.
+/// From now on [`now_us`] returns the time of the server with this shim, in this process.
 pub fn follow(state_file: &Path) -> io::Result<()> {
-    // Following twice is following the first; a process has one server at a time.
+    // Only the first call counts; a process has one server at a time.
     let _ = FOLLOWED.set(File::open(state_file)?);
     Ok(())
 }
 
-/// Microseconds of the wall clock, the same one that the server reads.
+/// Microseconds of the wall clock that the server reads.
 pub fn now_us() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -36,7 +36,7 @@ pub fn now_us() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX) + passed_s * 1_000_000
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientAction {
     /// With this once-key, which is also the goal.
@@ -61,7 +61,7 @@ pub enum ClientAction {
         id: String,
         token: String,
     },
-    /// A call with a token that must not be accepted; the path names what was tried.
+    /// A request with a token that must be refused; the path names the operation.
     Forge {
         id: String,
         path: String,
@@ -69,10 +69,10 @@ pub enum ClientAction {
     },
 }
 
-/// How it ended for the client.
+/// The outcome for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientOutcome {
-    /// The server said yes; the claim's token, else empty.
+    /// Success, with the token of a claim, else empty.
     Yes {
         id: String,
         token: String,
@@ -82,29 +82,29 @@ pub enum ClientOutcome {
     Refused {
         status: u16,
     },
-    /// No answer, so nobody knows.
+    /// No response, so the outcome is unknown.
     Lost,
 }
 
 impl ClientOutcome {
-    /// The server said that it was in trouble.
+    /// The server responded with an error of its own.
     pub fn is_trouble(&self) -> bool {
         matches!(self, Self::Refused { status } if *status >= 500)
     }
 
-    /// No answer, or one that leaves open what a restart will find.
+    /// No response, or one that leaves the outcome open.
     pub fn is_unknown(&self) -> bool {
         *self == Self::Lost || self.is_trouble()
     }
 }
 
-/// One act with its ending.
+/// One action with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryEntry {
     pub client: usize,
     pub round: u64,
     pub sent_us: i64,
-    /// When the answer, or its absence, was known.
+    /// When the outcome was known.
     pub ended_us: i64,
     pub action: ClientAction,
     pub outcome: ClientOutcome,
@@ -123,7 +123,7 @@ impl History {
         Ok(Self { file })
     }
 
-    /// Notes the intention durably and gives the time to note with the answer.
+    /// Writes the intention durably and returns the time of the request.
     pub fn intend(&mut self, round: u64, action: &ClientAction) -> io::Result<i64> {
         let sent_us = now_us();
         self.write(&json!({"round": round, "sent": sent_us, "act": action_to_json(action)}))?;
@@ -131,7 +131,7 @@ impl History {
         Ok(sent_us)
     }
 
-    /// Notes how the last intention ended, to be durable before the next one leaves.
+    /// Writes the outcome of the last intention, which is durable before the next request.
     pub fn conclude(&mut self, outcome: &ClientOutcome) -> io::Result<()> {
         self.write(&json!({"heard": now_us(), "how": outcome_to_json(outcome)}))
     }
@@ -140,7 +140,7 @@ impl History {
         self.file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Reads what a client wrote. An intention without an ending was lost.
+    /// Reads a history. An intention without an outcome was lost.
     pub fn read(path: &Path, client: usize) -> io::Result<Vec<HistoryEntry>> {
         let text = std::fs::read_to_string(path)?;
         let mut entries: Vec<HistoryEntry> = Vec::new();

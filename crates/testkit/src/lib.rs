@@ -1,7 +1,6 @@
-//! What tests share: simulated time, a ledger on any backend, a server process to talk to, histories of its clients, a disk
-//! that fails on request or loses its power, choices that a seed repeats, planted defects, PostgreSQL, wires that can be cut,
-//! folders of runs that may be killed, and what campaigns have in common. Without the feature `ours` nothing of this
-//! depends on our other crates.
+//! Shared test code: simulated time, a ledger on any backend, a server process, client histories, a disk with faults
+//! and power cuts, seeded random choices, planted defects, PostgreSQL, a proxy that can be cut, folders of runs, and
+//! campaigns. Without the feature `ours` nothing of this depends on our other crates.
 
 pub mod campaign;
 #[cfg(feature = "ours")]

@@ -1,6 +1,6 @@
-//! The clients of a trial and everything they ever wrote down.
+//! The clients of a trial and their recorded histories.
 //!
-//! Invariant: what is judged was read back from the files of the clients, never from their memory.
+//! Invariant: checks use the history files of the clients, never their memory.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::process::Http;
 use crate::seeded_random::SeededRandom;
 use crate::shim::Shim;
 
-/// Longer than any back-off that a few attempts lead to.
+/// Longer than any back-off after a few attempts.
 const BACKOFFS_OVER_S: i64 = 3_600;
 /// Once-keys of one round that are published again.
 const REPEATS_MAX: usize = 64;
@@ -37,7 +37,7 @@ pub struct ClientPool {
     apart_us: i64,
 }
 
-/// The clients of a round at work.
+/// The running clients of a round.
 #[derive(Debug)]
 pub struct RunningClients {
     round: u64,
@@ -56,14 +56,14 @@ impl ClientPool {
         }
     }
 
-    /// Most workers take their time, so that a sudden leap of time finds them with something in their hands.
+    /// Most workers are slow, so that a jump of time finds them with a lease.
     #[must_use]
     pub fn slow(mut self, slow: bool) -> Self {
         self.slow = slow;
         self
     }
 
-    /// Leases are measured by clocks that are so far apart, so they may end that much early or late.
+    /// Leases are measured by clocks that differ by this much, so they may end that much early or late.
     #[must_use]
     pub fn clocks_apart(mut self, apart_us: i64) -> Self {
         self.apart_us = apart_us;
@@ -71,7 +71,7 @@ impl ClientPool {
         self
     }
 
-    /// Lets these clients work, each with what it can endpoints.
+    /// Starts these clients, each with its endpoints.
     pub fn send(
         &self,
         round: u64,
@@ -90,7 +90,7 @@ impl ClientPool {
         Ok(RunningClients { round, threads })
     }
 
-    /// Waits for the clients, who know when to end, and reads what they wrote.
+    /// Waits until the clients end, and reads their histories.
     pub fn gather(&mut self, running: RunningClients) -> io::Result<()> {
         for thread in running.threads {
             thread
@@ -116,8 +116,8 @@ impl ClientPool {
         Client::new(index, round, &self.folder, endpoints, &self.random)
     }
 
-    /// Publishes again what was left open in a round, and some of the rest. The answers are judged from the history,
-    /// like everybody else's.
+    /// Publishes again what was left open in a round, and some of the rest. The responses are checked like all
+    /// others.
     pub fn repeat(&mut self, round: u64, endpoints: Endpoints) -> io::Result<()> {
         let mut repeat = self.client(CLIENTS, round, endpoints)?;
         for key in keys_to_repeat(&self.entries, round) {
@@ -128,8 +128,8 @@ impl ClientPool {
         self.collect(CLIENTS, round)
     }
 
-    /// Lets the leases of vanished workers end, and takes what they left. A node does not wait for rows that another
-    /// one has in its hands, so among nodes it takes some looks.
+    /// Lets the leases of vanished workers expire, and claims their intents. A node skips rows that another node has
+    /// locked, so with several nodes this takes some tries.
     pub fn drain(
         &mut self,
         round: u64,
@@ -138,7 +138,7 @@ impl ClientPool {
         endpoints: impl Fn() -> io::Result<Endpoints>,
     ) -> io::Result<()> {
         let gone = |_| io::Error::other("the server stopped answering");
-        // First the leases run out, and then the pauses that follow. Idle connections end meanwhile.
+        // First the leases expire, then the back-offs that follow. Idle connections end meanwhile.
         for seconds in [LONG_LEASE_S + 1, BACKOFFS_OVER_S] {
             shim.let_pass(seconds)?;
             let mut anybody = self.client(CLIENTS, round, endpoints()?)?;
@@ -160,13 +160,13 @@ impl ClientPool {
                     None => nothing.push(key),
                 }
             }
-            // They were taken by somebody; the timelines will tell.
+            // They were claimed by other clients; the timelines show by whom.
             keys = nothing;
         }
         self.collect(CLIENTS, round)
     }
 
-    /// Holds everything that was ever heard against what the server knows.
+    /// Compares everything that clients received with the state of the server.
     pub fn check_all(&self, http: &mut Http, findings: &mut Findings) -> io::Result<()> {
         self.judge(&self.entries, findings);
         verify::acknowledged(&self.entries, http, findings)?;
@@ -174,7 +174,7 @@ impl ClientPool {
         verify::timelines(&self.entries, http, findings)
     }
 
-    /// What the histories say about leases.
+    /// Checks the leases in the histories.
     pub fn judge(&self, entries: &[HistoryEntry], findings: &mut Findings) {
         leases::judge(entries, self.apart_us, findings);
     }
@@ -184,13 +184,13 @@ impl ClientPool {
         of_round.cloned().collect()
     }
 
-    /// Everything that clients asked for.
+    /// The number of requests of the clients.
     pub fn operations(&self) -> u64 {
         self.entries.len() as u64
     }
 }
 
-/// Keys whose answer leaves open what became of them, and a few of those that were answered.
+/// Keys whose outcome is unknown, and a few of those that were acknowledged.
 fn keys_to_repeat(entries: &[HistoryEntry], round: u64) -> Vec<String> {
     let of_round = entries.iter().filter(|entry| entry.round == round);
     let mut answered = 0_u32;

@@ -1,7 +1,7 @@
 //! The clients: publishers, workers and an intruder, each with its own connection and history.
 //!
-//! Invariant: nothing is sent that is not in the history first. Trouble a client lives through; an answer that does not
-//! come ends it if there is one server, and sends it to the next among nodes.
+//! Invariant: every request is in the history before it is sent. A client continues after an error response. A
+//! missing response ends the client if there is one server, and moves it to the next endpoint otherwise.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,33 +16,33 @@ use crate::history::{ClientAction, ClientOutcome, History, now_us};
 use crate::seeded_random::SeededRandom;
 
 pub const CLIENTS: usize = 8;
-/// Histories: the clients of the rounds, and the one who repeats and drains between them.
+/// Histories: the clients of the rounds, and the one that repeats and drains between them.
 pub const AUTHORS: usize = CLIENTS + 1;
 pub const SECOND_US: i64 = 1_000_000;
 pub const NAMESPACE: &str = "crash";
-/// The shortest lease there is, for workers that vanish.
+/// The shortest lease, for workers that vanish.
 pub const SHORT_LEASE_S: i64 = 10;
 pub const LONG_LEASE_S: i64 = 60;
-/// How long a slow worker thinks about its job, so that it is likely to be caught holding one.
+/// How long a slow worker holds its intent, so that a fault is likely to hit it.
 const SLOW_WORK: Duration = Duration::from_millis(30);
-/// An intruder without a token looks again after this.
+/// The pause of an intruder without a token.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// A claim that somebody holds or held.
+/// A current or former claim.
 #[derive(Debug, Clone)]
 pub struct HeldClaim {
     pub id: String,
     pub token: String,
 }
 
-/// What clients of different rounds hand to each other.
+/// State that clients of different rounds share.
 #[derive(Debug, Default)]
 pub struct SharedClaims {
-    /// Held on purpose when the server dies, to be settled after the restart.
+    /// Held on purpose when the server is killed, to be settled after the restart.
     held: Mutex<Vec<HeldClaim>>,
-    /// Tokens that are worthless from the given time on.
+    /// Tokens that are invalid from the given time on.
     stale: Mutex<Vec<(HeldClaim, i64)>>,
-    /// How much later than by the clock of clients a lease may end.
+    /// How much later than by the clients' clock a lease may end.
     apart_us: i64,
 }
 
@@ -81,17 +81,17 @@ impl SharedClaims {
     }
 }
 
-/// Where the history of a client in a round lies.
+/// The history file of a client in a round.
 pub fn history_file(folder: &Path, client: usize, round: u64) -> PathBuf {
     folder.join(format!("round-{round}-client-{client}.jsonl"))
 }
 
-/// Some intents die at their first failure, so that there are dead letters to remember.
+/// Some intents have one attempt, so that there are dead letters.
 pub fn is_tried_once(key: &str) -> bool {
     key.ends_with('7')
 }
 
-/// What a publish with this key says; the same for everybody who uses the key.
+/// The body of a publish with this key; the same for all clients.
 pub fn publish_body(key: &str) -> Value {
     let attempts_max = if is_tried_once(key) { 1 } else { 20 };
     json!({
@@ -103,10 +103,10 @@ pub fn publish_body(key: &str) -> Value {
     })
 }
 
-/// The end of a client's work.
+/// Why a client ended.
 #[derive(Debug)]
 pub enum ClientStop {
-    /// The server is gone, or it was told to end.
+    /// The server is gone, or the client was stopped.
     Over,
     /// The history could not be written.
     History(io::Error),
@@ -146,7 +146,7 @@ impl Client {
         self
     }
 
-    /// Works until the server is gone or it is told to end.
+    /// Works until the server is gone or the client is stopped.
     pub fn work(mut self, shared: &SharedClaims) -> io::Result<()> {
         let mut step = 0;
         let stop = loop {
@@ -187,7 +187,7 @@ impl Client {
         Ok(())
     }
 
-    /// Claims one intent and does with it what random says.
+    /// Claims one intent and chooses at random what to do with it.
     fn serve(&mut self, shared: &SharedClaims, step: u64) -> Result<(), ClientStop> {
         if step == 1
             && let Some(held_claim) = shared.take_held()
@@ -208,7 +208,7 @@ impl Client {
             };
             self.forge(&forged, path)?;
         }
-        // In each round somebody vanishes at once, so that there is always something to prove.
+        // In each round one worker vanishes early, so that there is always something to check.
         let fate = if self.index == 3 && step == 2 {
             0
         } else {
@@ -216,7 +216,7 @@ impl Client {
         };
         match fate {
             0..5 => {
-                // Without a clear answer the lease may be the old one or the new one.
+                // Without a clear response the lease may be the old one or the new one.
                 let lease_s = match self.extend(&held_claim, SHORT_LEASE_S)? {
                     ClientOutcome::Yes { .. } => SHORT_LEASE_S,
                     ClientOutcome::Nothing
@@ -237,18 +237,18 @@ impl Client {
         Ok(())
     }
 
-    /// Tries tokens that were good once, on whatever became of their intents.
+    /// Tries former tokens on their intents.
     fn intrude(&mut self, shared: &SharedClaims) -> Result<(), ClientStop> {
         if let Some(held_claim) = shared.pick_stale(&mut self.random) {
             let path = self.any_path();
             return self.forge(&held_claim, path);
         }
         thread::sleep(IDLE);
-        // Nothing is stale yet. Also notices that the server is gone.
+        // No token is stale yet. This also detects that the server is gone.
         self.claim_elsewhere()
     }
 
-    /// Claims what has this goal, or anything.
+    /// Claims an intent with this goal, or any.
     pub fn claim(&mut self, goal: &str) -> Result<Option<HeldClaim>, ClientStop> {
         let goal = goal.to_owned();
         Ok(match self.action(&ClientAction::Claim { goal })? {
@@ -300,7 +300,7 @@ impl Client {
         self.settled(held_claim, &outcome, shared)
     }
 
-    /// A token is worthless once its claim is settled; some try it again at once.
+    /// A token is invalid once its claim is settled; some clients use it again at once.
     fn settled(
         &mut self,
         held_claim: &HeldClaim,
@@ -331,7 +331,7 @@ impl Client {
         ["extend_claim", "fulfill", "fail"][usize::try_from(self.random.below(3)).unwrap_or(0)]
     }
 
-    /// Intention, request, answer; each on disk before the next.
+    /// Writes the intention, sends the request, writes the outcome, in this order.
     fn action(&mut self, action: &ClientAction) -> Result<ClientOutcome, ClientStop> {
         self.history
             .intend(self.round, action)

@@ -1,4 +1,4 @@
-//! The servers that a client can turn to: one, with which it ends, or several nodes over the same ledger.
+//! The servers that a client uses: one server, or several nodes of one ledger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,22 +9,22 @@ use super::clients::ClientStop;
 use crate::history::ClientOutcome;
 use crate::process::Http;
 
-/// Between an answer of trouble and the next try.
+/// The pause after an error response.
 const TROUBLE_PAUSE: Duration = Duration::from_millis(5);
-/// Among nodes it may take a while until one of them can work again.
+/// The pause before the next node, because recovery may take a while.
 const NODE_PAUSE: Duration = Duration::from_millis(25);
 
-/// Where a client is and where else it could go.
+/// The endpoints of a client and its current one.
 #[derive(Debug)]
 pub struct Endpoints {
     servers: Vec<Http>,
     at: usize,
-    /// Set when the clients are to end; without it they end with their server.
+    /// Set when the clients must end; without it they end with their server.
     end: Option<Arc<AtomicBool>>,
 }
 
 impl Endpoints {
-    /// One server. A client whose answer does not come takes it for dead, and ends.
+    /// One server. A client without a response takes it for dead and ends.
     pub fn one(http: Http) -> Self {
         Self {
             servers: vec![http],
@@ -33,7 +33,7 @@ impl Endpoints {
         }
     }
 
-    /// Nodes that know the same. A client that finds one in trouble goes to the next, until `end` is set.
+    /// Nodes of one ledger. After an error a client moves to the next one, until `end` is set.
     pub fn nodes(servers: Vec<Http>, first: usize, end: Arc<AtomicBool>) -> Self {
         let at = first % servers.len().max(1);
         Self {
@@ -47,13 +47,13 @@ impl Endpoints {
         &mut self.servers[self.at]
     }
 
-    /// Whether somebody said that it is enough.
+    /// Whether the client was stopped.
     pub(super) fn is_over(&self) -> bool {
         let end = self.end.as_ref();
         end.is_some_and(|end| end.load(Ordering::Relaxed))
     }
 
-    /// Waits and moves on as what was heard demands.
+    /// Waits or moves to the next endpoint, depending on the outcome.
     pub(super) fn after(&mut self, outcome: &ClientOutcome) -> Result<(), ClientStop> {
         if !outcome.is_unknown() {
             return Ok(());

@@ -1,8 +1,7 @@
-//! What the histories say about leases, without asking the server.
+//! Checks of leases from the histories alone.
 //!
-//! A client knows the server's moment of decision only as an interval between sending and hearing.
-//! Invariant: a violation is reported only when no moment inside the intervals could explain what
-//! was heard.
+//! A client knows the moment of the server's decision only as the interval between request and response.
+//! Invariant: a violation is reported only if no moment inside the intervals could explain the outcome.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use super::findings::{Findings, Promise};
 use crate::history::{ClientAction, ClientOutcome, HistoryEntry};
 
 const DEFAULT_LEASE_US: i64 = 60 * SECOND_US;
-/// The two processes read the same clock, but not with the same ticks.
+/// Two processes read the same clock with different resolution.
 const TOLERANCE_US: i64 = 50_000;
 
 /// One granted claim and everything its holder did with it.
@@ -62,7 +61,7 @@ impl ObservedClaim<'_> {
             if matches!(entry.outcome, ClientOutcome::Yes { .. }) {
                 end_us = extended_us;
             } else if entry.outcome == ClientOutcome::Lost {
-                // A node that slept may carry it out later, but not after the lease was over.
+                // A suspended node may execute it later, but not after the end of the lease.
                 end_us = end_us.saturating_add(lease_us).max(extended_us);
             } else if entry.outcome.is_unknown() {
                 end_us = end_us.max(extended_us);
@@ -71,7 +70,7 @@ impl ObservedClaim<'_> {
         end_us
     }
 
-    /// Whether its holder went away on purpose, and the server knows the short lease.
+    /// Whether its holder vanished on purpose, and the server has the short lease.
     fn vanished(&self) -> bool {
         self.actions.last().is_some_and(|entry| {
             matches!(entry.outcome, ClientOutcome::Yes { .. })
@@ -88,7 +87,7 @@ impl ObservedClaim<'_> {
     }
 }
 
-/// Granted claims by intent, in the order in which their answers were heard.
+/// Granted claims by intent, in the order of their responses.
 pub fn claims(entries: &[HistoryEntry]) -> BTreeMap<&str, Vec<ObservedClaim<'_>>> {
     let mut claims: BTreeMap<&str, Vec<ObservedClaim<'_>>> = BTreeMap::new();
     for granted in entries {
@@ -123,8 +122,8 @@ pub fn claims(entries: &[HistoryEntry]) -> BTreeMap<&str, Vec<ObservedClaim<'_>>
     claims
 }
 
-/// Intents whose holder vanished, with their once-keys. Those that may be tried only once are left
-/// out: the end of their lease is their end.
+/// Intents whose holder vanished, with their once-keys. Intents with a single attempt are left out: they end with
+/// their lease.
 pub fn left_behind(entries: &[HistoryEntry]) -> BTreeMap<&str, &str> {
     let claims = claims(entries);
     let mut left = BTreeMap::new();
@@ -141,14 +140,14 @@ pub fn left_behind(entries: &[HistoryEntry]) -> BTreeMap<&str, &str> {
     left
 }
 
-/// Looks for two holders at once, work after the end, forged tokens and leases that got lost. Leases may have been measured
-/// by clocks that are so far apart.
+/// Finds two holders at once, work after the end, forged tokens and lost leases. Leases may have been measured by
+/// clocks that differ by `apart_us`.
 pub fn judge(entries: &[HistoryEntry], apart_us: i64, findings: &mut Findings) {
     let tolerance_us = TOLERANCE_US + apart_us;
     for (id, of_intent) in claims(entries) {
         for pair in of_intent.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
-            // A client that slept may hear last what was granted first.
+            // A suspended client may receive last what was granted first.
             let free =
                 second.may_follow(first, tolerance_us) || first.may_follow(second, tolerance_us);
             findings.check(Promise::OneLease, free, || {
@@ -194,7 +193,7 @@ pub fn judge(entries: &[HistoryEntry], apart_us: i64, findings: &mut Findings) {
     }
 }
 
-/// A holder inside its lease must never be turned away, and one that comes late always.
+/// A holder inside its lease must never be refused, and a late one always.
 fn refusals(id: &str, claim: &ObservedClaim<'_>, tolerance_us: i64, findings: &mut Findings) {
     for (place, entry) in claim.actions.iter().enumerate() {
         let before = ObservedClaim {

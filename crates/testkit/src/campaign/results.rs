@@ -1,4 +1,4 @@
-//! What a campaign did so far, and its lines in the results file: one for each trial, so that it can go on later.
+//! The totals of a campaign, and its lines in the results file: one per trial, so that it can be resumed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 
 use crate::results::{self, Revision};
 
-/// What came out of one trial.
+/// The result of one trial.
 #[derive(Debug)]
 pub struct Outcome {
     pub seed: u64,
     pub trial: u64,
     pub trial_seed: u64,
-    /// Its name, with what should be known about it.
+    /// Its name, with details.
     pub fault: String,
     pub plant: Option<String>,
     pub rounds: u64,
     pub kills: u64,
     pub operations: u64,
-    /// What else this kind of campaign counts.
+    /// A further counter of this kind of campaign.
     pub also: Option<(&'static str, u64)>,
     pub seconds: f64,
     pub broken: Vec<String>,
 }
 
-/// What a campaign did so far, and where it is written down.
+/// The totals of a campaign, and its results file.
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     path: Option<PathBuf>,
     revision: Revision,
-    /// What the report should say of results that do not count here.
+    /// A note about results of other revisions.
     pub left_aside: Option<String>,
     pub trials: u64,
     pub rounds: u64,
@@ -41,7 +41,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Begins anew; the file keeps what other campaigns wrote.
+    /// Starts a new campaign; the file keeps the lines of others.
     pub fn fresh(path: Option<PathBuf>, revision: Revision) -> Self {
         Self {
             path,
@@ -50,7 +50,7 @@ impl Results {
         }
     }
 
-    /// Goes on with the campaign of this seed, or with the last one in the file, of this revision.
+    /// Resumes the campaign of this seed, or the last one in the file, of this revision.
     pub fn resume(path: &Path, revision: Revision, seed: Option<u64>) -> io::Result<(Self, u64)> {
         let lines = results::read(path, &revision)?;
         let last = lines.own.last().and_then(|line| line["seed"].as_u64());

@@ -1,7 +1,7 @@
-//! A campaign: trials with one fault each, in turn, until the rounds or the time are used up.
+//! Runs a campaign: trials with one fault each, in turn, until the rounds or the time are used up.
 //!
-//! Invariant: a trial follows from the campaign's seed and its number alone, and its result is on disk before the
-//! next one begins; so a campaign that was ended anywhere goes on with its next trial.
+//! Invariant: a trial depends only on the campaign's seed and its number, and its result is on disk before the next
+//! one begins; so an interrupted campaign resumes with its next trial.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -25,27 +25,27 @@ pub trait CampaignKind: Sized {
     type Fault: CampaignFault;
     /// The name of the program and of its files.
     const NAME: &'static str;
-    /// Longer trials would spend more time on what they check at their end.
+    /// Longer trials would spend more time on their final checks.
     const TRIAL_ROUNDS_MAX: u64;
 
-    /// Makes ready what the trials share, in the campaign's folder.
+    /// Prepares the shared state of the trials, in the campaign's folder.
     fn prepare(plan: &Plan<Self::Fault>, folder: &Path) -> io::Result<Self>;
 
-    /// Carries out a trial in a folder of its own. What it found, it also notes. When it did not end well, whatever
-    /// helps to understand that stays in the folder.
+    /// Runs a trial in its own folder. Violations are added to `findings`. After a failure the files of the trial
+    /// stay in the folder.
     fn trial(
         &self,
         task: &TrialTask<'_, Self::Fault>,
         findings: &mut Findings,
     ) -> io::Result<TrialReport>;
 
-    /// What is left to do when all trials were clean, and what must have been checked then, whatever the faults were.
+    /// Final checks after all trials were clean; returns the promises that must have been checked by then.
     fn finish(&self, _: &Path, _: &mut Findings) -> io::Result<&'static [Promise]> {
         Ok(&[])
     }
 }
 
-/// What a trial is to do.
+/// The parameters of a trial.
 #[derive(Debug)]
 pub struct TrialTask<'a, F> {
     pub fault: F,
@@ -54,18 +54,18 @@ pub struct TrialTask<'a, F> {
     pub folder: &'a Path,
 }
 
-/// What a trial did.
+/// The result of a trial.
 #[derive(Debug, Default)]
 pub struct TrialReport {
     pub rounds: u64,
     pub kills: u64,
     pub operations: u64,
     pub also: Option<(&'static str, u64)>,
-    /// What should be known about how the fault was made.
+    /// Details about how the fault was injected.
     pub about: String,
 }
 
-/// Carries out the campaign that the words of the command line ask for.
+/// Runs the campaign that the command line describes.
 pub fn run<K: CampaignKind>(words: impl Iterator<Item = String>) -> ExitCode {
     let plan = match Plan::parse(words) {
         Ok(plan) => plan,
@@ -87,7 +87,7 @@ pub fn run<K: CampaignKind>(words: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Nothing was found, because the campaign itself failed.
+/// The campaign itself failed, so nothing was found.
 pub fn not_carried_out(error: &io::Error) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::from(2)
@@ -99,9 +99,9 @@ struct CampaignRunner<K: CampaignKind> {
     folder: RunFolder,
     results: Results,
     findings: Findings,
-    /// Faults that had their turn in this slice; the findings are of this slice too.
+    /// Faults of this slice; the findings are of this slice too.
     done: Vec<K::Fault>,
-    /// Words that repeat the last trial alone.
+    /// The arguments that repeat the last trial.
     last: String,
 }
 
@@ -122,7 +122,7 @@ impl<K: CampaignKind> CampaignRunner<K> {
     }
 
     fn carry_out(mut self) -> ExitCode {
-        // A server that misbehaves can also derail the campaign; then what was found counts.
+        // A faulty server can also make the campaign fail; then the violations count.
         let taken = self.take_turns();
         run_folder::unless_ending();
         let exit = taken.err().map(|error| not_carried_out(&error));
@@ -146,7 +146,7 @@ impl<K: CampaignKind> CampaignRunner<K> {
         ExitCode::from(1)
     }
 
-    /// Runs until a promise is broken or all is done.
+    /// Runs until a violation or the end.
     fn take_turns(&mut self) -> io::Result<()> {
         let started = Instant::now();
         let weights: u64 = self.plan.faults.iter().map(|fault| fault.weight()).sum();
@@ -172,7 +172,7 @@ impl<K: CampaignKind> CampaignRunner<K> {
         Ok(())
     }
 
-    /// The fault whose turn it is.
+    /// The next fault.
     fn next(&self) -> K::Fault {
         let faults = &self.plan.faults;
         let turn = self.results.trials % faults.len() as u64;
@@ -181,7 +181,7 @@ impl<K: CampaignKind> CampaignRunner<K> {
 
     fn trial(&mut self, rounds: u64) -> io::Result<Outcome> {
         let (number, fault) = (self.results.trials, self.next());
-        // The first one has the seed itself, so that any trial can be repeated as the first of another campaign.
+        // The first trial uses the seed itself, so that any trial can be repeated as the first of another campaign.
         let seed = match number {
             0 => self.plan.seed,
             _ => SeededRandom::new(self.plan.seed).branch(0, number).draw(),
@@ -217,7 +217,7 @@ impl<K: CampaignKind> CampaignRunner<K> {
         })
     }
 
-    /// Leaves all files where they are, and says where.
+    /// Keeps all files and returns their location.
     fn keep(self) -> String {
         let kept: PathBuf = self.folder.keep();
         format!("histories, data and log are kept in {}", kept.display())

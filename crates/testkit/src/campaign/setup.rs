@@ -1,4 +1,4 @@
-//! What the trials of any campaign stand on: the binary, a defect planted in it, the shim under every server.
+//! The shared setup of trials: the binary, its planted defect, and the shim under every server.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct CampaignSetup {
 }
 
 impl CampaignSetup {
-    /// Builds the shim in the campaign's folder. From now on clients read the time that it tells.
+    /// Builds the shim in the campaign's folder. From now on clients use its time.
     pub fn prepare(consign: &Path, plant: Option<String>, folder: &Path) -> io::Result<Self> {
         let shim = Shim::build(folder)?;
         history::follow(shim.state_file())?;
@@ -26,7 +26,7 @@ impl CampaignSetup {
         })
     }
 
-    /// A server over this data directory, with the shim under it; `files` is part of the paths that may fail.
+    /// A server on this data directory with the shim; `files` is part of the paths that may fail.
     pub fn options(&self, data: &Path, files: &str) -> Options {
         let mut options = Options::new(&self.consign, data);
         if let Some(plant) = &self.plant {

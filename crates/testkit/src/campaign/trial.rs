@@ -1,6 +1,6 @@
-//! The state of a trial: its clients, its choices, its disk, and how far it has come.
+//! The state of a trial: its clients, its random choices, its disk, and its progress.
 //!
-//! Invariant: a trial that did not end well leaves what is needed to understand that in its folder.
+//! Invariant: a failed trial leaves the files for its analysis in its folder.
 
 use std::io;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::process::Http;
 use crate::seeded_random::SeededRandom;
 use crate::space::Space;
 
-/// What the trials of all campaigns have.
+/// The state that trials of all campaigns share.
 #[derive(Debug)]
 pub struct TrialState<'a, F> {
     pub fault: F,
@@ -32,19 +32,19 @@ pub struct TrialState<'a, F> {
     pub kills: u64,
 }
 
-/// A trial of some kind of campaign, made ready.
+/// A prepared trial.
 pub trait Trial<'a>: Sized {
     type Fault: CampaignFault;
 
     fn state(&self) -> &TrialState<'a, Self::Fault>;
 
-    /// Runs until a promise is broken or all is checked.
+    /// Runs until a violation or the end.
     fn run(&mut self, rounds: u64) -> io::Result<()>;
 
-    /// What this kind counts beside rounds, kills and operations.
+    /// A further counter beside rounds, kills and operations.
     fn also(&self) -> Option<(&'static str, u64)>;
 
-    /// For the report: how the fault was made.
+    /// For the report: how the fault was injected.
     fn about(&self) -> String;
 
     fn carry_out(mut self, rounds: u64) -> io::Result<TrialReport> {
@@ -84,7 +84,7 @@ impl<'a, F: CampaignFault> TrialState<'a, F> {
         }
     }
 
-    /// What must hold at once after any fault, for the acts of its round. Gives these acts, for what else must.
+    /// Checks the actions of a round after its fault. Returns these actions for further checks.
     pub fn check_round(
         &mut self,
         round: u64,

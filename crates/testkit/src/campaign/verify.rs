@@ -1,4 +1,4 @@
-//! Holds what the clients heard against what the server knows after a restart.
+//! Compares the responses of the clients with the state of the server after a restart.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,11 +13,11 @@ use super::leases;
 use crate::history::{ClientAction, ClientOutcome, HistoryEntry};
 use crate::process::{Http, Reply};
 
-/// How often a question is asked again that was answered with trouble.
+/// How often a failed read is repeated.
 const TROUBLES_MAX: u32 = 20;
 const TROUBLE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Checks everything the clients were acknowledged_by_id, intent by intent.
+/// Checks everything that was acknowledged, intent by intent.
 pub fn acknowledged(
     entries: &[HistoryEntry],
     http: &mut Http,
@@ -51,7 +51,7 @@ pub fn acknowledged(
     Ok(())
 }
 
-/// What clients were acknowledged_by_id about one intent.
+/// What clients received about one intent.
 #[derive(Debug, Default)]
 struct AcknowledgedState<'a> {
     key: Option<&'a str>,
@@ -83,7 +83,7 @@ fn acknowledged_by_id(entries: &[HistoryEntry]) -> BTreeMap<&str, AcknowledgedSt
     acknowledged_by_id
 }
 
-/// As long as the disk is healthy, nobody hears of trouble.
+/// While the disk is healthy, no client receives an error.
 pub fn no_trouble(entries: &[HistoryEntry], findings: &mut Findings) {
     for entry in entries {
         findings.check(Promise::HealthyAnswers, !entry.outcome.is_trouble(), || {
@@ -92,7 +92,7 @@ pub fn no_trouble(entries: &[HistoryEntry], findings: &mut Findings) {
     }
 }
 
-/// Every once-key that was ever used has one intent, and everybody was acknowledged_by_id the same one.
+/// Every once-key has one intent, and all clients received the same one.
 pub fn once_keys(
     entries: &[HistoryEntry],
     http: &mut Http,
@@ -126,7 +126,7 @@ pub fn once_keys(
     Ok(())
 }
 
-/// The server's own record of each claimed intent makes sense and holds all that was heard.
+/// The timeline of each claimed intent is consistent and contains everything that was acknowledged.
 pub fn timelines(
     entries: &[HistoryEntry],
     http: &mut Http,
@@ -172,7 +172,7 @@ impl FactVerbs {
         self.0.iter().filter(|known| *known == verb).count()
     }
 
-    /// Some lease ran out, and whoever came next got the intent.
+    /// A lease expired, and the next worker got the intent.
     fn offered_again(&self) -> bool {
         let ran_out = self.0.iter().position(|verb| verb == "expired");
         let again = ran_out.is_some_and(|at| self.0[at..].iter().any(|verb| verb == "claimed"));
@@ -202,7 +202,7 @@ impl FactVerbs {
     }
 }
 
-/// Reads something. Trouble promises nothing, so it is asked again.
+/// Reads a path, and repeats after an error response.
 fn ask(http: &mut Http, path: &str) -> io::Result<Reply> {
     let mut reply = http.get(path)?;
     for _ in 0..TROUBLES_MAX {

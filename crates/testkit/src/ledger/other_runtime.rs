@@ -1,9 +1,9 @@
-//! A store whose connections live in another runtime than the test.
+//! A store whose connections run in another runtime than the test.
 //!
-//! A test may stop its runtime's time. Sockets know no such time: whoever waits for one there would see every timer go
-//! off at once. Here a test waits for another thread's word only, as it does with SQLite.
+//! A test may pause the time of its runtime. A paused runtime that waits for a socket advances its timers at once.
+//! Here a test waits only for another thread, as it does with SQLite.
 //!
-//! Invariant: stopped time stays where it is until a read is answered.
+//! Invariant: paused time does not advance until a read has returned.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl OtherRuntimeStore {
     }
 }
 
-/// What is written passes as it is: the writers are threads already.
+/// Writes pass unchanged: the writers are threads already.
 impl Passing for OtherRuntimeStore {
     fn behind(&self) -> &SharedStore {
         &self.store

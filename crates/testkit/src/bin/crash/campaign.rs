@@ -1,4 +1,4 @@
-//! What the trials of a crash campaign share.
+//! The shared state of the trials of a crash campaign.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What each fault does to a server at work. Invariant: afterwards the server is dead.
+//! Injection of each fault. Invariant: afterwards the server is dead.
 
 use std::io;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use consign_testkit::campaign::findings::Promise;
 
 /// How long the clients work undisturbed.
 const WORK_MS: Range<u64> = 100..600;
-/// How long a disk stays in trouble.
+/// How long a disk fails.
 const TROUBLE_MS: Range<u64> = 30..120;
-/// The rest of a round, after a disk healed or a process woke up.
+/// The rest of a round, after a disk recovered or a process continued.
 const AFTER_MS: Range<u64> = 50..200;
 const HEAL_LIMIT: Duration = Duration::from_secs(10);
-/// A busy server passes a failpoint some hundred times in a second.
+/// A busy server passes a failpoint some hundred times per second.
 const FAILPOINT_LIMIT: Duration = Duration::from_secs(15);
-/// A checkpoint writes about as many pages.
+/// About as many pages as a checkpoint writes.
 const CHECKPOINT_WRITES: u64 = 300;
-/// A process really sleeps this long; the rest of a lease is let pass by the shim, for all clocks at once.
+/// The real pause of a process; the shim advances all clocks by the rest of a lease.
 const SLEEP: Duration = Duration::from_millis(20);
 
 impl CrashTrial<'_> {
@@ -72,7 +72,7 @@ impl CrashTrial<'_> {
         self.state
             .space
             .fill(&self.campaign.base.shim, &mut self.state.random)?;
-        // What the log has room for is still taken, so wait until it has none.
+        // Writes succeed while the log has space, so wait until it has none.
         let deadline = Instant::now() + HEAL_LIMIT;
         while is_writable(server)? && Instant::now() < deadline {}
         self.answers_reads(server)?;
@@ -83,7 +83,7 @@ impl CrashTrial<'_> {
         Ok(())
     }
 
-    /// Some rounds see the disk heal, and in others the power goes while it is broken.
+    /// In some rounds the disk recovers, in others the power is cut while it fails.
     fn break_writes(&mut self, server: &Server) -> io::Result<()> {
         self.state.pause(WORK_MS);
         self.campaign.base.shim.set(shim::Fault::WritesIo)?;
@@ -100,7 +100,7 @@ impl CrashTrial<'_> {
         Ok(())
     }
 
-    /// A disk that failed to sync cannot be believed any more, so the server ends; the next one finds a healthy disk.
+    /// A disk that failed to sync cannot be trusted, so the server ends; the next one finds a healthy disk.
     fn break_syncs(&mut self, server: &mut Server) -> io::Result<()> {
         self.state.pause(WORK_MS);
         self.campaign.base.shim.set(shim::Fault::Syncs)?;
@@ -115,7 +115,7 @@ impl CrashTrial<'_> {
         server.kill9().map(drop)
     }
 
-    /// Sleeps past every lease: the workers in their own process if there are some, else the server.
+    /// Suspends past every lease: the workers in their own process if there are some, else the server.
     fn stop_and_continue(&mut self, server: &Server) -> io::Result<()> {
         self.state.pause(WORK_MS);
         match &self.workers {
@@ -125,7 +125,7 @@ impl CrashTrial<'_> {
         thread::sleep(SLEEP);
         self.campaign.base.shim.let_pass(LONG_LEASE_S + 1)?;
         if let Some(workers) = &self.workers {
-            // The others take over what the sleepers hold.
+            // Other workers take over the leases of the suspended ones.
             thread::sleep(SLEEP * 5);
             workers.signal("CONT")?;
         } else {
@@ -164,7 +164,7 @@ fn ended_by_itself(server: &mut Server) -> io::Result<()> {
     ended.map_err(|error| io::Error::other(format!("the failpoint was not reached: {error}")))
 }
 
-/// Publishes something in a namespace that nobody works on.
+/// Publishes in a namespace without workers.
 fn is_writable(server: &Server) -> io::Result<bool> {
     let body = json!({"goal": "probe", "payload": {}, "namespace": "probe"});
     let reply = server.main_client()?.post("/intent", &body)?;

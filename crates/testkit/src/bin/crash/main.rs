@@ -1,8 +1,8 @@
-//! The crash campaign: clients work against a real server, faults of six kinds end it again and again, and
-//! afterwards every promise it made is held against what it knows.
+//! The crash campaign: clients use a real server, faults of six kinds kill it repeatedly, and afterwards every
+//! promise is checked.
 //!
-//! Ends with 0 when every promise was kept, 1 when one was broken (seed, evidence and histories are shown), 2 when
-//! the campaign itself could not be carried out.
+//! Exits with 0 if every promise was kept, 1 if one was broken (seed, evidence and histories are shown), 2 if the
+//! campaign itself failed.
 
 mod campaign;
 mod fault;

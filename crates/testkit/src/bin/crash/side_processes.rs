@@ -1,4 +1,4 @@
-//! Processes that die beside the server: one that migrates a new database, and one that makes a backup.
+//! Processes beside the server that are killed: a migration of a new database, and a backup.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,10 +15,10 @@ use crate::trial::CrashTrial;
 use consign_testkit::campaign::findings::Promise;
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// Acknowledged before a backup begins, so they must be in it.
+/// Acknowledged before a backup begins, so it must contain them.
 const IN_BACKUP: u64 = 20;
 
-/// A finished backup, and what must be in it.
+/// A finished backup, and the intents that it must contain.
 #[derive(Debug)]
 pub(crate) struct FinishedBackup {
     file: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct FinishedBackup {
 }
 
 impl CrashTrial<'_> {
-    /// A first start that dies while it makes the tables leaves nothing that hinders the second.
+    /// A first start that is killed during its migration does not prevent the second one.
     pub(crate) fn abort_a_migration(&mut self, round: u64) -> io::Result<()> {
         let options = self
             .campaign
@@ -43,7 +43,7 @@ impl CrashTrial<'_> {
         self.are_there(&server, &ids, Promise::PublishSurvives)
     }
 
-    /// One backup dies on its way, the next one comes through; both while the clients work.
+    /// One backup is killed, the next one succeeds; both while the clients work.
     pub(crate) fn abort_a_backup(
         &mut self,
         round: u64,
@@ -78,13 +78,13 @@ impl CrashTrial<'_> {
         command
     }
 
-    /// Starts a server over the copy.
+    /// Starts a server on the copy.
     pub(crate) fn restore(&mut self, backup: &FinishedBackup) -> io::Result<()> {
         if !backup.file.exists() {
             return Ok(());
         }
         copy_secrets(&self.options.data, &backup.folder)?;
-        // By the clock of the servers, which the campaign moves: a ledger that is far ahead of the clock is a finding.
+        // With the clock of the servers, which the campaign moves: a ledger far ahead of the clock is a finding.
         let options = self.campaign.options(&backup.folder);
         let mut command = cleaned(&self.campaign.base.consign);
         command
@@ -113,7 +113,7 @@ impl CrashTrial<'_> {
     }
 }
 
-/// Publishes in a namespace that nobody works on, and gives the ids.
+/// Publishes in a namespace without workers, and returns the ids.
 fn publish(server: &Server, count: u64) -> io::Result<Vec<String>> {
     let mut http = server.main_client()?;
     let mut ids = Vec::new();

@@ -1,5 +1,5 @@
-//! Counts syncs under a server: a kill cannot show that an answer came before its sync, since the
-//! kernel keeps what a dead process wrote.
+//! Counts the syncs of a server: a kill cannot prove that a sync precedes its response, because the kernel keeps the
+//! writes of a dead process.
 
 use std::io;
 use std::thread;
@@ -14,14 +14,14 @@ const ONE_BY_ONE: u64 = 40;
 const PUBLISHERS: u64 = 8;
 const EACH: u64 = 25;
 
-/// `options` are those of a server under `shim`, on a data directory of its own.
+/// `options` are those of a server with `shim`, on its own data directory.
 pub(crate) fn check(options: &Options, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
     let server = Server::start(options)?;
     one_by_one(&server, shim, findings)?;
     together(&server, shim, findings)
 }
 
-/// Alone, each acknowledged publish has a sync of its own, between request and answer.
+/// One at a time, each acknowledged publish has its own sync, between request and response.
 fn one_by_one(server: &Server, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
     let mut http = server.main_client()?;
     for number in 0..ONE_BY_ONE {
@@ -37,7 +37,7 @@ fn one_by_one(server: &Server, shim: &Shim, findings: &mut Findings) -> io::Resu
     Ok(())
 }
 
-/// Together they share commits, and each commit has a sync.
+/// Concurrent publishes share commits, and each commit has a sync.
 fn together(server: &Server, shim: &Shim, findings: &mut Findings) -> io::Result<()> {
     // Ordering: a commit counts after its sync, so syncs are read first here and last below.
     let syncs_before = shim.syncs()?;

@@ -1,7 +1,7 @@
-//! A trial: one data directory, one fault, some rounds of start, work, fault, and check.
+//! A trial: one data directory, one fault, rounds of start, work, fault and check.
 //!
-//! Invariant: whatever the fault, a round ends with a dead server and a restart, and what its clients were told is
-//! held against what the restarted server knows. At the end everything is held against it once more.
+//! Invariant: a round ends with a dead server and a restart, and the responses of its clients are compared with the
+//! state of the restarted server. At the end everything is compared once more.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -24,11 +24,11 @@ use crate::campaign::CrashCampaign;
 use crate::fault::{CrashFault, FailPoint};
 use crate::workers::Workers;
 
-/// Checking the store takes its lock, so it is done between two servers, now and then.
+/// Checking the store needs its lock, so it is done between two servers, now and then.
 const CHECK_EVERY_ROUNDS: u64 = 10;
-/// Room for a trial, and quickly filled.
+/// Enough for a trial, and quickly filled.
 const FULL_BYTES: u64 = 96 << 20;
-/// Starts of one round: about one in a hundred comes to its failpoint too early.
+/// Starts per round: about one in a hundred reaches its failpoint too early.
 const STARTS_MAX: u32 = 5;
 const CHECK_LIMIT: Duration = Duration::from_mins(1);
 
@@ -37,9 +37,9 @@ pub(crate) struct CrashTrial<'a> {
     pub(crate) campaign: &'a CrashCampaign,
     pub(crate) options: Options,
     pub(crate) workers: Option<Workers>,
-    /// The disk as it was when the running server started, if its power is to be cut.
+    /// The disk at the start of the running server, if its power is cut.
     disk: Option<Disk>,
-    /// Changes that did not endpoints the disk whole.
+    /// Writes that did not reach the disk completely.
     lost_writes: u64,
     pub(crate) state: TrialState<'a, CrashFault>,
 }
@@ -128,8 +128,8 @@ impl<'a> CrashTrial<'a> {
         Server::start(&self.options)
     }
 
-    /// Starts a server that ends itself at this point. A start writes too, so it may come to its point before it answers
-    /// anybody; then nobody has worked yet, and another one is started over what it left.
+    /// Starts a server that kills itself at this point. A start writes too, so it may reach the point before it
+    /// responds; then no client has worked, and another server is started on the same data.
     fn start_to_end_at(&mut self, point: &str) -> io::Result<Server> {
         let mut starts = 1;
         loop {
@@ -158,7 +158,7 @@ impl<'a> CrashTrial<'a> {
             .send(round, here, |_| server.main_client().map(Endpoints::one))
     }
 
-    /// Waits for the clients, who notice that the server is gone.
+    /// Waits for the clients, which notice that the server is gone.
     fn gather(&mut self, running: RunningClients) -> io::Result<()> {
         if let Some(workers) = self.workers.take() {
             workers.wait()?;
@@ -166,7 +166,7 @@ impl<'a> CrashTrial<'a> {
         self.state.clients.gather(running)
     }
 
-    /// Puts the data directory into the state in which a disk would be that lost its power.
+    /// Puts the data directory into the state after a power cut.
     fn lose_power(&mut self) -> io::Result<()> {
         let Some(mut disk) = self.disk.take() else {
             return Ok(());
@@ -180,7 +180,7 @@ impl<'a> CrashTrial<'a> {
         disk.write(&self.options.data)
     }
 
-    /// What must hold at once after a restart, for the acts of the round that ended with the fault.
+    /// Checks after a restart the actions of the round that ended with the fault.
     fn check_round(&mut self, round: u64, server: &Server) -> io::Result<()> {
         let state = &mut self.state;
         let endpoints = Endpoints::one(server.main_client()?);
@@ -213,7 +213,8 @@ impl<'a> CrashTrial<'a> {
     }
 }
 
-/// Whether the only finding is that the ledger is ahead of the clock: the campaign moves the servers' clocks, not that of the check.
+/// Whether the only finding is that the ledger is ahead of the clock: the campaign moves the servers' clocks, not
+/// that of the check.
 fn only_the_clock(printed: &[u8]) -> bool {
     let report: serde_json::Value = serde_json::from_slice(printed).unwrap_or_default();
     let findings = report["findings"].as_array();
@@ -225,7 +226,7 @@ fn only_the_clock(printed: &[u8]) -> bool {
     })
 }
 
-/// Where the shim writes down what happens to the data directory.
+/// The log of the shim with all changes of the data directory.
 fn log_file(folder: &Path) -> PathBuf {
     folder.join("changes.log")
 }

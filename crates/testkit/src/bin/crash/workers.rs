@@ -1,7 +1,7 @@
-//! Workers in a process of their own, so that they can be stopped and continued from outside.
+//! Workers in a separate process, so that they can be suspended and continued.
 //!
-//! The program starts itself again with `client` as its first word. A worker in there is slow, and so is probably
-//! caught between claiming and settling.
+//! The program starts itself again with `client` as its first argument. These workers are slow, so that a suspend
+//! probably hits them between claim and settlement.
 
 use std::io;
 use std::ops::Range;
@@ -20,14 +20,14 @@ use consign_testkit::seeded_random::SeededRandom;
 
 use crate::trial::CrashTrial;
 
-/// They notice a dead server at once; this is for the case that they do not.
+/// They notice a dead server at once; this is a safety limit.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(crate) struct Workers(Child);
 
 impl Workers {
-    /// Which clients live there.
+    /// The clients in this process.
     pub(crate) const INDEXES: Range<usize> = SLOW;
 
     pub(crate) fn start(trial: &CrashTrial<'_>, round: u64, server: &Server) -> io::Result<Self> {
@@ -61,7 +61,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // It has mostly ended by itself; then there is nothing to do.
+        // It usually has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
