@@ -1,4 +1,4 @@
-//! The command line as a whole: nouns, and which runtime each of them needs.
+//! The command line: its commands, and the runtime that each of them needs.
 
 use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
@@ -18,39 +18,39 @@ Exit codes:
   3  nothing to claim, or not found
   4  refused by the server (key, rights, conflict, limit)
   5  server not reachable
-  78 the configuration of the automation is refused
+  78 the configuration of the automation is invalid
 
-Commands talk to the server whose address and keys lie in the data directory
-(--data, default ./consign-data), or to the one named with --server.";
+Commands use the server whose address and keys are in the data directory (--data,
+default ./consign-data), or the one given with --server.";
 
-/// Takes an intent, keeps it safe, hands it to one holder at a time, proves what became of it
+/// A durable work ledger that stores intents, leases them to workers, retries them and signs receipts
 #[derive(Debug, Parser)]
 #[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    noun: Noun,
+    noun: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Noun {
+enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
-    /// Publish, claim, settle and look at intents
+    /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::Action),
-    /// Make, list and revoke API keys
+    /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(key::Action),
-    /// See the nodes of a ledger, and let one of them finish
+    /// List the nodes of a ledger, and drain one of them
     #[command(subcommand)]
     Node(node::Action),
-    /// Make, carry out and undo agent transactions
+    /// Create, execute and compensate agent transactions
     #[command(subcommand, after_help = tx::AFTER_HELP)]
     Tx(tx::Action),
-    /// See and change the keys of the site of agent transactions
+    /// Show and change the keys of the site of agent transactions
     #[command(subcommand)]
     Site(site::Action),
-    /// List, show and check receipts
+    /// List, show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::Action),
     /// Check, back up, migrate and copy the database
@@ -64,48 +64,47 @@ enum Noun {
     /// Take over data from another program
     #[command(subcommand)]
     Import(import::Action),
-    /// Measure how fast a server is
+    /// Measure the performance of a server
     Bench(Box<bench::Args>),
     /// The server of `bench --work empty`
     #[command(hide = true)]
     BenchEmpty(bench::EmptyArgs),
-    /// Describe the HTTP interface
+    /// Print the documentation of the HTTP interface
     Openapi(openapi::Args),
 }
 
 impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
-            Noun::Serve(args) => {
+            CliCommand::Serve(args) => {
                 let runtime = serve::runtime(args.io_threads)?;
                 runtime.block_on(Box::pin(serve::run(*args)))?;
                 Ok(Exit::Done)
             }
-            Noun::Intent(action) => single_thread()?.block_on(action.run()),
-            Noun::Key(action) => single_thread()?.block_on(action.run()),
-            Noun::Node(action) => single_thread()?.block_on(action.run()),
-            Noun::Tx(action) => single_thread()?.block_on(action.run()),
-            Noun::Site(action) => single_thread()?.block_on(action.run()),
-            Noun::Receipt(action) => single_thread()?.block_on(action.run()),
-            Noun::Store(action) => single_thread()?.block_on(action.run()),
-            Noun::Automation(action) => action.run(),
-            Noun::Runtime(command) => command.run(),
-            Noun::Import(action) => single_thread()?.block_on(action.run()),
-            Noun::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
-            Noun::BenchEmpty(args) => {
+            CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Key(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Node(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Tx(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Site(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Receipt(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Store(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Automation(action) => action.run(),
+            CliCommand::Runtime(command) => command.run(),
+            CliCommand::Import(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Bench(args) => single_thread()?.block_on(Box::pin(args.run())),
+            CliCommand::BenchEmpty(args) => {
                 // The same runtime as `serve`, so that the two can be compared.
                 serve::runtime(None)?.block_on(args.run())
             }
-            Noun::Openapi(args) => args.run(),
+            CliCommand::Openapi(args) => args.run(),
         }
     }
 }
 
-/// One request after the other needs no second thread.
+/// Requests are sent one after the other, so one thread is enough.
 fn single_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
 #[cfg(test)]
-#[path = "cli_tests.rs"]
 mod tests;

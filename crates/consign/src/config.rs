@@ -1,18 +1,18 @@
-//! What the environment and the flags say, brought together.
+//! Configuration from the environment and the flags.
 //!
-//! The variables of the Intent Protocol are read by its face, from values alone; this is where the values come from.
-//! Our own settings are flags of `serve`.
+//! The face of the Intent Protocol parses its variables; this module provides the values. All other settings are
+//! flags of `serve`.
 
 use std::path::{Path, PathBuf};
 
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
-/// What the variables of the Intent Protocol ask for.
-pub(crate) fn protocol_settings() -> Result<Settings, Failure> {
-    Settings::read(|name| std::env::var(name).ok())
+/// The variables of the Intent Protocol.
+pub(crate) fn protocol_settings() -> Result<IntentSettings, Failure> {
+    IntentSettings::read(|name| std::env::var(name).ok())
         .map_err(|unusable| Failure::usage(unusable.to_string()).hint(unusable.advice))
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn database_path(
     };
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-        // A mistyped address may hold a password behind its first colon.
-        _ => Err(Failure::usage(format!("store {} is not known", url.split(':').next().unwrap_or_default()))
+        // A mistyped address may contain a password after its first colon.
+        _ => Err(Failure::usage(format!("unknown store {}", url.split(':').next().unwrap_or_default()))
             .hint("write it like sqlite:/var/lib/consign/consign.db, or for a server like postgres://USER@HOST/DATABASE")),
     }
 }
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn ip_169_bus_db_path_names_the_database_and_the_flag_beats_it() {
         let variable = |name: &str| (name == "BUS_DB_PATH").then(|| "/tmp/bus.db".to_owned());
-        let settings = Settings::read(variable).unwrap();
+        let settings = IntentSettings::read(variable).unwrap();
         let data = DataDir::new(Path::new("data"));
         let path = |store| database_path(store, settings.db_path.as_deref(), &data).unwrap();
         assert_eq!(path(None), Path::new("/tmp/bus.db"));
@@ -60,7 +60,7 @@ mod tests {
             ("sqlite:", "sqlite"),
         ] {
             let refused = database_path(Some(url), None, &data).unwrap_err();
-            assert_eq!(refused.to_string(), format!("store {shown} is not known"));
+            assert_eq!(refused.to_string(), format!("unknown store {shown}"));
         }
     }
 }

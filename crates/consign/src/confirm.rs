@@ -1,11 +1,11 @@
-//! Asking before something is destroyed.
+//! Confirmation of destructive commands.
 
 use std::io::{BufRead, IsTerminal};
 
 use crate::failure::Failure;
 use crate::out;
 
-/// Returns when the user agreed, by flag or by typing it; a script without `--yes` is refused.
+/// Returns when the user agreed, by flag or by typing; without a terminal `--yes` is required.
 pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     if yes {
         return Ok(());

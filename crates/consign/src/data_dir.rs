@@ -1,7 +1,7 @@
-//! The layout of the data directory, and how files get into it.
+//! The layout of the data directory, and durable writes of its files.
 //!
-//! Invariant: a file that exists is complete. Each is written beside its place with mode 0600,
-//! synced, renamed, and the directory synced, so a power cut leaves the old file or the new one.
+//! Invariant: a file that exists is complete. Each is written to a temporary file with mode 0600, synced, renamed,
+//! and the directory synced, so a power cut leaves the old file or the new one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -16,12 +16,12 @@ use crate::serve::ledger::random_bytes;
 
 const NODE_ID: &str = "node_id";
 const ELSEWHERE: &str = "ledger_elsewhere";
-/// Among the keys, because whoever has them has had a ledger: it travels with them.
+/// Stored with the keys, so that it is moved and copied together with them.
 const MADE: &str = "ledger_made";
-/// How far above a new directory its entries may be new as well: `.local/share/consign/agent` in a home without any.
+/// The number of parent directories that may be new as well: `.local/share/consign/agent` in an empty home.
 const DIRECTORIES_SYNCED: usize = 5;
 
-/// Which data directory a command works on.
+/// The data directory of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DataArgs {
     /// Data directory of the server: database, keys, address and lock
@@ -41,7 +41,8 @@ impl DataArgs {
     }
 }
 
-/// A data directory: `address`, `consign.sock`, `lock`, `node_id`, `keys/`, and either `consign.db` or `ledger_elsewhere`.
+/// A data directory: `address`, `consign.sock`, `lock`, `node_id`, `keys/`, and either `consign.db` or
+/// `ledger_elsewhere`.
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
     root: PathBuf,
@@ -58,7 +59,7 @@ impl DataDir {
         &self.root
     }
 
-    /// Where the running server writes its base URL.
+    /// The file with the base URL of the running server.
     pub(crate) fn address_file(&self) -> PathBuf {
         self.root.join("address")
     }
@@ -75,7 +76,7 @@ impl DataDir {
         self.root.join("keys")
     }
 
-    /// What of it no sandboxed plugin may open.
+    /// The paths that no sandboxed plugin may open.
     pub(crate) fn private(&self) -> Vec<PathBuf> {
         let beside = |ending: &str| {
             let mut path = self.database_file().into_os_string();
@@ -91,19 +92,21 @@ impl DataDir {
         self.keys().join(name)
     }
 
-    /// The name of this directory's server in a shared database. Whoever holds the lock is the only one of that name, so what is
-    /// held under it at a start was left behind by one before. Drawn once: what an operator calls a server is the same for many.
+    /// The node name of this directory's server in a shared database. The holder of the lock is the only one with
+    /// that name, so leases under it at a start are left from an earlier process. It is random, because operators may
+    /// give the same name to many servers.
     pub(crate) fn node_id(&self, _lock: &DataLock) -> anyhow::Result<String> {
         drawn_once(&self.root)
     }
 
-    /// Where the running server takes the requests of commands on this machine.
+    /// The socket for commands on this machine.
     pub(crate) fn socket_file(&self) -> PathBuf {
         self.root.join("consign.sock")
     }
 
-    /// Refuses a directory in which somebody else could replace files: keys, the ledger, or the socket that commands send
-    /// secrets to. One that does not exist yet is made private. POSIX access lists count, as they show in the group's bits.
+    /// Refuses a directory in which other users can replace files: keys, the ledger, or the socket that commands send
+    /// secrets to. A directory that does not exist is created with private mode. POSIX access lists count, because
+    /// they show in the group bits.
     pub(crate) fn refuse_writable_by_others(&self) -> anyhow::Result<()> {
         let shown = self.root.display();
         let found = match fs::metadata(&self.root) {
@@ -122,7 +125,7 @@ impl DataDir {
             let mode = found.mode() & 0o7777;
             let message = format!("other users can write to {shown} (mode {mode:04o})");
             let hint = format!(
-                "look whether everything in it is yours, then: chmod go-w {shown}; on a volume whose mode cannot be changed, name a new directory inside it: --data {}",
+                "check that all files in it are yours, then run: chmod go-w {shown}; on a volume whose mode cannot be changed, use a new directory inside it: --data {}",
                 self.root.join("consign").display()
             );
             Failure::failed(message).hint(hint)
@@ -132,7 +135,7 @@ impl DataDir {
         Err(refusal.into())
     }
 
-    /// Makes the directory and its `keys`, readable by the owner alone. Existing ones are kept.
+    /// Creates the directory and its `keys`, readable by the owner only. Existing ones are kept.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
         for directory in [self.root.clone(), self.keys()] {
             make_private(&directory)?;
@@ -140,23 +143,23 @@ impl DataDir {
         sync_directory(&self.root)
     }
 
-    /// Tells commands on this machine where the server listens.
+    /// Records where the server listens, for commands on this machine.
     pub(crate) fn write_address(&self, base_url: &str) -> anyhow::Result<()> {
         write_private(&self.address_file(), format!("{base_url}\n").as_bytes())
     }
 
-    /// Where the server listens; `None` when none has been started here.
+    /// Where the server listens; `None` if none has been started here.
     pub(crate) fn read_address(&self) -> anyhow::Result<Option<String>> {
         read_note(&self.address_file())
     }
 
-    /// Nobody is to look for a server where the last one listened.
+    /// Removes the address of a server that has ended.
     pub(crate) fn remove_address(&self, _: &DataLock) -> anyhow::Result<()> {
         remove_note(&self.address_file())
     }
 
-    /// Notes where the server of this directory keeps its ledger, if it is not the file of this directory. That file stays
-    /// when a ledger is moved, and nobody must take it for the one in use.
+    /// Records where the server of this directory keeps its ledger, if it is not the file of this directory. That
+    /// file stays when a ledger is moved, and must not be taken for the current one.
     pub(crate) fn note_ledger(&self, _: &DataLock, elsewhere: Option<&str>) -> anyhow::Result<()> {
         let path = self.root.join(ELSEWHERE);
         match elsewhere {
@@ -165,8 +168,8 @@ impl DataDir {
         }
     }
 
-    /// Notes that a ledger was made with the keys of this directory, once it is there for good. Keys that cannot be written to
-    /// stay as they are.
+    /// Records that a ledger was created with the keys of this directory, once it is durable. A read-only keys
+    /// directory is left unchanged.
     pub(crate) fn note_made(&self, name: &str) {
         let path = self.key_file(MADE);
         let noted = || -> anyhow::Result<()> {
@@ -180,12 +183,12 @@ impl DataDir {
             write_private(&path, format!("{names}{name}\n").as_bytes())
         };
         if let Err(error) = noted() {
-            tracing::warn!("that there is a ledger could not be noted: {error:#}");
+            tracing::warn!("cannot record the ledger in the data directory: {error:#}");
         }
     }
 
-    /// The ledgers that were made with the keys of this directory. Before there was such a note, a server wrote its address once
-    /// it had one.
+    /// The ledgers that were created with the keys of this directory. Older versions did not record this, but wrote
+    /// the address once they had a ledger.
     pub(crate) fn ledgers_made(&self) -> anyhow::Result<Vec<String>> {
         let mut made = Vec::new();
         if let Some(names) = read_note(&self.key_file(MADE))? {
@@ -200,13 +203,13 @@ impl DataDir {
         Ok(made)
     }
 
-    /// What the last server here noted.
+    /// The location that the last server here recorded.
     pub(crate) fn ledger_elsewhere(&self) -> anyhow::Result<Option<String>> {
         read_note(&self.root.join(ELSEWHERE))
     }
 }
 
-/// A line that somebody left; `None` when there is none.
+/// The content of a small file; `None` if it does not exist.
 pub(crate) fn read_note(path: &Path) -> anyhow::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
@@ -215,7 +218,7 @@ pub(crate) fn read_note(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Whether there was one or not, there is none now.
+/// Removes a file that may not exist.
 pub(crate) fn remove_note(path: &Path) -> anyhow::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync_directory(directory_of(path)?),
@@ -224,7 +227,7 @@ pub(crate) fn remove_note(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A name that belongs to a directory for good.
+/// A random name for a directory that never changes.
 pub(crate) fn drawn_once(directory: &Path) -> anyhow::Result<String> {
     let path = directory.join(NODE_ID);
     let fresh = format!("{:032x}", u128::from_le_bytes(random_bytes()?));
@@ -233,13 +236,13 @@ pub(crate) fn drawn_once(directory: &Path) -> anyhow::Result<String> {
     let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     anyhow::ensure!(
         plain,
-        "{} holds no name of a node; remove it, and another one is drawn",
+        "{} contains no valid node name; remove it, and a new one is generated",
         path.display()
     );
     Ok(name)
 }
 
-/// Writes a whole file that only its owner can read, durably.
+/// Writes a file that only its owner can read, durably.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let written = || -> std::io::Result<()> {
         let beside = beside(path, "new");
@@ -250,14 +253,14 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     sync_directory(directory_of(path)?)
 }
 
-/// The same for a file that is never replaced: if there is one already, gives what that holds. Of several who write at the
-/// same time one wins, and all get its bytes.
+/// The same for a file that is never replaced: if it exists, its content is returned. Of several concurrent writers
+/// one wins, and all get its bytes.
 pub(crate) fn write_private_once(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let written = || -> std::io::Result<Vec<u8>> {
         if !path.try_exists()? {
             let own = beside(path, &format!("{}.new", random_word()?));
             write_whole(&own, bytes)?;
-            // Unlike a rename, a link replaces nothing.
+            // Unlike a rename, a link does not replace an existing file.
             let linked = fs::hard_link(&own, path);
             fs::remove_file(&own)?;
             match linked {
@@ -268,12 +271,12 @@ pub(crate) fn write_private_once(path: &Path, bytes: &[u8]) -> anyhow::Result<Ve
         fs::read(path)
     };
     let kept = written().with_context(|| format!("cannot write {}", path.display()))?;
-    // Also for one that was there: whoever linked it may not have come that far.
+    // Also for an existing file: its writer may have crashed before the sync.
     sync_directory(directory_of(path)?)?;
     Ok(kept)
 }
 
-/// Makes a directory that only its owner can enter, with those above it that are missing, durably.
+/// Creates a directory that only its owner can enter, with missing parents, durably.
 pub(crate) fn create_private(directory: &Path) -> anyhow::Result<()> {
     let above: Vec<&Path> = directory
         .ancestors()
@@ -281,8 +284,8 @@ pub(crate) fn create_private(directory: &Path) -> anyhow::Result<()> {
         .take(DIRECTORIES_SYNCED)
         .collect();
     make_private(directory)?;
-    // Also above one that was there: whoever made it may not have come that far. One that cannot even be read was not made
-    // by us.
+    // Also above an existing directory: its creator may have crashed before the sync. A directory that cannot be read
+    // was not created by us.
     for directory in above.into_iter().map(named) {
         match File::open(directory) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => break,
@@ -297,7 +300,7 @@ fn make_private(directory: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))
+        .with_context(|| format!("cannot create the directory {}", directory.display()))
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
@@ -308,7 +311,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Left over from a crash; `create_new` below would refuse it.
+    // Left from a crash; `create_new` below would fail.
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -327,14 +330,14 @@ fn random_word() -> std::io::Result<String> {
     Ok(format!("{number:016x}"))
 }
 
-/// Where a file lies.
+/// The directory of a file.
 fn directory_of(path: &Path) -> anyhow::Result<&Path> {
     path.parent()
         .map(named)
         .context("the path has no directory")
 }
 
-/// The parent of a bare name has none, but it is here.
+/// The parent of a bare name is empty, which means the current directory.
 fn named(directory: &Path) -> &Path {
     if directory.as_os_str().is_empty() {
         return Path::new(".");

@@ -1,6 +1,6 @@
-//! The binary under the name `ductile`: the nouns of the automation runtime without ours.
+//! The binary under the name `ductile`: only the commands of the automation runtime.
 //!
-//! A link of that name is enough. Wrong usage ends with 1 here, for 2 means warnings of a check.
+//! A link of that name is enough. Wrong usage exits with 1 here, because 2 means warnings of a check.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,11 +28,11 @@ Exit codes:
 #[command(name = NAME, version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Ductile {
     #[command(subcommand)]
-    noun: Noun,
+    noun: DuctileCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Noun {
+enum DuctileCommand {
     /// Check, seal and change the configuration
     #[command(subcommand)]
     Config(config::Action),
@@ -53,7 +53,7 @@ pub(crate) fn is_called() -> bool {
 }
 
 /// The commands that a text names in backquotes, as they are typed under the name that the binary was started by. The crates below
-/// do not know that name and write the noun and the verb.
+/// do not know that name and write only the noun and the verb.
 pub(crate) fn typed(text: &str) -> String {
     typed_as(text, is_called())
 }
@@ -75,10 +75,10 @@ fn typed_as(text: &str, is_ductile: bool) -> String {
 pub(crate) fn run() -> ExitCode {
     let ended = match Ductile::try_parse() {
         Ok(ductile) => ductile.run(),
-        Err(error) => usage::tell(&error, true),
+        Err(error) => usage::report(&error, true),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
-    // Here 2 is taken.
+    // Exit code 2 has another meaning here.
     let exit = if exit == Exit::Usage {
         Exit::Failed
     } else {
@@ -90,9 +90,9 @@ pub(crate) fn run() -> ExitCode {
 impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
-            Noun::Config(action) => action.run(),
-            Noun::Runtime(command) => command.run(),
-            Noun::Version(output) => version(output),
+            DuctileCommand::Config(action) => action.run(),
+            DuctileCommand::Runtime(command) => command.run(),
+            DuctileCommand::Version(output) => version(output),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Ductile {
 fn version(output: OutputArgs) -> anyhow::Result<Exit> {
     let version = env!("CARGO_PKG_VERSION");
     if output.json {
-        // Whoever builds a release says of what and when; other builds do not know.
+        // Release builds set these variables; other builds do not have them.
         out::json(&json!({
             "version": version,
             "commit": option_env!("CONSIGN_COMMIT"),

@@ -1,25 +1,24 @@
-//! Exit codes, and failures that know theirs.
+//! Exit codes, and errors with an exit code.
 //!
-//! Invariant: every failure is one `error:` line on stderr, followed by a `hint:` line when there
-//! is something to do about it.
+//! Invariant: every error is one `error:` line on stderr, followed by a `hint:` line if there is a next step.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::{ductile, out};
 
-/// How a command ended. The numbers are documented in `consign --help` and never change.
+/// The exit code of a command. The numbers are documented in `consign --help` and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
     Failed,
     Usage,
-    /// What a strict check of the automation's configuration ends with.
+    /// Warnings of a strict check of the automation's configuration.
     Warnings,
     Nothing,
     Refused,
     Unreachable,
-    /// The configuration of the automation does not hold, in the words of `sysexits`.
+    /// The configuration of the automation is invalid (`EX_CONFIG` of `sysexits`).
     Config,
 }
 
@@ -37,13 +36,13 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure with an exit code of its own and a next step.
+/// An error with an exit code and a next step.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     exit: Exit,
     message: String,
     hint: Option<String>,
-    /// What a program needs to know beside the message.
+    /// Further data for programs.
     context: serde_json::Value,
 }
 
@@ -84,14 +83,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Tells the user and gives the exit code.
+/// Prints the error and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let (exit, text) = explain(error);
     out::note(&ductile::typed(&text));
     exit
 }
 
-/// The same for a program that asked for JSON: one document on standard output.
+/// The same as one JSON document on standard output.
 pub(crate) fn report_json(error: &anyhow::Error) -> anyhow::Result<Exit> {
     let failure = error.downcast_ref::<Failure>();
     let exit = failure.map_or(Exit::Failed, |failure| failure.exit);

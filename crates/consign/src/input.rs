@@ -1,6 +1,6 @@
 //! Arguments that may also come from a file (`@file`) or from standard input (`-`).
 //!
-//! Invariant: what is read is bounded, and JSON is checked but not rewritten.
+//! Invariant: input is bounded, and JSON is checked but not rewritten.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// More than any server accepts, little enough to hold in memory.
+/// More than any server accepts, and small enough to hold in memory.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The text that `argument` stands for; `what` names it in errors.
@@ -34,7 +34,7 @@ pub(crate) fn file(what: &str, path: &str) -> anyhow::Result<String> {
         .with_context(|| format!("cannot read {what} from {path}"))
 }
 
-/// JSON, kept exactly as it was written.
+/// JSON, exactly as it was written.
 pub(crate) fn json(what: &str, argument: &str) -> anyhow::Result<Box<RawValue>> {
     let text = text(what, argument)?;
     serde_json::from_str(&text).map_err(|error| {

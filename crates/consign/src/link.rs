@@ -1,9 +1,9 @@
-//! Which server a command talks to, and as whom.
+//! The server that a command uses, and its credentials.
 //!
-//! Invariant: the keys of the data directory are only ever sent over the socket in that same directory, to a process of its
-//! owner that holds its lock. The address in the directory is a name and never a way: after a crash somebody else may listen
-//! there. A server named with `--server` needs a key named by the user, so that a typing mistake cannot hand the main key to a
-//! stranger; if it is the server of the data directory, it is asked over the socket.
+//! Invariant: the keys of the data directory are sent only over the socket in that directory, to a process of its
+//! owner that holds its lock. The address in the directory is only a name: after a crash another program may listen
+//! there. A server given with `--server` needs an explicit key, so that a typing mistake does not send the main key
+//! to another server; if it is the server of the data directory, the socket is used.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 use crate::input;
 use crate::lock;
-use crate::secrets::{self, Name};
+use crate::secrets::{self, SecretName};
 
-/// How to reach a server.
+/// The flags for a server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
@@ -94,12 +94,12 @@ impl LinkArgs {
     /// A client with the API key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let given = given(self.key.as_ref(), self.key_file.as_deref())?;
-        let place = self.server.place(given.is_none())?;
+        let location = self.server.location(given.is_none())?;
         let key = match given {
             Some(key) => key,
-            None => place.local_key(Name::BusSecret, "CONSIGN_KEY", "--key-file")?,
+            None => location.local_key(SecretName::BusSecret, "CONSIGN_KEY", "--key-file")?,
         };
-        self.server.connect(place, Some(key), None)
+        self.server.connect(location, Some(key), None)
     }
 }
 
@@ -107,19 +107,19 @@ impl AdminArgs {
     /// A client with the admin token.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let given = given(self.admin_token.as_ref(), self.admin_token_file.as_deref())?;
-        let place = self.server.place(given.is_none())?;
+        let location = self.server.location(given.is_none())?;
         let token = match given {
             Some(token) => token,
-            None => place.local_key(
-                Name::AdminSecret,
+            None => location.local_key(
+                SecretName::AdminSecret,
                 "CONSIGN_ADMIN_TOKEN",
                 "--admin-token-file",
             )?,
         };
-        self.server.connect(place, None, Some(token))
+        self.server.connect(location, None, Some(token))
     }
 
-    /// A client for what needs no token.
+    /// A client for requests without a token.
     pub(crate) fn public_client(&self) -> anyhow::Result<Client> {
         self.server.client()
     }
@@ -128,23 +128,23 @@ impl AdminArgs {
 impl ServerArgs {
     /// Whether it is the server of the data directory.
     pub(crate) fn is_local(&self) -> anyhow::Result<bool> {
-        Ok(self.place(true)?.local.is_some())
+        Ok(self.location(true)?.local.is_some())
     }
 
-    /// A client for what needs no key.
+    /// A client for requests without a key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.connect(self.place(false)?, None, None)
+        self.connect(self.location(false)?, None, None)
     }
 
     fn connect(
         &self,
-        place: Place,
+        location: ServerLocation,
         key: Option<Key>,
         admin_token: Option<Key>,
     ) -> anyhow::Result<Client> {
-        let socket = place.local.as_ref().map(socket_of).transpose()?;
+        let socket = location.local.as_ref().map(socket_of).transpose()?;
         Ok(Client::new(Options {
-            server: place.server,
+            server: location.server,
             key,
             admin_token,
             sign: true,
@@ -154,9 +154,9 @@ impl ServerArgs {
         })?)
     }
 
-    /// A server that was named is taken at its word, unless the secrets of the data directory are wanted for it: then it must be
-    /// the one of that directory.
-    fn place(&self, wants_secrets: bool) -> anyhow::Result<Place> {
+    /// An explicit server is used as given, unless the secrets of the data directory are needed for it: then it must
+    /// be the server of that directory.
+    fn location(&self, wants_secrets: bool) -> anyhow::Result<ServerLocation> {
         let data = self.data.directory();
         let Some(named) = &self.server else {
             data.refuse_writable_by_others()?;
@@ -164,7 +164,7 @@ impl ServerArgs {
                 return Err(self.not_running(&data));
             }
             let server = data.read_address()?.unwrap_or_else(|| NAMELESS.to_owned());
-            return Ok(Place {
+            return Ok(ServerLocation {
                 server,
                 local: Some(data),
             });
@@ -177,7 +177,7 @@ impl ServerArgs {
         if is_local {
             data.refuse_writable_by_others()?;
         }
-        Ok(Place {
+        Ok(ServerLocation {
             server: named.to_string(),
             local: is_local.then_some(data),
         })
@@ -186,7 +186,7 @@ impl ServerArgs {
     fn not_running(&self, data: &DataDir) -> anyhow::Error {
         let shown = self.data.data.display();
         let Some(pid) = lock::holder(&data.lock_file()) else {
-            let hint = "start it with: consign serve; or name another one with --server or --data";
+            let hint = "start it with: consign serve; or use another one with --server or --data";
             let message = format!("no server is running in {shown}");
             return Failure::new(Exit::Unreachable, message).hint(hint).into();
         };
@@ -194,23 +194,23 @@ impl ServerArgs {
             "the server in {shown} (pid {pid}) has no socket {}",
             data.socket_file().display()
         );
-        let hint = "it may be starting or stopping, or is of an older version; if its file system takes no sockets, name the server with --server and the key with --key-file or --admin-token-file";
+        let hint = "it may be starting or stopping, or an older version; if its file system does not support sockets, pass the server with --server and the key with --key-file or --admin-token-file";
         Failure::new(Exit::Unreachable, message).hint(hint).into()
     }
 }
 
-/// How a server is called whose address is not noted.
+/// The name of a server without a recorded address.
 const NAMELESS: &str = "http://localhost";
 
-/// A server, and its data directory when it is the one on this machine.
+/// A server, and its data directory if it runs on this machine.
 #[derive(Debug)]
-struct Place {
+struct ServerLocation {
     server: String,
     local: Option<DataDir>,
 }
 
-impl Place {
-    fn local_key(&self, name: Name, variable: &str, flag: &str) -> anyhow::Result<Key> {
+impl ServerLocation {
+    fn local_key(&self, name: SecretName, variable: &str, flag: &str) -> anyhow::Result<Key> {
         let message = match &self.local {
             Some(data) => match secrets::read(data, name)? {
                 Some(secret) => return Ok(Key::new(secret.reveal())),
@@ -229,14 +229,15 @@ fn socket_of(data: &DataDir) -> anyhow::Result<Socket> {
     let (path, directory) = short_path(&data.socket_file())?;
     let data = data.clone();
     Ok(Socket::new(path, move |peer| {
-        // The path may lead through this descriptor.
+        // The path may go through this descriptor.
         let _directory = &directory;
         verify(peer, &data)
     }))
 }
 
-/// Whether a process is the server of a data directory: of its owner or the superuser, and the one that holds the lock.
-/// Connected before the lock is looked at: a look holds it for a moment, which a starting server must not run into.
+/// Whether a process is the server of a data directory: it belongs to the owner or root, and holds the lock. The
+/// connection is opened before the lock is checked, because a check holds the lock for a moment, which must not
+/// disturb a starting server.
 fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     if peer.uid != own && peer.uid != 0 {
@@ -249,7 +250,7 @@ fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
         let lock = data.lock_file();
         return Err(format!("nobody holds {}", lock.display()));
     };
-    // One in another PID namespace, such as a container's, is known by its user and the lock alone.
+    // A process in another PID namespace, such as a container, is identified by its user and the lock alone.
     match peer.pid {
         Some(pid) if !is_called(pid, holder) => Err(format!(
             "its process is {pid}, and {} is held by {holder}",
@@ -259,7 +260,7 @@ fn verify(peer: PeerProcess, data: &DataDir) -> Result<(), String> {
     }
 }
 
-/// Whether a process has this id, here or in the PID namespace it runs in.
+/// Whether a process has this id, here or in its own PID namespace.
 fn is_called(pid: u32, id: u32) -> bool {
     if pid == id {
         return true;
@@ -270,7 +271,7 @@ fn is_called(pid: u32, id: u32) -> bool {
     ids.any(|inner| inner.parse() == Ok(id))
 }
 
-/// A secret from a file or from the command line; the file wins.
+/// A secret from a file or from the command line; the file takes precedence.
 pub(crate) fn given(flag: Option<&Key>, file: Option<&Path>) -> anyhow::Result<Option<Key>> {
     let (key, origin) = match (file, flag) {
         (Some(path), _) => {
@@ -309,7 +310,7 @@ mod tests {
     fn started() -> (tempfile::TempDir, DataDir) {
         let directory = tempfile::tempdir().unwrap();
         let data = DataDir::new(&directory.path().join("data"));
-        Secrets::open(&data, &Overrides::default(), secrets::Ledger::New).unwrap();
+        Secrets::open(&data, &Overrides::default(), secrets::LedgerState::New).unwrap();
         data.write_address("http://127.0.0.1:7070").unwrap();
         std::fs::write(data.socket_file(), "").unwrap();
         (directory, data)
@@ -345,10 +346,10 @@ mod tests {
         let url = "http://127.0.0.1:7070";
         for server in [None, Some(url)] {
             let args = args(data.root(), server);
-            assert!(args.server.place(true).unwrap().local.is_some());
+            assert!(args.server.location(true).unwrap().local.is_some());
         }
         let named = args(data.root(), Some(url));
-        assert!(named.server.place(false).unwrap().local.is_none());
+        assert!(named.server.location(false).unwrap().local.is_none());
     }
 
     #[test]

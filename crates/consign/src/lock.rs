@@ -1,8 +1,8 @@
 //! One server per data directory.
 //!
-//! Invariant: while a [`DataLock`] lives, no other process can get one for the same directory. The
-//! operating system frees it when the process ends, however it ends; the file itself stays. A lock file that somebody removed is
-//! made again within a second ([`until_taken`]). A database has a lock on the file itself as well, which the store takes.
+//! Invariant: while a [`DataLock`] exists, no other process can get one for the same directory. The operating system
+//! releases it when the process ends; the file stays. A lock file that is removed is created again within a second
+//! ([`until_taken`]). A database file has a lock on itself as well, which the store takes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -16,18 +16,19 @@ use consign_store::sqlite;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 
-const LOOKS: u32 = 3;
-const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
-/// How often a server looks whether its lock files are still there.
-const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
-/// So many looks in a row somebody else may have it: a second server that is refused has it for a moment.
+const LOCK_TRIES: u32 = 3;
+const LOCK_RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+/// The interval at which a server checks its lock files.
+const CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+/// The number of checks in a row in which another process may hold it: a second server that is refused holds it for a
+/// moment.
 const TAKEN_MAX: u32 = 5;
 
-/// Holds the data directory until dropped.
+/// Locks the data directory until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
     path: PathBuf,
-    /// What it stands for.
+    /// The locked resource, for messages.
     what: String,
     // The lock belongs to the open file.
     file: Mutex<File>,
@@ -36,18 +37,16 @@ pub(crate) struct DataLock {
 impl DataLock {
     pub(crate) fn acquire(data: &DataDir) -> anyhow::Result<Self> {
         let what = data.root().display().to_string();
-        Self::acquire_past_looks(&data.lock_file(), &what)
+        Self::acquire_with_retry(&data.lock_file(), &what)
     }
 
-    /// Holds a database, wherever it lies and by whatever name it is called: two data directories
-    /// may name the same one.
+    /// Locks a database file by its real path: two data directories may refer to the same file.
     pub(crate) fn database(path: &Path) -> anyhow::Result<Self> {
         let what = path.display().to_string();
-        let lock = Self::acquire_file(&beside(path), &what)?;
-        // Whoever opens it for writing is refused anyway; this one is told before anything is made for it.
+        let lock = Self::acquire_file(&lock_file_of(path), &what)?;
+        // The store would refuse to open the file for writing anyway; this check fails before anything is created.
         if is_written(path)? {
-            let message =
-                format!("{what} is in use by another server, by this or another name of the file");
+            let message = format!("{what} is in use by another server, by this or another path");
             return Err(Failure::failed(message)
                 .hint("stop it first; a copy made with `cp` is a ledger of its own, a link is not")
                 .into());
@@ -55,32 +54,32 @@ impl DataLock {
         Ok(lock)
     }
 
-    /// Holds the directory of an automation service, by the file that its protocol names.
+    /// Locks the directory of an automation service with the file that its protocol defines.
     pub(crate) fn state(path: &Path, what: &str) -> anyhow::Result<Self> {
-        let hint = "stop it first; `system status` tells how it is";
-        Self::acquire_past_looks(path, what).map_err(|error| match error.downcast::<Failure>() {
+        let hint = "stop it first; `system status` shows its state";
+        Self::acquire_with_retry(path, what).map_err(|error| match error.downcast::<Failure>() {
             Ok(taken) => taken.hint(hint).into(),
             Err(error) => error,
         })
     }
 
-    /// Who looks whether it is held holds it for that moment.
-    fn acquire_past_looks(path: &Path, what: &str) -> anyhow::Result<Self> {
-        for _ in 1..LOOKS {
+    /// Retries, because a check of the lock holds it for a moment.
+    fn acquire_with_retry(path: &Path, what: &str) -> anyhow::Result<Self> {
+        for _ in 1..LOCK_TRIES {
             match Self::acquire_file(path, what) {
-                Err(error) if error.is::<Failure>() => std::thread::sleep(LOOK),
+                Err(error) if error.is::<Failure>() => std::thread::sleep(LOCK_RETRY_PAUSE),
                 acquired => return acquired,
             }
         }
         Self::acquire_file(path, what)
     }
 
-    /// Whether a database is held right now. Looks, and makes no file.
+    /// Whether a database is locked. Creates no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        holder(&beside(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
+        holder(&lock_file_of(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
     }
 
-    /// Locks by any file; `what` names in the refusal what it stands for.
+    /// Locks a file; `what` is the locked resource in the error.
     pub(crate) fn acquire_file(path: &Path, what: &str) -> anyhow::Result<Self> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -110,7 +109,7 @@ impl DataLock {
         })
     }
 
-    /// Makes the lock file again if it was removed or replaced. An error is that of [`Self::acquire_file`].
+    /// Creates the lock file again if it was removed or replaced. Errors are those of [`Self::acquire_file`].
     fn renew(&self) -> anyhow::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let ours = file.metadata()?;
@@ -124,20 +123,20 @@ impl DataLock {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         tracing::warn!(
-            "{} was removed or replaced while the server runs; it was made again",
+            "{} was removed or replaced while the server is running; it was created again",
             self.path.display()
         );
         Ok(())
     }
 }
 
-/// Keeps the lock files of a running server where others look for them. Returns when somebody else has one of them.
+/// Keeps the lock files of a running server in place. Returns when another process holds one of them.
 pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
     let mut taken = 0;
     let mut told = false;
     loop {
-        tokio::time::sleep(INTERVAL).await;
-        // All of them, whatever becomes of one.
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        // All of them, even if one fails.
         let mut errors: Vec<_> = locks.iter().filter_map(|lock| lock.renew().err()).collect();
         match errors.pop().map(anyhow::Error::downcast::<Failure>) {
             None => (taken, told) = (0, false),
@@ -147,28 +146,28 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
                     return refused;
                 }
             }
-            // The directory is gone, or the disk is full: nobody else has it then.
+            // The directory is gone, or the disk is full: no other process holds it then.
             Some(Err(error)) if !told => {
                 told = true;
-                tracing::warn!("a lock file is gone and cannot be made again: {error:#}");
+                tracing::warn!("a lock file is missing and cannot be created again: {error:#}");
             }
             Some(Err(_)) => {}
         }
     }
 }
 
-/// Whether another process has a database open to write. Who only looks at it holds it for that moment.
+/// Whether another process has a database open for writing. A check holds the lock for a moment.
 fn is_written(path: &Path) -> anyhow::Result<bool> {
-    for _ in 1..LOOKS {
+    for _ in 1..LOCK_TRIES {
         if !sqlite::is_held(path)? {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(LOCK_RETRY_PAUSE);
     }
     Ok(sqlite::is_held(path)?)
 }
 
-/// The process that holds a lock file, 0 if it has not said which; `None` while nobody does. Looks, and makes no file.
+/// The process that holds a lock file, 0 if the file does not name it; `None` if it is not locked. Creates no file.
 pub(crate) fn holder(path: &Path) -> Option<u32> {
     let mut file = File::open(path).ok()?;
     if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
@@ -179,14 +178,14 @@ pub(crate) fn holder(path: &Path) -> Option<u32> {
     Some(read.and_then(|_| pid.trim().parse().ok()).unwrap_or(0))
 }
 
-/// The file that stands for a database.
-fn beside(path: &Path) -> PathBuf {
+/// The lock file of a database.
+fn lock_file_of(path: &Path) -> PathBuf {
     let real = real_path(path);
     let name = real.file_name().unwrap_or_default().to_string_lossy();
     real.with_file_name(format!("{name}.lock"))
 }
 
-/// Without symbolic links; a file that is still to be made has at least a directory.
+/// Without symbolic links; a file that does not exist yet has at least a directory.
 fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -232,7 +231,7 @@ mod tests {
         }
         let other = directory.path().join("other.db");
         assert!(!DataLock::is_held(&other));
-        assert!(!beside(&other).exists(), "a look makes nothing");
+        assert!(!lock_file_of(&other).exists(), "a look makes nothing");
     }
 
     #[test]

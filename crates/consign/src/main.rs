@@ -1,7 +1,7 @@
 //! The one binary: server, command line, wiring.
 //!
-//! Invariant: only this crate reads the environment and the command line; everything below it
-//! receives values. It has no rules of its own about intents.
+//! Invariant: only this crate reads the environment and the command line; all other crates receive values. It has no
+//! rules about intents.
 
 mod cli;
 mod commands;
@@ -10,13 +10,13 @@ mod confirm;
 mod data_dir;
 mod ductile;
 mod failure;
-#[cfg(test)]
-mod foreign_values_tests;
 mod input;
+#[cfg(test)]
+mod input_property_tests;
+mod ledger_location;
 mod link;
 mod lock;
 mod out;
-mod place;
 mod planted;
 mod render;
 mod secrets;
@@ -54,23 +54,24 @@ fn main() -> ExitCode {
             planted::arm_failpoint();
             cli.run()
         }
-        Err(error) => usage::tell(&error, false),
+        Err(error) => usage::report(&error, false),
     };
     let exit = ended.unwrap_or_else(|error| failure::report(&error));
     exit.into()
 }
 
-/// Secrets come in by variables and lie in memory. Other processes of the same user, plugins above all, could read both from
-/// `/proc`, trace this process or take its core dump; from here on only root can. A plugin is a program of its own and as open as any.
+/// Secrets come from variables and are in memory. Other processes of the same user, plugins above all, could read
+/// both from `/proc`, trace this process or take its core dump; from here on only root can. A plugin is a separate
+/// program and not protected.
 fn hide_memory() {
-    // A kernel that refuses is no reason to do nothing at all.
+    // If the kernel refuses, the program continues without this protection.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Returns only if there is no plugin to become; then it answers in the plugin's place.
+/// Returns only if the plugin cannot be executed; then it reports the error in the plugin's format.
 fn become_plugin() -> ExitCode {
     let error = confine::exec(std::env::args_os().skip(2));
-    // Nobody is left to be told if this fails too.
+    // Nothing can be reported if this fails too.
     let _ = out::data(&error.answer());
     ExitCode::from(error.exit_code())
 }

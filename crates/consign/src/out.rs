@@ -1,13 +1,13 @@
-//! The only place that writes to the terminal: data to stdout, everything else to stderr.
+//! The only module that writes to the terminal: data to stdout, everything else to stderr.
 //!
-//! Invariant: a reader that went away (a closed pipe) ends the output quietly; it is not a failure
-//! of the command. Colour is never used, so output reads the same in a file.
+//! Invariant: a closed pipe ends the output quietly and is not an error of the command. Colour is never used, so
+//! output is the same in a file.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
 use serde::Serialize;
 
-/// Data for the user or the next program, ended by a newline.
+/// Data for the user or the next program, terminated by a newline.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let mut stdout = io::stdout().lock();
@@ -25,17 +25,17 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     data(&serde_json::to_string(value)?)
 }
 
-/// Something to know that is not data. Nothing can be done when stderr itself is gone.
+/// A message that is not data. Errors of stderr are ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Whether a person reads what [`note`] says at this moment, and nothing keeps it.
+/// Whether [`note`] writes to a terminal and is not recorded.
 pub(crate) fn notes_reach_a_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A question, without the newline, so that the answer stands behind it.
+/// A question without a newline, so that the answer follows it.
 pub(crate) fn ask(question: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "{question} ").and_then(|()| stderr.flush());

@@ -1,10 +1,10 @@
-//! What tests wake in a binary that was built for them: a planted defect, a failpoint.
+//! Switches for test builds: planted defects and failpoints.
 //!
-//! Invariant: without the feature `planted`, which no shipped binary has, nothing here reads the environment.
+//! Invariant: without the feature `planted`, which no released binary has, nothing here reads the environment.
 
-/// Wakes the defect that `CONSIGN_PLANT` names, and says so in the log.
+/// Enables the defect in `CONSIGN_PLANT` and logs it.
 #[cfg(feature = "planted")]
-pub(crate) fn wake_defect() {
+pub(crate) fn enable_planted_defect() {
     if let Ok(name) = std::env::var("CONSIGN_PLANT") {
         tracing::error!(
             name,
@@ -14,7 +14,7 @@ pub(crate) fn wake_defect() {
     }
 }
 
-/// Ends the process later at the point that `CONSIGN_FAILPOINT` names, such as `before-sync:12`.
+/// Kills the process at the failpoint in `CONSIGN_FAILPOINT`, such as `before-sync:12`.
 #[cfg(feature = "planted")]
 pub(crate) fn arm_failpoint() {
     if let Ok(text) = std::env::var("CONSIGN_FAILPOINT") {
@@ -27,7 +27,7 @@ pub(crate) fn arm_failpoint() {
 
 /// The last migration that `CONSIGN_HOLD_MIGRATIONS` lets the server run, as if it were of the version before.
 #[cfg(feature = "planted")]
-pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+pub(crate) fn last_migration() -> anyhow::Result<Option<i32>> {
     use anyhow::Context as _;
     let held = std::env::var("CONSIGN_HOLD_MIGRATIONS").ok();
     let held = held.map(|text| text.parse().context("CONSIGN_HOLD_MIGRATIONS is no number"));
@@ -36,11 +36,12 @@ pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
 
 #[cfg(not(feature = "planted"))]
 #[expect(clippy::unnecessary_wraps, reason = "the planted one may fail")]
-pub(crate) fn held_migration() -> anyhow::Result<Option<i32>> {
+pub(crate) fn last_migration() -> anyhow::Result<Option<i32>> {
     Ok(None)
 }
 
-/// How long `CONSIGN_SITE_LEASE_MS` lets a site hold a transaction, so that a test can see another node take it over.
+/// The lease of a site's transactions from `CONSIGN_SITE_LEASE_MS`, so that a test can observe a takeover by another
+/// node.
 #[cfg(feature = "planted")]
 pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
     use anyhow::Context as _;
@@ -56,7 +57,7 @@ pub(crate) fn site_lease() -> anyhow::Result<Option<std::time::Duration>> {
 }
 
 #[cfg(not(feature = "planted"))]
-pub(crate) fn wake_defect() {}
+pub(crate) fn enable_planted_defect() {}
 
 #[cfg(not(feature = "planted"))]
 pub(crate) fn arm_failpoint() {}

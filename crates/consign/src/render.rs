@@ -1,13 +1,13 @@
-//! Text for people: columns, fields, times.
+//! Output for terminals: columns, fields, times.
 //!
-//! Invariant: text that others chose (goals, owners, errors, payloads) cannot move the cursor or
-//! colour the terminal, because control characters are shown as escapes.
+//! Invariant: untrusted text (goals, owners, errors, payloads) cannot move the cursor or colour the terminal, because
+//! control characters are escaped.
 
 use std::fmt::Write;
 
 use jiff::Timestamp;
 
-/// `text` with every control character shown instead of sent.
+/// `text` with every control character escaped.
 pub(crate) fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -74,7 +74,7 @@ pub(crate) fn time_us(unix_us: i64) -> String {
     }
 }
 
-/// Marks that reorder text and so can disguise it.
+/// Marks that reorder text and can disguise it.
 fn is_direction_mark(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,9 +1,9 @@
-//! The server's secrets: made on the first start, read afterwards, never readable by others.
+//! The server's secrets: created on the first start, read afterwards, never readable by other users.
 //!
-//! Invariant: a secret that was once used is on disk before it is used, with mode 0600 in a
-//! directory of mode 0700; looser modes are refused, not repaired, because others may already have
-//! read the file. Values from the environment win over files and are never written.
-//! A secret that an existing ledger depends on is never replaced without being asked for.
+//! Invariant: a secret is on disk before it is used, with mode 0600 in a directory of mode 0700. Looser modes are
+//! refused, not repaired, because others may already have read the file. Values from the environment take precedence
+//! over files and are never written. A secret that an existing ledger depends on is never replaced without an
+//! explicit request.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_store::sqlite::{Holds, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -48,9 +48,9 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
-/// Which secret; also the name of its file.
+/// The secrets; also the names of their files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum SecretName {
     BusSecret,
     AdminSecret,
     DashboardPassword,
@@ -59,7 +59,7 @@ pub(crate) enum Name {
     ReceiptSeed,
 }
 
-impl Name {
+impl SecretName {
     pub(crate) fn file(self) -> &'static str {
         match self {
             Self::BusSecret => "bus_secret",
@@ -71,8 +71,8 @@ impl Name {
         }
     }
 
-    /// What a new one starts with (so that scanners recognise it in the wrong place) and its random
-    /// bytes, written as two hexadecimal digits each.
+    /// The prefix of a new secret (so that scanners can detect it) and the number of its random bytes, written as two
+    /// hexadecimal digits each.
     fn recipe(self) -> (&'static str, usize) {
         match self {
             Self::BusSecret => ("ck_", 20),
@@ -84,7 +84,7 @@ impl Name {
     }
 }
 
-/// Values from the environment, which win over files.
+/// Values from the environment, which take precedence over files.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
     pub(crate) bus_secret: Option<Secret>,
@@ -96,7 +96,7 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    pub(crate) fn new(settings: &Settings, seal_key: Option<Secret>) -> Self {
+    pub(crate) fn new(settings: &IntentSettings, seal_key: Option<Secret>) -> Self {
         Self {
             bus_secret: settings.bus_secret.clone(),
             admin_secret: settings.admin_secret.clone(),
@@ -107,19 +107,19 @@ impl Overrides {
     }
 }
 
-/// The files of those that all servers of a database share.
+/// The secret files that all servers of a database share.
 pub(crate) const SHARED: &str = "seal_key, receipt_seed and bus_secret";
 
-/// Whether there is data that was written with secrets of before.
+/// Whether there is data that was written with existing secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ledger {
+pub(crate) enum LedgerState {
     New,
     Existing,
     /// Existing, and other servers have the secrets too.
     Shared,
 }
 
-impl Ledger {
+impl LedgerState {
     pub(crate) fn at(path: &Path) -> anyhow::Result<Self> {
         Ok(match identify(path)? {
             Holds::Consign => Self::Existing,
@@ -137,21 +137,21 @@ pub(crate) struct Secrets {
     pub(crate) metrics_token: Secret,
     pub(crate) seal_key: SecretBytes,
     pub(crate) receipt_seed: SecretBytes,
-    /// Those that did not exist before; the only ones worth showing to the user, once.
-    pub(crate) made: Vec<Name>,
+    /// The secrets that were created now; only these are shown to the user, once.
+    pub(crate) made: Vec<SecretName>,
 }
 
 impl Secrets {
-    /// Reads the secrets, making the missing ones. The caller holds the directory's lock, so that
-    /// two first starts cannot make two different keys.
+    /// Reads the secrets and creates the missing ones. The caller holds the directory's lock, so that two concurrent
+    /// first starts cannot create different keys.
     pub(crate) fn open(
         data: &DataDir,
         overrides: &Overrides,
-        ledger: Ledger,
+        ledger: LedgerState,
     ) -> anyhow::Result<Self> {
         data.create()?;
         refuse_loose_mode(&data.keys(), "700")?;
-        if ledger != Ledger::New {
+        if ledger != LedgerState::New {
             refuse_loss(data, overrides, ledger)?;
         }
         let mut made = Vec::new();
@@ -159,17 +159,21 @@ impl Secrets {
             Some(secret) => Ok(secret.clone()),
             None => read_or_make(data, name, &mut made),
         };
-        let bus_secret = text(Name::BusSecret, &overrides.bus_secret)?;
-        let admin_secret = text(Name::AdminSecret, &overrides.admin_secret)?;
-        let dashboard_password = text(Name::DashboardPassword, &overrides.dashboard_password)?;
-        let metrics_token = text(Name::MetricsToken, &overrides.metrics_token)?;
-        let seal_key = text(Name::SealKey, &overrides.seal_key)?;
-        let receipt_seed = text(Name::ReceiptSeed, &None)?;
+        let bus_secret = text(SecretName::BusSecret, &overrides.bus_secret)?;
+        let admin_secret = text(SecretName::AdminSecret, &overrides.admin_secret)?;
+        let dashboard_password =
+            text(SecretName::DashboardPassword, &overrides.dashboard_password)?;
+        let metrics_token = text(SecretName::MetricsToken, &overrides.metrics_token)?;
+        let seal_key = text(SecretName::SealKey, &overrides.seal_key)?;
+        let receipt_seed = text(SecretName::ReceiptSeed, &None)?;
         let seal_key_origin = match overrides.seal_key {
             Some(_) => "the variable CONSIGN_SEAL_KEY".to_owned(),
-            None => data.key_file(Name::SealKey.file()).display().to_string(),
+            None => data
+                .key_file(SecretName::SealKey.file())
+                .display()
+                .to_string(),
         };
-        let receipt_seed_origin = data.key_file(Name::ReceiptSeed.file());
+        let receipt_seed_origin = data.key_file(SecretName::ReceiptSeed.file());
         Ok(Self {
             bus_secret,
             admin_secret,
@@ -185,44 +189,44 @@ impl Secrets {
     }
 }
 
-/// A new seal key could not open the keys in the ledger, a new seed would disown its receipts.
-fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: Ledger) -> anyhow::Result<()> {
+/// A new seal key could not decrypt the keys in the ledger, and a new seed could not verify its receipts.
+fn refuse_loss(data: &DataDir, overrides: &Overrides, ledger: LedgerState) -> anyhow::Result<()> {
     let missing = |name| -> anyhow::Result<bool> { Ok(read(data, name)?.is_none()) };
-    let (name, consequence) = if overrides.seal_key.is_none() && missing(Name::SealKey)? {
+    let (name, consequence) = if overrides.seal_key.is_none() && missing(SecretName::SealKey)? {
         (
-            Name::SealKey,
+            SecretName::SealKey,
             "this works only as long as the database holds no API keys besides the main key; \
              otherwise start with a new database",
         )
-    } else if missing(Name::ReceiptSeed)? {
+    } else if missing(SecretName::ReceiptSeed)? {
         (
-            Name::ReceiptSeed,
-            "receipts handed out so far can then no longer be checked against this server",
+            SecretName::ReceiptSeed,
+            "earlier receipts can then no longer be verified by this server",
         )
     } else {
         return Ok(());
     };
     let (path, keys) = (data.key_file(name.file()), data.keys());
-    let hint = if ledger == Ledger::Shared {
+    let hint = if ledger == LedgerState::Shared {
         format!(
-            "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are lost for \
-             good, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
+            "copy {SHARED} from the keys folder of another server of this database to {}, with mode 600; if they are \
+             lost, write 64 random hexadecimal digits into each, and start the first server with --new-secrets: \
              {consequence}",
             keys.display()
         )
     } else {
         format!(
-            "put the file back from a backup of {}; or, to go on without the old keys, write 64 random \
+            "restore the file from a backup of {}; or, to continue without the old keys, write 64 random \
              hexadecimal digits into it, with mode 600: {consequence}",
             keys.display()
         )
     };
-    let message = format!("there is a database, but {} is missing", path.display());
+    let message = format!("the database exists, but {} is missing", path.display());
     Err(Failure::failed(message).hint(hint).into())
 }
 
-/// Reads one secret for a command on the same machine; `None` when it was never made.
-pub(crate) fn read(data: &DataDir, name: Name) -> anyhow::Result<Option<Secret>> {
+/// Reads one secret for a command on the same machine; `None` if it was never created.
+pub(crate) fn read(data: &DataDir, name: SecretName) -> anyhow::Result<Option<Secret>> {
     read_at(&data.key_file(name.file()))
 }
 
@@ -243,14 +247,14 @@ pub(crate) fn read_at(path: &Path) -> anyhow::Result<Option<Secret>> {
         .with_context(|| format!("cannot read {}", path.display()))?;
     if text.trim().is_empty() {
         return Err(Failure::failed(format!("{} is empty", path.display()))
-            .hint("put the secret back from a backup, or delete the file to have a new one made")
+            .hint("restore the secret from a backup, or delete the file to create a new one")
             .into());
     }
     Ok(Some(Secret::new(text.trim().to_owned())))
 }
 
 /// Reads one secret of 32 bytes for a command on the same machine.
-pub(crate) fn read_bytes(data: &DataDir, name: Name) -> anyhow::Result<Option<SecretBytes>> {
+pub(crate) fn read_bytes(data: &DataDir, name: SecretName) -> anyhow::Result<Option<SecretBytes>> {
     read_bytes_at(&data.key_file(name.file()))
 }
 
@@ -263,7 +267,11 @@ pub(crate) fn read_bytes_at(path: &Path) -> anyhow::Result<Option<SecretBytes>> 
     Ok(Some(thirty_two_bytes(&secret, &origin)?))
 }
 
-fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Result<Secret> {
+fn read_or_make(
+    data: &DataDir,
+    name: SecretName,
+    made: &mut Vec<SecretName>,
+) -> anyhow::Result<Secret> {
     if let Some(secret) = read(data, name)? {
         refuse_short(&secret, &data.key_file(name.file()))?;
         return Ok(secret);
@@ -278,16 +286,16 @@ fn read_or_make(data: &DataDir, name: Name, made: &mut Vec<Name>) -> anyhow::Res
     Ok(secret)
 }
 
-/// Somebody wrote it there; those that are made here are longer.
+/// A chosen secret; generated ones are longer.
 fn refuse_short(secret: &Secret, path: &Path) -> Result<(), Failure> {
     if secret.reveal().len() >= SECRET_CHARS_MIN {
         return Ok(());
     }
     let path = path.display();
     let message =
-        format!("{path} holds fewer than {SECRET_CHARS_MIN} characters, so it can be guessed");
+        format!("{path} has fewer than {SECRET_CHARS_MIN} characters, so it can be guessed");
     Err(Failure::failed(message)
-        .hint("write a long random text into it, or delete the file to have a new secret made"))
+        .hint("write a long random text into it, or delete the file to create a new secret"))
 }
 
 fn thirty_two_bytes(secret: &Secret, origin: &str) -> Result<SecretBytes, Failure> {
@@ -315,5 +323,4 @@ pub(crate) fn refuse_loose_mode(path: &Path, wanted: &str) -> anyhow::Result<()>
 }
 
 #[cfg(test)]
-#[path = "secrets_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use crate::failure::{self, Exit, Failure};
 const AUTOMATION: &str = "automation";
 
 /// Says what is wrong with a command line, or gives the help that was asked for.
-pub(crate) fn tell(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Exit> {
+pub(crate) fn report(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Exit> {
     if !error.use_stderr() {
         // Help that was asked for is data. Nothing can be done when nobody takes it.
         let _ = error.print();

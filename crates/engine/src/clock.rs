@@ -1,8 +1,9 @@
-//! Engine time: the wall clock at start plus monotonic time, and the time that the machine slept.
+//! Engine time: the wall clock at start plus monotonic time, plus the time that the machine was suspended.
 //!
-//! Invariant: it never goes back, and never before the last instant the store knows. A jump of the wall clock is followed
-//! slowly, so that a day's jump does not end every lease at once. Sleep is no jump: that time has passed, so it is made up for
-//! at once. Where many nodes share a database, its clock is the wall clock of all of them.
+//! Invariant: engine time never goes back, and never before the last instant in the store. It follows a jump of the
+//! wall clock slowly, so that a jump of a day does not end every lease at once. A suspend is not a jump: that time
+//! has passed, so it is added at once. Where many nodes share a database, the database's clock is the wall clock of
+//! all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,26 +13,26 @@ use consign_kernel::plant::{self, Plant};
 use consign_store::Clock;
 use rustix::time::ClockId;
 
-/// How much of a difference to the wall clock is made up for per second: one percent.
+/// How much of a difference to the wall clock is corrected per second: one percent.
 const SLEW_US_PER_S: i64 = 10_000;
 
-/// A difference that is not worth a jump.
-const CATCH_UP_US: i64 = 500_000;
+/// Smaller differences are corrected slowly instead of at once.
+const CATCH_UP_MIN_US: i64 = 500_000;
 
-/// A difference to the wall clock that an operator should hear of.
-const APART_US: i64 = 60 * SECOND_US;
+/// A difference to the wall clock that is logged for the operator.
+const WALL_DIFFERENCE_LOGGED_US: i64 = 60 * SECOND_US;
 
-/// What the wall clock says, in microseconds since 1970. Signature windows use it; leases never do.
+/// The wall clock, in microseconds since 1970. Signature windows use it; leases never do.
 pub trait WallClock: Send + Sync + 'static {
     fn wall(&self) -> Micros;
 }
 
-/// Where time comes from: the system, or a simulation.
+/// The source of time: the system, or a simulation.
 pub trait TimeSource: WallClock {
-    /// Never goes back, whatever becomes of the wall clock.
+    /// Never goes back, whatever happens to the wall clock.
     fn monotonic(&self) -> Duration;
 
-    /// How long the machine has slept so far, in which time the monotonic clock stood still.
+    /// How long the machine was suspended so far. The monotonic clock does not count that time.
     fn asleep(&self) -> Duration {
         Duration::ZERO
     }
@@ -41,12 +42,12 @@ pub trait TimeSource: WallClock {
 #[derive(Debug)]
 pub struct SystemTimes {
     started: Instant,
-    /// How far the clock that counts is ahead of the one of this machine.
+    /// How far the reference clock is ahead of this machine's clock.
     ahead_us: AtomicI64,
 }
 
 impl SystemTimes {
-    /// With a wall clock that is so far ahead of this machine's.
+    /// The wall clock is this machine's clock plus `ahead_us`.
     pub fn ahead(ahead_us: i64) -> Self {
         Self {
             started: Instant::now(),
@@ -54,7 +55,7 @@ impl SystemTimes {
         }
     }
 
-    /// What the wall clock of this machine itself says.
+    /// The wall clock of this machine, without the offset.
     pub fn own_wall() -> Micros {
         system_time()
     }
@@ -71,7 +72,7 @@ impl TimeSource for SystemTimes {
             let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
             Duration::from_secs(seconds) + Duration::from_nanos(now.tv_nsec.unsigned_abs())
         };
-        // In this order: what lies between the two readings is no sleep.
+        // Ordering: time between the two readings must not count as suspend.
         let awake = read(ClockId::Monotonic);
         read(ClockId::Boottime).saturating_sub(awake)
     }
@@ -86,46 +87,46 @@ impl WallClock for SystemTimes {
 #[derive(Debug)]
 pub struct EngineClock<S = SystemTimes> {
     source: S,
-    /// What the monotonic clock said then.
+    /// The monotonic clock at start.
     started: Duration,
     start: Micros,
-    /// Made up for so far.
+    /// The correction so far.
     slewed_us: AtomicI64,
-    /// When the last step was made, in seconds since start.
+    /// When the last correction was made, in seconds since start.
     stepped_s: AtomicI64,
     latest: AtomicI64,
-    /// Sleep that was made up for so far.
+    /// Suspended time that was added so far.
     slept_us: AtomicI64,
-    /// Engine time and the wall clock lie far from each other, and the log says so.
-    apart: AtomicBool,
-    /// The time of a database counts here, and not that of this machine.
+    /// Engine time and the wall clock differ by a lot, and this was logged.
+    wall_differs: AtomicBool,
+    /// The reference clock is a database's, not this machine's.
     shared: AtomicBool,
 }
 
 impl EngineClock {
-    /// Begins at the larger of the wall clock and the last stored time.
+    /// Starts at the larger of the wall clock and the last stored time.
     pub fn start(last_stored: Option<Micros>) -> Self {
         Self::over(SystemTimes::ahead(0), last_stored)
     }
 
-    /// From now on the wall clock that is followed is so far ahead of this machine's.
+    /// Sets how far the reference clock is ahead of this machine's clock.
     pub fn wall_is_ahead(&self, ahead_us: i64) {
         self.shared.store(true, Ordering::Relaxed);
         self.source.ahead_us.store(ahead_us, Ordering::Relaxed);
     }
 
-    /// Makes up at once for time that the monotonic clock did not see pass, as when the machine slept. Only forward: time
-    /// that was given out is not taken back.
+    /// Adds at once the time that the monotonic clock did not count, such as a suspend. Only forward: engine time
+    /// never goes back.
     pub fn catch_up(&self) {
         let behind_us = self.source.wall().0 - self.now().0;
-        if behind_us > CATCH_UP_US {
+        if behind_us > CATCH_UP_MIN_US {
             self.slewed_us.fetch_add(behind_us, Ordering::Relaxed);
         }
     }
 }
 
 impl<S: TimeSource> EngineClock<S> {
-    /// The same over clocks that somebody else made.
+    /// The same with the given clocks.
     pub fn over(source: S, last_stored: Option<Micros>) -> Self {
         let start = source.wall().max(last_stored.unwrap_or_default());
         let asleep_us = micros(source.asleep());
@@ -137,49 +138,52 @@ impl<S: TimeSource> EngineClock<S> {
             stepped_s: AtomicI64::new(0),
             latest: AtomicI64::new(start.0),
             slept_us: AtomicI64::new(asleep_us),
-            apart: AtomicBool::new(false),
+            wall_differs: AtomicBool::new(false),
             shared: AtomicBool::new(false),
         }
     }
 
-    /// Makes up for sleep, and moves engine time a little towards the wall clock, at most once a second.
+    /// Adds suspended time, and moves engine time a little towards the wall clock, at most once a second.
     pub fn follow(&self) {
-        self.wake_up();
+        self.add_sleep();
         let wall = self.source.wall();
         self.follow_to(wall, self.elapsed());
-        self.tell_apart(wall.0 - self.at(self.elapsed()).0);
+        self.log_wall_difference(wall.0 - self.at(self.elapsed()).0);
     }
 
-    fn wake_up(&self) {
+    fn add_sleep(&self) {
         let asleep_us = micros(self.source.asleep());
         let slept_us = asleep_us - self.slept_us.load(Ordering::Relaxed);
-        if slept_us <= CATCH_UP_US {
+        if slept_us <= CATCH_UP_MIN_US {
             return;
         }
         self.slept_us.store(asleep_us, Ordering::Relaxed);
-        // On a shared database its time may have been caught up with already.
+        // With a shared database the time may have been added already.
         let behind_us = self.source.wall().0 - self.at(self.elapsed()).0;
         let made_up_us = slept_us.min(behind_us).max(0);
         self.slewed_us.fetch_add(made_up_us, Ordering::Relaxed);
         let slept_s = slept_us / SECOND_US;
-        tracing::info!(slept_s, "the machine slept; the time counts as passed");
+        tracing::info!(
+            slept_s,
+            "the machine was suspended; engine time includes the suspend"
+        );
     }
 
-    /// Says once that the wall clock was set, and once that it was caught up with.
-    fn tell_apart(&self, wall_ahead_us: i64) {
-        let apart = wall_ahead_us.abs() > APART_US;
-        if self.apart.swap(apart, Ordering::Relaxed) == apart {
+    /// Logs once that the wall clock was set, and once that engine time has caught up.
+    fn log_wall_difference(&self, wall_ahead_us: i64) {
+        let wall_differs = wall_ahead_us.abs() > WALL_DIFFERENCE_LOGGED_US;
+        if self.wall_differs.swap(wall_differs, Ordering::Relaxed) == wall_differs {
             return;
         }
         let wall_ahead_s = wall_ahead_us / SECOND_US;
-        if apart {
+        if wall_differs {
             tracing::warn!(
                 wall_ahead_s,
-                "the wall clock and the time of leases and delays differ; the latter follows by one percent, so that no lease \
-                 ends early, and at once when the server is started again"
+                "the wall clock and engine time differ; engine time follows by one percent, so that no lease ends early, and at \
+                 once after a restart of the server"
             );
         } else {
-            tracing::info!("the time of leases and delays has caught up with the wall clock");
+            tracing::info!("engine time has caught up with the wall clock");
         }
     }
 
@@ -212,9 +216,9 @@ impl<S: TimeSource> Clock for EngineClock<S> {
         Micros(self.latest.fetch_max(now, Ordering::Relaxed).max(now))
     }
 
-    /// The wall clock of this machine, where it is alone on its ledger. Where nodes share a database, engine time is kept within
-    /// two seconds of the database's clock; the wall clock counts only where it is ahead of that, for a machine that slept is
-    /// told so by its own clock first.
+    /// On a ledger without other nodes: the wall clock of this machine. Where nodes share a database, engine time
+    /// stays within two seconds of the database's clock. The wall clock is used only where it is ahead of engine
+    /// time, because after a suspend this machine's clock is right first.
     fn time_of_day(&self) -> Micros {
         let wall = self.source.wall();
         if self.shared.load(Ordering::Relaxed) {
@@ -249,12 +253,12 @@ mod tests {
 
     use super::*;
 
-    /// Clocks of a machine that can sleep and whose wall clock can be set.
+    /// The clocks of a machine that can be suspended and whose wall clock can be set.
     #[derive(Clone, Default)]
     struct Machine(Arc<[AtomicI64; 3]>);
 
     impl Machine {
-        /// Lets time pass awake, asleep, and for the wall clock alone.
+        /// Advances the clocks: running, suspended, and the wall clock alone.
         fn pass(&self, awake_us: i64, asleep_us: i64, set_us: i64) {
             for (clock, us) in self.0.iter().zip([awake_us, asleep_us, set_us]) {
                 clock.fetch_add(us, Ordering::Relaxed);
@@ -293,7 +297,7 @@ mod tests {
         machine.pass(10 * SECOND_US, 0, 20 * 60 * SECOND_US);
         clock.follow();
         assert_eq!(passed_s(), 11 + 20 * 60, "the clock was set");
-        // Set back while it slept: what was set back is not made up for twice.
+        // Set back during the suspend: the difference is not corrected twice.
         machine.pass(0, 600 * SECOND_US, -600 * SECOND_US - 20 * 60 * SECOND_US);
         clock.follow();
         assert_eq!(passed_s(), 11 + 20 * 60, "no more than the wall clock says");

@@ -1,4 +1,4 @@
-//! The handle every face holds.
+//! The handle that every face uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,32 +23,32 @@ use tokio::sync::{Notify, watch};
 use crate::Error;
 use crate::clock::WallClock;
 use crate::followers::Followers;
-use crate::housekeeping::Schedule;
+use crate::housekeeping::CleanupSchedule;
 use crate::keys::SealKey;
-use crate::nodes::Duty;
-use crate::off_duty::LeftUndone;
-use crate::places::{Place, Places};
-use crate::pulse::Pulse;
+use crate::ledger_health::HealthProbe;
+use crate::nodes::ClaimPause;
 use crate::seeds::Seeds;
+use crate::skipped_steps::SkippedSteps;
+use crate::slots::{Slot, Slots};
 use crate::wakes::Wakes;
 
-/// Polling is what correctness rests on; wakes only make it quick.
+/// Correctness rests on polling; wakes only reduce latency.
 const POLL: Duration = Duration::from_secs(5);
 
-// What stays open costs something even while nothing happens, so each key has its share.
+// Open streams and waiting claims use memory even when idle, so each key has a limit.
 const STREAMS_MAX: usize = 1_024;
 const STREAMS_PER_KEY_MAX: usize = 8;
 const WAITS_MAX: usize = 4_096;
 const WAITS_PER_KEY_MAX: usize = 32;
 
-/// Facts of one intent that a timeline shows.
+/// Facts of one intent in a timeline.
 const TIMELINE_FACTS_MAX: u32 = 1_000;
 
 pub struct Options {
     pub store: SharedStore,
     pub clock: Arc<dyn Clock>,
     pub wall: Arc<dyn WallClock>,
-    /// Seed of all tokens, ids and jitter; from the operating system.
+    /// Seed of all tokens, ids and jitter, from the operating system.
     pub entropy: [u8; 32],
     pub seal: SealKey,
     pub signer: Signer,
@@ -65,7 +65,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A cheap clone; the only way in.
+/// The only access to the ledger. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
@@ -78,17 +78,17 @@ pub(crate) struct Inner {
     pub(crate) seeds: Seeds,
     wakes: Wakes,
     followers: Followers,
-    waits: Places,
-    streams: Places,
-    pub(crate) pulse: Pulse,
-    /// Pokes the timekeeper when something comes due earlier than it planned.
+    waits: Slots<String>,
+    streams: Slots<String>,
+    pub(crate) health_probe: HealthProbe,
+    /// Wakes the timekeeper when a row is due earlier than planned.
     pub(crate) earlier: Notify,
     pub(crate) planned: std::sync::atomic::AtomicI64,
     pub(crate) seal: SealKey,
     pub(crate) signer: Signer,
     pub(crate) main_digest: [u8; 32],
-    pub(crate) cleanup: Schedule,
-    pub(crate) duty: Duty,
+    pub(crate) cleanup: CleanupSchedule,
+    pub(crate) claim_pause: ClaimPause,
 }
 
 impl fmt::Debug for Engine {
@@ -97,7 +97,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// An authenticated client. Only [`Engine::authenticate`] makes one.
+/// An authenticated client. Only [`Engine::authenticate`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub(crate) id: String,
@@ -105,17 +105,17 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The key id, which is no secret.
+    /// The key id, which is not secret.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The main key may read everybody's intents and has no allowance.
+    /// The main key may read all intents and has no rate limit.
     pub fn is_main(&self) -> bool {
         self.main
     }
 
-    /// The checks that precede this caller's work.
+    /// The checks that commit together with this caller's work.
     pub fn gate(&self, nonce: Option<String>, cost: u32) -> Option<Gate> {
         (!self.main || nonce.is_some()).then(|| Gate {
             caller: self.id.clone(),
@@ -126,12 +126,12 @@ impl Caller {
     }
 }
 
-/// Proof that admin credentials were checked; a handler that forgot the check does not compile.
+/// Proof that admin credentials were checked. A handler without the check does not compile.
 #[derive(Clone, Copy, Debug)]
 pub struct Operator(());
 
 impl Operator {
-    /// To be called by the check of admin credentials and by the local command line, nowhere else.
+    /// Only for the check of admin credentials and for the local command line.
     pub fn vouched() -> Self {
         Self(())
     }
@@ -148,22 +148,22 @@ impl Engine {
                 seeds: Seeds::new(options.entropy),
                 wakes: Wakes::default(),
                 followers: Followers::default(),
-                waits: Places::default(),
-                streams: Places::default(),
-                pulse: Pulse::default(),
+                waits: Slots::default(),
+                streams: Slots::default(),
+                health_probe: HealthProbe::default(),
                 earlier: Notify::new(),
                 planned: std::sync::atomic::AtomicI64::new(i64::MAX),
                 seal: options.seal,
                 signer: options.signer,
                 main_digest: crate::keys::digest(&options.main_key),
-                cleanup: Schedule::new(now, options.cleanup_interval),
-                duty: Duty::default(),
+                cleanup: CleanupSchedule::new(now, options.cleanup_interval),
+                claim_pause: ClaimPause::default(),
             }),
         };
-        let listening = Arc::downgrade(&engine.inner);
+        let weak = Arc::downgrade(&engine.inner);
         engine.inner.store.listen(Box::new(move |news| {
-            if let Some(inner) = listening.upgrade() {
-                inner.spread(news);
+            if let Some(inner) = weak.upgrade() {
+                inner.publish_signals(news);
             }
         }));
         engine
@@ -173,12 +173,12 @@ impl Engine {
         self.inner.clock.now()
     }
 
-    /// Chance for one purpose.
+    /// Fresh entropy for one purpose.
     pub fn entropy(&self) -> Entropy {
         Entropy::new(self.inner.seeds.next())
     }
 
-    /// The time of day by which everything ends that others signed an end for.
+    /// The time of day, which decides about ends that others signed.
     pub fn time_of_day(&self) -> Micros {
         self.inner.clock.time_of_day()
     }
@@ -191,7 +191,7 @@ impl Engine {
         self.inner.store.stats()
     }
 
-    /// How many lanes are waited for right now.
+    /// The number of lanes that claims wait for.
     pub fn waiters(&self) -> usize {
         self.inner.wakes.waiters()
     }
@@ -200,7 +200,7 @@ impl Engine {
         vec![self.inner.signer.public().clone()]
     }
 
-    /// Carries out some commands in one commit. The answer comes after the commit.
+    /// Executes commands in one commit and returns after the commit. A refused step does not affect the others.
     pub async fn execute(
         &self,
         gate: Option<Gate>,
@@ -209,8 +209,7 @@ impl Engine {
         self.run(gate, steps, Apart::Yes).await
     }
 
-    /// Carries out commands of which a later one makes no sense without those before it: the first refusal is the answer,
-    /// and nothing behind it happens.
+    /// Executes commands that depend on each other. The first refusal is the result, and no later command runs.
     pub async fn together(&self, steps: Vec<Command>) -> Result<Vec<Answer>, Error> {
         let answers = self.run(None, steps, Apart::No).await?;
         Ok(answers.into_iter().collect::<Result<_, _>>()?)
@@ -225,7 +224,7 @@ impl Engine {
         if plant::on(Plant::TornBatch)
             && let [Command::Admit(admit)] = steps.as_slice()
         {
-            return self.admit_one_by_one(gate, admit).await;
+            return self.admit_one_per_commit(gate, admit).await;
         }
         let leases = |step: &Command| {
             matches!(
@@ -233,18 +232,18 @@ impl Engine {
                 Command::Claim(_) | Command::Take(_) | Command::Begin(_)
             )
         };
-        // Ordering: counted before it is asked whether this node gives out work, so that one that stops counts whoever was
-        // told that it does.
+        // Ordering: a lease request is counted before the pause is checked, so a node that starts to drain sees every
+        // request that passed the check.
         let _in_flight = steps
             .iter()
             .any(leases)
-            .then(|| self.inner.duty.lease_begins());
-        let left_undone = self
-            .off_duty()
-            .map(|_| LeftUndone::take_out(&mut steps, self.has_wrong_clock()))
+            .then(|| self.inner.claim_pause.begin_lease_request());
+        let skipped = self
+            .claims_paused()
+            .map(|_| SkippedSteps::remove_from(&mut steps, self.has_wrong_clock()))
             .transpose()?;
-        if left_undone.is_some() && gate.is_none() && steps.is_empty() {
-            return Ok(with(left_undone, Vec::new()));
+        if skipped.is_some() && gate.is_none() && steps.is_empty() {
+            return Ok(insert_skipped(skipped, Vec::new()));
         }
         let request = Request {
             gate,
@@ -253,16 +252,16 @@ impl Engine {
             seed: self.inner.seeds.next(),
         };
         let answers = self.inner.store.execute(request).await??;
-        Ok(with(left_undone, answers))
+        Ok(insert_skipped(skipped, answers))
     }
 
-    /// One command, refused or answered.
+    /// Executes one command.
     pub async fn apply(&self, gate: Option<Gate>, command: Command) -> Result<Answer, Error> {
         let answer = self.execute(gate, vec![command]).await?.pop();
         Ok(answer.ok_or_else(|| Error::Internal("a step without an answer".to_owned()))??)
     }
 
-    /// Only the checks that precede work, for requests that merely read.
+    /// Only the gate, for requests that only read.
     pub async fn pass(&self, gate: Option<Gate>) -> Result<(), Error> {
         if gate.is_some() {
             self.execute(gate, Vec::new()).await?;
@@ -270,7 +269,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Claims, waiting up to `wait` for something to become claimable.
+    /// Claims, and waits up to `wait` for a claimable intent.
     pub async fn claim(
         &self,
         gate: Option<Gate>,
@@ -281,10 +280,10 @@ impl Engine {
         self.claim_unless(gate, claim, wait, for_good).await
     }
 
-    /// As [`Engine::claim`], but the wait also ends with `leave`.
+    /// Like [`Engine::claim`], but the wait also ends with `leave`.
     ///
-    /// Only the wait is cut short, never a look at the ledger: that may have taken an intent already, and whoever dropped
-    /// it would leave the intent leased to nobody.
+    /// Only the wait is cut short, never a claim in progress: it may have taken an intent already, and dropping it
+    /// would leave that intent leased without a holder.
     pub async fn claim_unless(
         &self,
         gate: Option<Gate>,
@@ -297,14 +296,14 @@ impl Engine {
         }
         let deadline = tokio::time::Instant::now() + wait;
         let ticket = self.inner.wakes.register(claim.probes());
-        // A long poll is one request, however often it looks; but a key revoked meanwhile takes nothing more.
+        // A long poll counts as one request. A key that is revoked meanwhile claims nothing more.
         let again = gate.as_ref().filter(|gate| gate.metered).map(|gate| Gate {
             nonce: None,
             cost: 0,
             ..gate.clone()
         });
         let mut gate = gate;
-        let mut duty = self.inner.duty.subscribe();
+        let mut claim_pause = self.inner.claim_pause.subscribe();
         tokio::pin!(leave);
         loop {
             let looking = self
@@ -322,17 +321,17 @@ impl Engine {
                 return Ok(found);
             }
             let pause = POLL.min(deadline - now);
-            // Woken or not, the ledger is asked again.
+            // The ledger is asked again, woken or not.
             tokio::select! {
                 _ = tokio::time::timeout(pause, ticket.woken()) => {}
-                // Perhaps it gives out work again.
-                _ = duty.changed() => {}
+                // Claims may be allowed again.
+                _ = claim_pause.changed() => {}
                 () = &mut leave => return Ok(Vec::new()),
             }
         }
     }
 
-    /// One intent as it is now: time has acted on it before it is shown, unless nobody knows here what time it is.
+    /// The current state of an intent. An expired lease is processed first, unless this node's clock is wrong.
     pub async fn observe(&self, id: IntentId) -> Result<Option<Intent>, Error> {
         let Some(intent) = self.inner.store.intent(id).await? else {
             return Ok(None);
@@ -342,9 +341,7 @@ impl Engine {
             return Ok(Some(intent));
         }
         let Answer::Observed(seen) = self.apply(None, Command::Observe(id)).await? else {
-            return Err(Error::Internal(
-                "observe answered something else".to_owned(),
-            ));
+            return Err(Error::Internal("unexpected answer to observe".to_owned()));
         };
         Ok(seen.map(|intent| *intent))
     }
@@ -353,7 +350,7 @@ impl Engine {
         Ok(self.inner.store.intents(filter).await?)
     }
 
-    /// The same without what they carry.
+    /// Intents without payload and result.
     pub async fn outlines(&self, filter: IntentFilter) -> Result<OutlinePage, Error> {
         Ok(self.inner.store.outlines(filter).await?)
     }
@@ -371,29 +368,29 @@ impl Engine {
         Ok(self.inner.store.events(filter).await?)
     }
 
-    /// Where a stream begins that wants only what comes.
+    /// The position at which a stream of new events begins.
     pub async fn last_fact(&self) -> Result<FactSeq, Error> {
         Ok(self.inner.store.last_fact().await?)
     }
 
-    /// Whether this ledger may have given out the number. One that it has not is of another ledger, or of this one before it was
-    /// restored, and whoever went on behind it would miss what comes until then.
-    pub async fn knows(&self, fact: FactSeq) -> Result<bool, Error> {
+    /// Whether this ledger may have issued this fact number. A number that it has not issued belongs to another
+    /// ledger, or to this one before a restore; a stream that continues after it would miss events.
+    pub async fn has_issued_fact(&self, fact: FactSeq) -> Result<bool, Error> {
         Ok(fact <= self.inner.store.highest_fact().await?)
     }
 
-    /// Marked as changed whenever the caller's own intents have news; a hint to read on.
+    /// Changes whenever the caller's intents have new facts; a hint to read them.
     pub fn follow(&self, caller: &Caller) -> watch::Receiver<()> {
         self.inner.followers.follow(&caller.id)
     }
 
-    /// The same for whoever acts for a publisher without being a client of its own.
+    /// The same for code that acts for a publisher.
     pub fn follow_publisher(&self, id: &str) -> watch::Receiver<()> {
         self.inner.followers.follow(id)
     }
 
-    /// A place for an event stream, if the caller has one left.
-    pub fn stream_place(&self, caller: &Caller) -> Option<Place> {
+    /// A slot for an event stream, if the caller has one left.
+    pub fn stream_slot(&self, caller: &Caller) -> Option<Slot<String>> {
         let own_max = if caller.main {
             STREAMS_MAX
         } else {
@@ -402,8 +399,8 @@ impl Engine {
         self.inner.streams.take(&caller.id, own_max, STREAMS_MAX)
     }
 
-    /// A place for a waiting claim, if the caller has one left.
-    pub fn wait_place(&self, caller: &Caller) -> Option<Place> {
+    /// A slot for a waiting claim, if the caller has one left.
+    pub fn wait_slot(&self, caller: &Caller) -> Option<Slot<String>> {
         let own_max = if caller.main {
             WAITS_MAX
         } else {
@@ -412,7 +409,7 @@ impl Engine {
         self.inner.waits.take(&caller.id, own_max, WAITS_MAX)
     }
 
-    /// Whether the caller's key still is good, for what outlives a single request.
+    /// Whether the caller's key is still valid, for requests that last long.
     pub async fn is_active(&self, caller: &Caller) -> Result<bool, Error> {
         Ok(caller.main || self.record(ApiKey::key(&caller.id)).await?.is_some())
     }
@@ -457,7 +454,8 @@ impl Engine {
             .map(|_| ())
     }
 
-    /// Whether it is what a transaction does: handed out once, because whoever had it may have done it.
+    /// Whether the intent is the effect of a transaction. An effect is handed out once, because its first holder may
+    /// have executed it.
     async fn is_effect(&self, id: IntentId) -> Result<bool, Error> {
         let store = &self.inner.store;
         let row = store.intent(id).await?;
@@ -483,7 +481,7 @@ impl Engine {
         Ok(self.inner.store.records(kind, owner, after, limit).await?)
     }
 
-    /// The last ones first; see [`consign_store::Store::last_records`].
+    /// The newest records first; see [`consign_store::Store::last_records`].
     pub async fn last_records(
         &self,
         kind: record::Kind,
@@ -496,7 +494,7 @@ impl Engine {
         Ok(last.await?)
     }
 
-    /// Jobs that wait or run; see [`consign_store::Store::open_jobs`].
+    /// Jobs that are queued or running; see [`consign_store::Store::open_jobs`].
     pub async fn open_jobs(
         &self,
         capability: &str,
@@ -507,22 +505,22 @@ impl Engine {
         Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
     }
 
-    /// Jobs that wait or run, oldest first; see [`consign_store::Store::queue`].
+    /// Jobs that are queued or running, oldest first; see [`consign_store::Store::queue`].
     pub async fn queue(&self, state: Option<State>, limit: u32) -> Result<Vec<Outline>, Error> {
         Ok(self.inner.store.queue(state, limit).await?)
     }
 
-    /// How many jobs wait and run, by capability.
+    /// The number of queued and running jobs by capability.
     pub async fn work(&self) -> Result<Vec<Work>, Error> {
         Ok(self.inner.store.work(self.now()).await?)
     }
 
-    /// What a job brought about; see [`consign_store::Store::child_jobs`].
+    /// The jobs that a job started; see [`consign_store::Store::child_jobs`].
     pub async fn child_jobs(&self, parent: IntentId, limit: u32) -> Result<Vec<Outline>, Error> {
         Ok(self.inner.store.child_jobs(parent, limit).await?)
     }
 
-    /// A job by what its payload has in it; see [`consign_store::Store::job_naming`].
+    /// Finds a job by a text in its payload; see [`consign_store::Store::job_naming`].
     pub async fn job_naming(
         &self,
         text: &str,
@@ -533,7 +531,7 @@ impl Engine {
         Ok(found.await?)
     }
 
-    /// Rows of a profile that somebody holds or may take; see [`consign_store::Store::under_way`].
+    /// Rows of a profile that are leased or can be claimed; see [`consign_store::Store::under_way`].
     pub async fn under_way(
         &self,
         profile: ProfileId,
@@ -545,15 +543,15 @@ impl Engine {
         Ok(found.await?)
     }
 
-    /// What an intent brought about, in the order of admission.
+    /// The intents that an intent created, in the order of admission.
     pub async fn children(&self, parent: IntentId, limit: u32) -> Result<Vec<Intent>, Error> {
         Ok(self.inner.store.children(parent, limit).await?)
     }
 }
 
 impl Inner {
-    /// Lets waiters, streams and the timekeeper know what a commit did.
-    fn spread(&self, news: &News) {
+    /// Passes the effects of a commit on to waiting claims, streams and the timekeeper.
+    fn publish_signals(&self, news: &News) {
         if news.missed {
             self.wakes.wake_all();
             self.followers.tell_all();
@@ -574,21 +572,19 @@ impl Inner {
     }
 }
 
-fn with(
-    left_undone: Option<LeftUndone>,
+fn insert_skipped(
+    skipped: Option<SkippedSteps>,
     mut answers: Vec<Result<Answer, Refusal>>,
 ) -> Vec<Result<Answer, Refusal>> {
-    if let Some(left_undone) = left_undone {
-        left_undone.put_in(&mut answers);
+    if let Some(skipped) = skipped {
+        skipped.insert_into(&mut answers);
     }
     answers
 }
 
 fn claimed(answer: Answer) -> Result<Vec<Intent>, Error> {
     let Answer::Claimed(intents) = answer else {
-        return Err(Error::Internal(
-            "a claim answered something else".to_owned(),
-        ));
+        return Err(Error::Internal("unexpected answer to a claim".to_owned()));
     };
     Ok(intents)
 }

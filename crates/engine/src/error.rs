@@ -1,10 +1,10 @@
-//! What can go wrong below a face.
+//! Errors of the engine.
 
 use consign_kernel::error::Refusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules say no; the ledger is fine.
+    /// The rules do not allow the command; the ledger works.
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]

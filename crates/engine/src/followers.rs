@@ -1,4 +1,4 @@
-//! Who follows whose facts. News of one owner disturb nobody else's stream.
+//! Streams that follow the facts of an owner. A new fact wakes only the streams of its owner.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 pub(crate) struct Followers(Mutex<HashMap<String, watch::Sender<()>>>);
 
 impl Followers {
-    /// Marked as changed whenever the owner's intents have news; a hint to read on.
+    /// Changes whenever the owner's intents have new facts; a hint to read them.
     pub(crate) fn follow(&self, owner: &str) -> watch::Receiver<()> {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         followed.retain(|_, news| !news.is_closed());

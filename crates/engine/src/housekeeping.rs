@@ -1,4 +1,4 @@
-//! The cleanup pass and the purge of one face, in bounded pieces, and when the next pass is due.
+//! The cleanup pass and the purge of one face, in bounded batches, and the schedule of the pass.
 //!
 //! The ledger records the time of the last pass, so an interval continues when a server restarts. A pass right after a start
 //! would be wrong: it requeues lapsed leases with a delay, and after a restart workers must find them at once. It also deletes,
@@ -15,13 +15,13 @@ use consign_kernel::record::{Key, Kind, Put};
 
 use crate::{Engine, Error, Operator};
 
-/// Rows per commit, so that a pass never holds up the others for long.
+/// Rows per commit, so that a pass does not block other requests for long.
 const PIECE_ROWS: u32 = 500;
 /// After a start, no pass begins for this long.
 const START_GRACE_US: i64 = 60 * SECOND_US;
 const RETRY_AFTER_US: i64 = 60 * SECOND_US;
 
-/// What a cleanup pass did.
+/// The result of a cleanup pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CleanupReport {
     pub expired_open_deleted: u64,
@@ -37,12 +37,12 @@ pub struct CleanupReport {
 
 /// When the next pass may begin. Until [`Engine::resume_cleanup`] has read the ledger, that is an interval after the start.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct CleanupSchedule {
     next_at: AtomicI64,
     interval_us: i64,
 }
 
-impl Schedule {
+impl CleanupSchedule {
     pub(crate) fn new(now: Micros, interval: Duration) -> Self {
         let interval_us = i64::try_from(interval.as_micros()).unwrap_or(i64::MAX);
         Self {
@@ -51,7 +51,7 @@ impl Schedule {
         }
     }
 
-    /// `true` for exactly one of those who ask at the right time.
+    /// Returns `true` to exactly one caller per interval.
     fn take(&self, now: Micros) -> bool {
         let next = self.next_at.load(Ordering::Relaxed);
         next <= now.0
@@ -80,8 +80,8 @@ impl Schedule {
 }
 
 impl Engine {
-    /// Called with every request: runs the pass when its time has come. After a failure it waits a minute, and with a wrong clock
-    /// until that is set.
+    /// Called with every request: runs the pass when it is due. After a failure the next try is a minute later. With
+    /// a wrong clock there is no pass.
     pub async fn cleanup_if_due(&self, face: Face) -> Option<CleanupReport> {
         if self.has_wrong_clock() || !self.inner.cleanup.take(self.now()) {
             return None;
@@ -89,7 +89,7 @@ impl Engine {
         match self.cleanup(Operator::vouched(), face).await {
             Ok(report) => Some(report),
             Err(error) => {
-                tracing::warn!(%error, "the cleanup pass failed; the next one is a minute away");
+                tracing::warn!(%error, "the cleanup pass failed; trying again in a minute");
                 self.inner.cleanup.failed(self.now());
                 None
             }
@@ -123,12 +123,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a pass is due, without taking it: one load on the path of every request.
+    /// Whether a pass is due, without starting it: one load on the path of every request.
     pub fn cleanup_is_due(&self) -> bool {
         self.inner.cleanup.next_at.load(Ordering::Relaxed) <= self.now().0
     }
 
-    /// With a wrong clock nothing is over that could go.
+    /// Does nothing while this node's clock is wrong, because nothing is known to be expired.
     pub async fn cleanup(&self, _: Operator, face: Face) -> Result<CleanupReport, Error> {
         let mut report = CleanupReport::default();
         if self.has_wrong_clock() {
@@ -146,9 +146,7 @@ impl Engine {
                 )
                 .await?
             else {
-                return Err(Error::Internal(
-                    "a cleanup answered something else".to_owned(),
-                ));
+                return Err(Error::Internal("unexpected answer to a cleanup".to_owned()));
             };
             report.expired_open_deleted += cleaned.expired_deleted;
             report.expired_claims_requeued += cleaned.leases_requeued;
@@ -173,7 +171,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// Removes all intents of a face, or those of one namespace; without a namespace also its housekeeping rows.
+    /// Removes all intents of a face, or those of one namespace. Without a namespace it also removes the face's
+    /// once-keys, key-value entries and rate windows.
     pub async fn purge(
         &self,
         _: Operator,
@@ -191,9 +190,7 @@ impl Engine {
             let Answer::Purged { rows, after: next } =
                 self.apply(None, Command::Purge(purge)).await?
             else {
-                return Err(Error::Internal(
-                    "a purge answered something else".to_owned(),
-                ));
+                return Err(Error::Internal("unexpected answer to a purge".to_owned()));
             };
             removed += u64::from(rows);
             match next {
@@ -234,9 +231,7 @@ impl Engine {
         loop {
             let Answer::Forgotten { rows } = self.apply(None, Command::Forget(piece())).await?
             else {
-                return Err(Error::Internal(
-                    "a removal answered something else".to_owned(),
-                ));
+                return Err(Error::Internal("unexpected answer to a removal".to_owned()));
             };
             forgotten += rows;
             if rows < u64::from(PIECE_ROWS) {
@@ -246,7 +241,7 @@ impl Engine {
     }
 }
 
-/// Under this key the ledger holds the engine time of the last pass, in microseconds.
+/// The record with the engine time of the last pass, in microseconds.
 fn last_pass_key(face: Face) -> Key {
     Key {
         kind: Kind::Site,

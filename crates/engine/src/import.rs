@@ -1,7 +1,7 @@
-//! Taking over a database of the original Intent Bus: what is taken, what is not, and why.
+//! Import of a database of the original Intent Bus.
 //!
-//! Invariant: running it again takes nothing twice; ids, keys and entries that exist already stay as they are.
-//! A row that cannot be taken is named and counted, and stops nothing.
+//! Invariant: a second import adds nothing twice; ids, keys and entries that exist stay unchanged. A row that cannot
+//! be imported is reported and counted, and the import continues.
 
 mod translate;
 
@@ -19,7 +19,7 @@ use crate::{Engine, Error, Operator, key_id};
 use translate::{instant, shown, translate};
 
 const PAGE: u32 = 200;
-/// Skipped rows that are named one by one; the rest is only counted.
+/// Skipped rows that are reported one by one; the rest is only counted.
 const NAMED_MAX: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +36,11 @@ pub struct ImportReport {
     pub kv_taken: u64,
     pub kv_present: u64,
     pub kv_expired: u64,
-    /// Left behind on purpose: they guard against repetition for at most an hour.
+    /// Not imported on purpose: they prevent repetition for at most an hour.
     pub idempotency_left: u64,
     pub nonces_left: u64,
     pub skipped: u64,
-    /// Why single rows were not taken.
+    /// Why rows were skipped.
     pub reasons: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl ImportReport {
     }
 }
 
-/// `progress` hears rows done and rows in all.
+/// `progress` receives the rows done and the total.
 pub async fn import_intent_bus(
     engine: &Engine,
     operator: Operator,
@@ -99,7 +99,7 @@ async fn import_key(
     options: ImportOptions,
     report: &mut ImportReport,
 ) -> Result<(), Error> {
-    // The key itself is a secret, so a reason names its id.
+    // The key is a secret, so a reason contains its id.
     let id = key_id(&key.api_key);
     if key.api_key.is_empty() {
         report.skip(format!("key {id}: it is empty"));
@@ -200,7 +200,7 @@ async fn import_kv(
     options: ImportOptions,
     report: &mut ImportReport,
 ) -> Result<(), Error> {
-    // What stands before the colon is a key, hence a secret; no reason may show it.
+    // The text before the colon is an API key; no reason may contain it.
     let Some((api_key, name)) = entry.key.split_once(':') else {
         report.skip("a value without an owner".to_owned());
         return Ok(());

@@ -1,7 +1,7 @@
-//! API keys: made, found by their digest, kept sealed.
+//! API keys: creation, lookup by digest, encrypted storage.
 //!
-//! Invariant: a key leaves this module in the clear once, when it is made. At rest it is encrypted with the seal key;
-//! whoever has only the database has no key.
+//! Invariant: the plain text of a key leaves this module once, when the key is created. In the database it is
+//! encrypted with the seal key, so the database alone contains no usable key.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use crate::{Caller, Engine, Error, Operator};
 const MAIN: &str = "main";
 const PAGE: u32 = 500;
 
-/// The key that seals keys. Zeroed when dropped.
+/// The key that encrypts API keys. Zeroed when dropped.
 pub struct SealKey(Zeroizing<[u8; 32]>);
 
 impl SealKey {
@@ -35,7 +35,7 @@ impl SealKey {
         XChaCha20Poly1305::new((&*self.0).into())
     }
 
-    /// A fingerprint of this key and what goes with it, which tells nothing of either.
+    /// A fingerprint of this key and further bytes, which reveals neither.
     pub(crate) fn mark(&self, purpose: &[u8], of: &[u8]) -> String {
         let mut hash = Sha256::new();
         for part in [purpose, &[0], self.0.as_slice(), of] {
@@ -44,7 +44,7 @@ impl SealKey {
         HEXLOWER.encode(&hash.finalize())
     }
 
-    /// The key id is bound in, so that a sealed key cannot be moved to another record.
+    /// The key id is authenticated too, so that an encrypted key cannot be moved to another record.
     fn seal(&self, id: &str, secret: &str) -> Result<String, Error> {
         let mut nonce = [0_u8; 24];
         getrandom::fill(&mut nonce).map_err(|error| Error::Internal(error.to_string()))?;
@@ -84,7 +84,7 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// A key just made: the only moment its text is known to us in the clear.
+/// A new key. Its plain text is available only here.
 #[derive(Clone)]
 pub struct NewKey {
     pub id: String,
@@ -101,7 +101,7 @@ impl fmt::Debug for NewKey {
     }
 }
 
-/// What may be shown of a key.
+/// The public properties of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
     pub id: String,
@@ -114,7 +114,7 @@ pub(crate) fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// The public name of a key: enough of its digest to be unique, not enough to be of use.
+/// The public id of a key: enough of its digest to be unique, too little to be used as a key.
 pub fn key_id(secret: &str) -> String {
     id_of(&digest(secret))
 }
@@ -124,17 +124,17 @@ fn id_of(digest: &[u8; 32]) -> String {
 }
 
 impl Engine {
-    /// Seals a secret that a face keeps in the ledger, bound to a name.
+    /// Encrypts a secret that a face stores in the ledger, bound to a name.
     pub fn seal(&self, name: &str, secret: &str) -> Result<String, Error> {
         self.inner.seal.seal(name, secret)
     }
 
-    /// Opens what [`Engine::seal`] sealed under this name.
+    /// Decrypts what [`Engine::seal`] encrypted under this name.
     pub fn unseal(&self, name: &str, sealed: &str) -> Result<Zeroizing<String>, Error> {
         self.inner.seal.open(name, sealed)
     }
 
-    /// Who presents this key. Compared in constant time; an unknown key is `None`.
+    /// The caller with this key, or `None` for an unknown key. The comparison takes constant time.
     pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Error> {
         let digest = digest(secret);
         if digest.ct_eq(&self.inner.main_digest).into() {
@@ -160,7 +160,7 @@ impl Engine {
         })
     }
 
-    /// The key id behind what a client wrote as a publisher: a key itself, or a key id.
+    /// The key id for a `publisher` field: clients send a key or a key id.
     pub fn publisher_id(&self, text: &str) -> String {
         if text.starts_with("k_") && text.len() == 18 || text == MAIN {
             return text.to_owned();
@@ -168,7 +168,7 @@ impl Engine {
         self.id_of_key(text)
     }
 
-    /// The key id behind a key itself. A key that is spelt like a key id gets an id of its own, not that one.
+    /// The key id of a key. A key that looks like a key id gets an id of its own.
     pub(crate) fn id_of_key(&self, key: &str) -> String {
         let digest = digest(key);
         if digest.ct_eq(&self.inner.main_digest).into() {
@@ -186,7 +186,7 @@ impl Engine {
             .await
     }
 
-    /// Takes over a key made elsewhere. One that is known already stays as it is.
+    /// Stores a key that was created elsewhere. A key that exists stays unchanged.
     pub async fn adopt_key(
         &self,
         _: Operator,
@@ -224,11 +224,11 @@ impl Engine {
         })
     }
 
-    /// Takes a key or a key id. Its requests are refused from now on; its intents stay.
+    /// Revokes a key, given as key or key id. Its requests are refused from now on; its intents stay.
     pub async fn revoke_key(&self, _: Operator, key: &str) -> Result<bool, Error> {
         let id = self.publisher_id(key);
         if id == MAIN {
-            // It has no record to delete, and its nonces must outlive the replays they prevent.
+            // The main key has no record, and its nonces must outlive the replays that they prevent.
             return Ok(false);
         }
         let steps = vec![
@@ -256,7 +256,7 @@ impl Engine {
         Ok(keys)
     }
 
-    /// Proves at start that the seal key is the one the keys were sealed with.
+    /// Checks at start that the seal key can decrypt the stored keys.
     pub async fn check_seal(&self) -> Result<(), Error> {
         let first = self
             .inner
@@ -270,7 +270,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Clears rate windows that ended long ago; says how many.
+    /// Clears rate windows that ended long ago and returns their number.
     pub(crate) async fn forget_windows(&self) -> Result<u64, Error> {
         let before = self.now().minus(limits::RATE_MEMORY_US);
         self.clear_windows(|key| key.window_at < before.0).await
@@ -294,7 +294,7 @@ impl Engine {
                 expires_at: None,
                 expect: Some(record.version),
             };
-            // A key used meanwhile has a live window again and keeps it.
+            // A key that was used meanwhile has a new window and keeps it.
             match self.apply(None, Command::Put(put)).await {
                 Ok(_) => cleared += 1,
                 Err(Error::Refused(Refusal::VersionMismatch)) => {}

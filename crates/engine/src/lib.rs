@@ -1,4 +1,5 @@
-//! Runs commands: draws entropy, calls the store, wakes waiters, keeps keys, signs receipts, drives the loops.
+//! Executes commands: provides entropy, calls the store, wakes waiting claims, manages keys, signs receipts, runs the
+//! loops.
 //!
 //! Invariant: the engine decides nothing about intents (the kernel does) and knows no wire format (faces do).
 //! Everything a face does to the ledger goes through [`Engine`].
@@ -10,15 +11,15 @@ mod followers;
 mod housekeeping;
 mod import;
 mod keys;
+mod ledger_health;
 mod nodes;
-mod off_duty;
-mod places;
-mod pulse;
+mod planted_torn_batch;
 mod receipts;
 mod seeds;
-mod site;
+mod shared_secrets;
+mod skipped_steps;
+mod slots;
 mod timekeeper;
-mod torn;
 mod wakes;
 
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
@@ -33,9 +34,9 @@ pub use error::Error;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
-pub use nodes::{Heartbeat, Identity, NodeInfo, NodeState, OffDuty};
-pub use places::Place;
-pub use pulse::LedgerHealth;
-pub use receipts::Standing;
-pub use site::Differing;
-pub use timekeeper::{Swept, Timekeeper};
+pub use ledger_health::LedgerHealth;
+pub use nodes::{Heartbeat, NodeIdentity, NodeInfo, NodeState, PauseReason};
+pub use receipts::ReceiptStatus;
+pub use shared_secrets::MismatchedSecret;
+pub use slots::{Slot, Slots};
+pub use timekeeper::{SweepReport, Timekeeper};

@@ -1,10 +1,10 @@
-//! Nodes: each one that shares a ledger tells every two seconds that it is there, whoever asks is told of all, and an operator may drain one.
+//! Nodes: each node of a shared ledger writes a heartbeat every two seconds; operators list nodes and drain them.
 //!
-//! A node is a record that expires. Its heartbeat and an operator both write it, each only on the version it knows, so
-//! neither undoes the other: a heartbeat that finds another version reads what is wished, and then writes again.
-//! Invariant: a node counts as drained only when it has refused claims since the heartbeat before, no request for a lease waits
-//! for the ledger any more, and no lease of its own is left, of whatever face: what its automation runs and what its site
-//! carries out counts as what its workers hold. So a claim that was on its way when it stopped is not overlooked.
+//! A node is a record that expires. Heartbeat and operator both write it, each only on the version that it has read,
+//! so neither overwrites the other: a heartbeat that meets another version reads the `drain` flag and writes again.
+//! Invariant: a node counts as drained only when it has refused claims since the previous heartbeat, no lease request
+//! waits for the ledger, and none of its leases is left, of whatever face. So a claim that was in progress when the
+//! drain began is not overlooked.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -20,42 +20,42 @@ use tokio::sync::watch;
 
 use crate::{Engine, Error, Operator};
 
-/// How often a node tells that it is there.
+/// The interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// A node that was not heard of for so long has missed three heartbeats.
+/// A node without a heartbeat for this long has missed three of them.
 const SILENT_AFTER_US: i64 = 6 * SECOND_US;
-/// A node that was not heard of for so long is forgotten.
-const LIFE_US: i64 = 30 * SECOND_US;
-/// How long a node that ends may take to say so.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-/// A wish meets a heartbeat at most now and then.
-const WISH_TRIES: u32 = 10;
+/// The record of a node without a heartbeat expires after this time.
+const RECORD_LIFE_US: i64 = 30 * SECOND_US;
+/// How long a node may take to remove its record at the end.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A write conflicts with a heartbeat at most now and then.
+const DRAIN_TRIES_MAX: u32 = 10;
 const PAGE: u32 = 500;
 
-/// Who a node is, as it tells the others.
+/// The identity of a node, as other nodes see it.
 #[derive(Clone, Debug)]
-pub struct Identity {
-    /// No other node that runs has the same number; leases are known by it.
+pub struct NodeIdentity {
+    /// Unique among running nodes; leases refer to it.
     pub id: i64,
     pub name: String,
-    /// Where it is reached, such as `http://10.0.0.7:7070`.
+    /// Its base URL, such as `http://10.0.0.7:7070`.
     pub address: String,
     pub version: String,
-    /// The ledger has room for one node, so another one in the list is one that died.
+    /// The ledger has one node only, so the record of any other node is stale.
     pub alone: bool,
 }
 
-/// What a node is doing.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
     Serving,
-    /// It gives out nothing any more, or will not as soon as it hears of the wish; leases are left.
+    /// An operator drains it; leases are left.
     Draining,
-    /// No lease is left that it gave out.
+    /// It is draining, and none of its leases is left.
     Drained,
-    /// Its clock differs from the database's, and it gives out nothing until it is set.
+    /// Its clock differs from the database's clock, so it grants no leases.
     WrongClock,
-    /// It was not heard of for a while, whatever it was doing.
+    /// Its heartbeat is missing.
     Silent,
 }
 
@@ -79,7 +79,7 @@ impl NodeState {
     }
 }
 
-/// One node, as far as the ledger knows.
+/// One node, as recorded in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     pub id: i64,
@@ -89,79 +89,79 @@ pub struct NodeInfo {
     pub started_at: Micros,
     pub seen_at: Micros,
     pub state: NodeState,
-    /// Leases that it gave, and that are still out.
+    /// Live leases that it granted.
     pub leases: u64,
-    /// It is the one that was asked.
+    /// It is the node that answers this request.
     pub here: bool,
 }
 
 /// The value of a [`Kind::Node`] record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct NodeRecord {
     name: String,
     address: String,
     version: String,
     started_at: i64,
     seen_at: i64,
-    /// An operator wants it to stop giving out work.
+    /// An operator drains this node.
     drain: bool,
-    /// It did not give out work since the heartbeat before, and will not.
+    /// It has granted no lease since the previous heartbeat and will grant none.
     stopped: bool,
-    /// Nodes of before this was told have a right one, as far as anybody knows.
+    /// Records of older versions do not have this field.
     #[serde(default)]
     wrong_clock: bool,
 }
 
-/// What this process knows of being a node.
+/// Why this process grants no leases, and how many lease requests are in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Duty {
+pub(crate) struct ClaimPause {
     id: OnceLock<i64>,
-    reasons: watch::Sender<Reasons>,
-    /// Requests for leases that were given to the ledger, which has not answered.
-    asked: AtomicUsize,
+    reasons: watch::Sender<PauseReasons>,
+    /// Lease requests that the ledger has not answered.
+    lease_requests: AtomicUsize,
 }
 
-impl Duty {
-    /// To be kept until the ledger has answered.
-    pub(crate) fn lease_begins(&self) -> InFlight<'_> {
-        self.asked.fetch_add(1, Ordering::AcqRel);
-        InFlight(&self.asked)
+impl ClaimPause {
+    /// To be held until the ledger has answered.
+    pub(crate) fn begin_lease_request(&self) -> LeaseRequestInFlight<'_> {
+        self.lease_requests.fetch_add(1, Ordering::AcqRel);
+        LeaseRequestInFlight(&self.lease_requests)
     }
 
-    /// Marked as changed whenever there is another reason to give out no work, or one less.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Reasons> {
+    /// Changes whenever a pause reason is added or removed.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<PauseReasons> {
         self.reasons.subscribe()
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct InFlight<'d>(&'d AtomicUsize);
+pub(crate) struct LeaseRequestInFlight<'d>(&'d AtomicUsize);
 
-impl Drop for InFlight<'_> {
+impl Drop for LeaseRequestInFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Why a node gives out no work.
+/// Why a node grants no leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OffDuty {
-    /// An operator wishes so.
+pub enum PauseReason {
+    /// An operator drains it.
     Draining,
-    /// Its clock differs from the database's, by which leases are measured.
+    /// Its clock differs from the database's clock, which measures leases.
     WrongClock,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reasons {
+pub(crate) struct PauseReasons {
     drain: bool,
     wrong_clock: bool,
 }
 
-impl Reasons {
-    fn first(self) -> Option<OffDuty> {
-        let drain = self.drain.then_some(OffDuty::Draining);
-        drain.or(self.wrong_clock.then_some(OffDuty::WrongClock))
+impl PauseReasons {
+    fn first(self) -> Option<PauseReason> {
+        let drain = self.drain.then_some(PauseReason::Draining);
+        drain.or(self.wrong_clock.then_some(PauseReason::WrongClock))
     }
 }
 
@@ -169,17 +169,17 @@ impl Reasons {
 #[derive(Debug)]
 pub struct Heartbeat {
     engine: Engine,
-    identity: Identity,
+    identity: NodeIdentity,
     started_at: Micros,
-    /// Of the record as it was written last; zero when there is none.
+    /// The version of the record as last written; zero if there is none.
     version: u64,
 }
 
 impl Heartbeat {
-    /// From now on the engine is this node.
-    pub fn new(engine: Engine, identity: Identity) -> Self {
-        // An engine is one node for good; a second identity would only be seen by tests.
-        let _ = engine.inner.duty.id.set(identity.id);
+    /// The engine is this node from now on.
+    pub fn new(engine: Engine, identity: NodeIdentity) -> Self {
+        // An engine has one identity; only tests set a second one.
+        let _ = engine.inner.claim_pause.id.set(identity.id);
         let started_at = engine.now();
         Self {
             engine,
@@ -189,11 +189,11 @@ impl Heartbeat {
         }
     }
 
-    /// Beats again every two seconds until `shutdown` ends; let it [`leave`](Self::leave) when nothing is served any
-    /// more.
+    /// Writes a heartbeat every two seconds until `shutdown` ends. Call [`leave`](Self::leave) when serving has
+    /// stopped.
     pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Self {
         tokio::pin!(shutdown);
-        let mut heard = true;
+        let mut last_beat_succeeded = true;
         loop {
             tokio::select! {
                 biased;
@@ -201,77 +201,74 @@ impl Heartbeat {
                 () = tokio::time::sleep(HEARTBEAT) => {}
             }
             match self.beat().await {
-                Ok(()) => heard = true,
-                // A ledger that is away for an hour is worth one line, not thousands.
-                Err(error) if heard => {
-                    heard = false;
-                    tracing::warn!(%error, "this node could not tell that it is there; it tries again");
+                Ok(()) => last_beat_succeeded = true,
+                // A long outage is logged once.
+                Err(error) if last_beat_succeeded => {
+                    last_beat_succeeded = false;
+                    tracing::warn!(%error, "cannot write the heartbeat of this node; trying again");
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Tells that this node is there, and hears whether it shall drain.
+    /// Writes a heartbeat, and reads whether an operator drains this node.
     pub async fn beat(&mut self) -> Result<(), Error> {
         if self.version == 0 && self.identity.alone {
             self.engine.forget_all_records(Kind::Node).await?;
         }
         let refusing = self.engine.is_draining();
-        let duty = &self.engine.inner.duty;
-        let stopped = refusing && duty.asked.load(Ordering::Acquire) == 0;
-        if self.identity.alone && self.is_told(refusing, stopped).await? {
+        let claim_pause = &self.engine.inner.claim_pause;
+        let stopped = refusing && claim_pause.lease_requests.load(Ordering::Acquire) == 0;
+        if self.identity.alone && self.is_recorded(refusing, stopped).await? {
             return Ok(());
         }
         match self.put(refusing, stopped).await {
             Err(Error::Refused(Refusal::VersionMismatch)) => {}
             done => return done,
         }
-        // An operator wrote meanwhile, or the record is gone: this node was stopped for too long.
+        // An operator wrote meanwhile, or the record expired because this node was stopped for too long.
         let found = self.engine.record(key(self.identity.id)).await?;
         self.version = found.as_ref().map_or(0, |record| record.version);
         let drain = match &found {
             Some(record) => parse(record)?.drain,
-            // Nobody took back what was wished.
+            // The drain was not revoked.
             None => refusing,
         };
         if drain != refusing {
-            tracing::info!(
-                drain,
-                "an operator decides whether this node gives out work"
-            );
-            let reasons = &self.engine.inner.duty.reasons;
+            tracing::info!(drain, "an operator changed whether this node is draining");
+            let reasons = &self.engine.inner.claim_pause.reasons;
             reasons.send_modify(|reasons| reasons.drain = drain);
         }
         self.put(drain, drain && stopped).await
     }
 
-    /// Whether the record says already what would be written. Nobody else asks after a node that is alone, so it need not
-    /// write for the sake of being seen: an idle disk may sleep.
-    async fn is_told(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
+    /// Whether the record already has these values. On a ledger of its own a node is not watched by others, so it
+    /// does not write every two seconds, and an idle disk can sleep.
+    async fn is_recorded(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
         let found = self.engine.record(key(self.identity.id)).await?;
         let same = found.filter(|record| record.version == self.version);
-        let told = same.as_ref().map(parse).transpose()?;
-        Ok(told.is_some_and(|told| told.drain == drain && told.stopped == stopped))
+        let node = same.as_ref().map(parse).transpose()?;
+        Ok(node.is_some_and(|node| node.drain == drain && node.stopped == stopped))
     }
 
-    /// Removes the record: whoever lists nodes sees this one no more.
+    /// Removes the record, so that this node is not listed any more.
     pub async fn leave(self) {
         let gone = self
             .engine
             .apply(None, Command::Delete(key(self.identity.id)));
-        match tokio::time::timeout(LEAVE_LIMIT, gone).await {
+        match tokio::time::timeout(LEAVE_TIMEOUT, gone).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::debug!(%error, "this node's record stays until it expires");
+                tracing::debug!(%error, "cannot remove this node's record; it expires by itself");
             }
-            Err(_) => tracing::debug!("this node's record stays until it expires"),
+            Err(_) => tracing::debug!("cannot remove this node's record; it expires by itself"),
         }
     }
 
     async fn put(&mut self, drain: bool, stopped: bool) -> Result<(), Error> {
         let now = self.engine.now();
-        let told = Told {
+        let node = NodeRecord {
             name: self.identity.name.clone(),
             address: self.identity.address.clone(),
             version: self.identity.version.clone(),
@@ -281,10 +278,10 @@ impl Heartbeat {
             stopped,
             wrong_clock: self.engine.has_wrong_clock(),
         };
-        let expires_at = (!self.identity.alone).then(|| now.plus(LIFE_US));
-        let put = written(self.identity.id, &told, expires_at, self.version)?;
+        let expires_at = (!self.identity.alone).then(|| now.plus(RECORD_LIFE_US));
+        let put = node_put(self.identity.id, &node, expires_at, self.version)?;
         let Answer::Put { version } = self.engine.apply(None, Command::Put(put)).await? else {
-            return Err(Error::Internal("a put answered something else".to_owned()));
+            return Err(Error::Internal("unexpected answer to a put".to_owned()));
         };
         self.version = version;
         Ok(())
@@ -292,35 +289,35 @@ impl Heartbeat {
 }
 
 impl Engine {
-    /// Whether this node was told to give out no more work.
+    /// Whether an operator drains this node.
     pub fn is_draining(&self) -> bool {
-        self.inner.duty.reasons.borrow().drain
+        self.inner.claim_pause.reasons.borrow().drain
     }
 
-    /// Why this node gives out no work; `None` when it does.
-    pub fn off_duty(&self) -> Option<OffDuty> {
-        self.inner.duty.reasons.borrow().first()
+    /// Why this node grants no leases; `None` when it does.
+    pub fn claims_paused(&self) -> Option<PauseReason> {
+        self.inner.claim_pause.reasons.borrow().first()
     }
 
-    /// What is over by a wrong clock may not be over.
+    /// With a wrong clock this node cannot decide what has expired.
     pub fn has_wrong_clock(&self) -> bool {
-        self.inner.duty.reasons.borrow().wrong_clock
+        self.inner.claim_pause.reasons.borrow().wrong_clock
     }
 
-    /// Returns when this node gives out no more work.
-    pub async fn until_off_duty(&self) {
-        let mut reasons = self.inner.duty.reasons.subscribe();
+    /// Returns when this node stops granting leases.
+    pub async fn until_claims_paused(&self) {
+        let mut reasons = self.inner.claim_pause.reasons.subscribe();
         // The sender lives as long as the engine.
         let _ = reasons.wait_for(|reasons| reasons.first().is_some()).await;
     }
 
-    /// Tells whether this node's clock can be trusted.
-    pub fn clock_is_wrong(&self, wrong_clock: bool) {
-        let reasons = &self.inner.duty.reasons;
+    /// Sets whether this node's clock is wrong.
+    pub fn set_wrong_clock(&self, wrong_clock: bool) {
+        let reasons = &self.inner.claim_pause.reasons;
         reasons.send_modify(|reasons| reasons.wrong_clock = wrong_clock);
     }
 
-    /// Every node that was heard of in the last half minute, in the order of their start.
+    /// Every node with a heartbeat in the last 30 seconds, in the order of their start.
     pub async fn nodes(&self, _: Operator) -> Result<Vec<NodeInfo>, Error> {
         let (mut records, mut after) = (Vec::new(), String::new());
         loop {
@@ -335,31 +332,31 @@ impl Engine {
                 None => break,
             }
         }
-        let held = self.held().await?;
+        let leases_by_node = self.leases_by_node().await?;
         let mut nodes = Vec::with_capacity(records.len());
         for record in &records {
-            nodes.push(self.shown(record, &held)?);
+            nodes.push(self.node_info(record, &leases_by_node)?);
         }
         nodes.sort_by_key(|node| (node.started_at, node.id));
         Ok(nodes)
     }
 
-    /// Wishes that a node stops giving out work, or that it does so again. `None`: there is no such node.
+    /// Drains a node or ends its drain. `None` if there is no such node.
     pub async fn drain_node(
         &self,
         _: Operator,
         id: i64,
         drain: bool,
     ) -> Result<Option<NodeInfo>, Error> {
-        for _ in 0..WISH_TRIES {
+        for _ in 0..DRAIN_TRIES_MAX {
             let Some(mut record) = self.record(key(id)).await? else {
                 return Ok(None);
             };
-            let mut told = parse(&record)?;
-            if told.drain != drain {
-                told.drain = drain;
-                // Only the node itself may make its record live longer.
-                let put = written(id, &told, record.expires_at, record.version)?;
+            let mut node = parse(&record)?;
+            if node.drain != drain {
+                node.drain = drain;
+                // Only the node itself extends the life of its record.
+                let put = node_put(id, &node, record.expires_at, record.version)?;
                 record.value.clone_from(&put.value);
                 match self.apply(None, Command::Put(put)).await {
                     Ok(_) => {}
@@ -367,16 +364,18 @@ impl Engine {
                     Err(error) => return Err(error),
                 }
             }
-            return Ok(Some(self.shown(&record, &self.held().await?)?));
+            return Ok(Some(
+                self.node_info(&record, &self.leases_by_node().await?)?,
+            ));
         }
         Err(Error::Internal(
-            "a node changes faster than it can be written".to_owned(),
+            "the node record was changed by others too often".to_owned(),
         ))
     }
 
-    /// Leases by node. A ledger that knows no nodes has one, which is this.
-    async fn held(&self) -> Result<HashMap<i64, u64>, Error> {
-        let here = self.inner.duty.id.get().copied();
+    /// Live leases by node. Leases without a node belong to this one.
+    async fn leases_by_node(&self) -> Result<HashMap<i64, u64>, Error> {
+        let here = self.inner.claim_pause.id.get().copied();
         let mut leases = HashMap::new();
         for held in self.inner.store.held().await? {
             if let Some(node) = held.node.or(here) {
@@ -386,34 +385,38 @@ impl Engine {
         Ok(leases)
     }
 
-    fn shown(&self, record: &Record, held: &HashMap<i64, u64>) -> Result<NodeInfo, Error> {
-        let told = parse(record)?;
+    fn node_info(
+        &self,
+        record: &Record,
+        leases_by_node: &HashMap<i64, u64>,
+    ) -> Result<NodeInfo, Error> {
+        let node = parse(record)?;
         let id = record.key.name.parse().map_err(|_| unreadable(record))?;
-        let leases = held.get(&id).copied().unwrap_or(0);
-        let here = self.inner.duty.id.get() == Some(&id);
-        // Whoever answers is there, and knows of its own clock.
+        let leases = leases_by_node.get(&id).copied().unwrap_or(0);
+        let here = self.inner.claim_pause.id.get() == Some(&id);
+        // This node is alive and knows its own clock.
         let (seen_at, wrong_clock) = if here {
             (self.now(), self.has_wrong_clock())
         } else {
-            (Micros(told.seen_at), told.wrong_clock)
+            (Micros(node.seen_at), node.wrong_clock)
         };
         let state = if seen_at.plus(SILENT_AFTER_US) < self.now() {
             NodeState::Silent
-        } else if !told.drain && wrong_clock {
+        } else if !node.drain && wrong_clock {
             NodeState::WrongClock
-        } else if !told.drain {
+        } else if !node.drain {
             NodeState::Serving
-        } else if told.stopped && leases == 0 {
+        } else if node.stopped && leases == 0 {
             NodeState::Drained
         } else {
             NodeState::Draining
         };
         Ok(NodeInfo {
             id,
-            name: told.name,
-            address: told.address,
-            version: told.version,
-            started_at: Micros(told.started_at),
+            name: node.name,
+            address: node.address,
+            version: node.version,
+            started_at: Micros(node.started_at),
             seen_at,
             state,
             leases,
@@ -430,8 +433,13 @@ fn key(id: i64) -> Key {
     }
 }
 
-fn written(id: i64, told: &Told, expires_at: Option<Micros>, expect: u64) -> Result<Put, Error> {
-    let value = serde_json::to_string(told).map_err(|error| Error::Internal(error.to_string()))?;
+fn node_put(
+    id: i64,
+    node: &NodeRecord,
+    expires_at: Option<Micros>,
+    expect: u64,
+) -> Result<Put, Error> {
+    let value = serde_json::to_string(node).map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Put {
         key: key(id),
         value,
@@ -440,7 +448,7 @@ fn written(id: i64, told: &Told, expires_at: Option<Micros>, expect: u64) -> Res
     })
 }
 
-fn parse(record: &Record) -> Result<Told, Error> {
+fn parse(record: &Record) -> Result<NodeRecord, Error> {
     serde_json::from_str(&record.value).map_err(|_| unreadable(record))
 }
 

@@ -1,8 +1,8 @@
-//! Receipts: built from the settling fact when first asked for, then kept.
+//! Receipts: created from the settling fact at the first request, then stored.
 //!
-//! Invariant: whoever asks again gets the same bytes. A settlement undone by an operator and reached again is another
-//! settlement, with a receipt of its own that names the one before it, whether anybody asked for that one or not: the name of
-//! a receipt follows from its settling fact.
+//! Invariant: every later request returns the same bytes. If an operator reopens a settled intent, its next
+//! settlement has a receipt of its own that names the previous one, even if that was never requested: the id of a
+//! receipt follows from its settling fact.
 
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
@@ -17,24 +17,24 @@ use consign_kernel::state::Cause;
 
 use crate::{Engine, Error};
 
-/// Later settlements that are looked at to find the one that came next.
+/// Later settlements that are searched for the next one.
 const LATER_SETTLEMENTS_MAX: usize = 64;
-/// Facts that each of these looks may cost. Whoever has a receipt may ask, so it is bounded.
+/// Facts that each search may read. Any holder of a receipt can trigger it, so it is bounded.
 const LATER_FACTS_MAX: u32 = 4_096;
 
 /// Facts that are read to find the admission of an intent.
 const ADMISSION_FACTS_MAX: u32 = 4_096;
 
-/// What a genuine receipt is worth now.
+/// The current status of a genuine receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It tells of the last settlement, and the intent is still settled.
+pub enum ReceiptStatus {
+    /// It certifies the last settlement, and the intent is still settled.
     Current,
-    /// An operator had the intent done again; it is not settled yet.
+    /// An operator reopened the intent, and it is not settled yet.
     Reopened,
-    /// Another settlement followed, with the receipt of this name.
+    /// Another settlement followed, with this receipt.
     Superseded { by: String },
-    /// The ledger has no record of the settlement any more.
+    /// The ledger has no record of the settlement.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ impl Engine {
             if intent.last_fact.is_none_or(|last| last == settling.seq) {
                 break settling;
             }
-            // An operator settled it anew since the row was read; together they would tell of neither settlement.
+            // An operator reopened the intent since the row was read, so row and fact do not belong together.
             let now = self.inner.store.intent(intent.id).await?;
             intent = now.ok_or(Error::NotSettled)?;
         };
@@ -81,23 +81,23 @@ impl Engine {
         };
         match self.apply(None, Command::Put(put)).await {
             Ok(_) => Ok(document),
-            // Somebody asked at the same moment; theirs is the one that is kept.
+            // A concurrent request stored its receipt first; that one counts.
             Err(Error::Refused(Refusal::VersionMismatch)) => {
                 let kept = self.record(key).await?;
                 kept.map(|record| record.value)
-                    .ok_or_else(|| Error::Internal("a kept receipt is gone".to_owned()))
+                    .ok_or_else(|| Error::Internal("a stored receipt is missing".to_owned()))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// When the intent was admitted, by the wall clock. The row has engine time; its first fact knows the difference.
+    /// When the intent was admitted, by the wall clock. The row has engine time; its first fact has both times.
     async fn created_at(&self, intent: &Intent) -> Result<Micros, Error> {
         let store = &self.inner.store;
         let facts = store.facts(intent.seq, ADMISSION_FACTS_MAX).await?;
         Ok(match facts.first() {
             Some(first) if first.at == intent.created_at => first.time_of_day(),
-            // The fact is past its retention, or the row was imported with the time that its first ledger had.
+            // The fact has been deleted, or the row was imported with the time of another ledger.
             _ => intent.created_at,
         })
     }
@@ -124,11 +124,12 @@ impl Engine {
             .await?)
     }
 
-    /// Whether a document is a receipt signed with this ledger's key, and what it is worth now. Only a genuine one is looked up.
+    /// Verifies that a document is a receipt signed with this ledger's key, and finds its status. Only genuine
+    /// receipts are looked up.
     pub async fn verify_receipt(
         &self,
         document: &str,
-    ) -> Result<Result<(Verified, Standing), VerifyError>, Error> {
+    ) -> Result<Result<(Verified, ReceiptStatus), VerifyError>, Error> {
         let verified = match receipt::verify(document, &self.public_keys()) {
             Ok(verified) => verified,
             Err(error) => return Ok(Err(error)),
@@ -137,13 +138,13 @@ impl Engine {
         Ok(Ok((verified, standing)))
     }
 
-    async fn standing(&self, statement: &Statement) -> Result<Standing, Error> {
+    async fn standing(&self, statement: &Statement) -> Result<ReceiptStatus, Error> {
         let id: Option<IntentId> = statement.intent.parse().ok();
         let (Some(id), Ok(fact)) = (id, u64::try_from(statement.fact)) else {
-            return Ok(Standing::Unknown);
+            return Ok(ReceiptStatus::Unknown);
         };
         let Some(intent) = self.inner.store.intent(id).await? else {
-            return Ok(Standing::Unknown);
+            return Ok(ReceiptStatus::Unknown);
         };
         let certified = FactSeq(fact);
         let mut later: Option<Fact> = None;
@@ -154,25 +155,25 @@ impl Engine {
                 Some(found) if found.seq == certified && later.is_none() => {
                     let settled = intent.last_fact == Some(certified);
                     return Ok(if settled {
-                        Standing::Current
+                        ReceiptStatus::Current
                     } else {
-                        Standing::Reopened
+                        ReceiptStatus::Reopened
                     });
                 }
                 Some(found) if found.seq == certified => break,
-                // A ledger that was restored may not have come that far.
-                Some(_) => return Ok(Standing::Unknown),
-                // Forgotten, or further back than is looked; what followed is known all the same.
+                // The ledger was restored to a state before this settlement.
+                Some(_) => return Ok(ReceiptStatus::Unknown),
+                // Deleted, or outside of the search; the later settlement is known all the same.
                 None => break,
             }
         }
         Ok(match later {
-            Some(fact) => Standing::Superseded {
+            Some(fact) => ReceiptStatus::Superseded {
                 by: receipt_id(id, fact.seq),
             },
-            // Only an operator takes a settled intent further.
-            None if intent.last_fact > Some(certified) => Standing::Reopened,
-            None => Standing::Unknown,
+            // Only an operator changes a settled intent.
+            None if intent.last_fact > Some(certified) => ReceiptStatus::Reopened,
+            None => ReceiptStatus::Unknown,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A fresh seed for every request, grown from one draw of the operating system's randomness.
+//! A fresh seed for every request, derived from one random value of the operating system.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ impl Seeds {
         }
     }
 
-    /// Unpredictable without the secret, and never the same twice.
+    /// Unpredictable without the secret, and unique.
     pub(crate) fn next(&self) -> [u8; 32] {
         let count = self.given.fetch_add(1, Ordering::Relaxed);
         let mut hasher = Sha256::new();

@@ -1,6 +1,7 @@
-//! The loop that lets time act: delays end, leases run out, old once-keys and facts are forgotten.
+//! The loop that processes due rows: it ends delays and leases, and deletes old once-keys, records and facts.
 //!
-//! Nothing rests on it: claims and reads let time act themselves. It makes waiting workers wake at the right moment.
+//! Correctness does not depend on it, because claims and reads process due rows themselves. It wakes waiting claims
+//! on time.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,25 +15,25 @@ use consign_kernel::record::Kind;
 
 use crate::{Engine, Error};
 
-const NAP_MAX: Duration = Duration::from_secs(1);
-const NAP_MIN: Duration = Duration::from_millis(2);
-/// While what is due cannot be moved, because another transaction holds it or this node's clock is wrong.
-const NAP_HELD_UP: Duration = Duration::from_millis(100);
-/// After a failure, so that a full disk is not hammered.
-const NAP_AFTER_ERROR: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MIN: Duration = Duration::from_millis(2);
+/// While due rows are locked by another transaction, or this node's clock is wrong.
+const SLEEP_WHILE_BLOCKED: Duration = Duration::from_millis(100);
+/// After a failure, so that a full disk is not retried constantly.
+const SLEEP_AFTER_ERROR: Duration = Duration::from_secs(1);
 const FORGET_INTERVAL_US: i64 = 60 * SECOND_US;
 const FORGET_ROWS_MAX: u32 = 2_000;
-/// Per kind and round; then leases and delays have their turn.
+/// Batches per kind and round, so that leases and delays are not delayed.
 const FORGET_PIECES_MAX: u32 = 20;
 
-/// Records that come with an end of their own.
-const FORGOTTEN_KINDS: [Kind; 6] = [
+/// Records with an expiry of their own.
+const EXPIRING_KINDS: [Kind; 6] = [
     Kind::Kv,
     Kind::Receipt,
     Kind::Node,
     Kind::ActionClaim,
     Kind::RailEvent,
-    // Only the lines of a user's list of drafts have an end.
+    // Only the entries of a user's list of drafts expire.
     Kind::Permission,
 ];
 
@@ -40,7 +41,7 @@ const FORGOTTEN_KINDS: [Kind; 6] = [
 pub struct Timekeeper {
     engine: Engine,
     forget_at: Micros,
-    /// Up to here all facts are old, and those that are left belong to others.
+    /// All facts up to here are old; those that remain belong to other faces.
     facts_seen: FactSeq,
 }
 
@@ -54,7 +55,7 @@ impl Timekeeper {
         }
     }
 
-    /// Runs until `shutdown` ends. `follow` is called about once a second, for the clock.
+    /// Runs until `shutdown` ends. `follow` is called about once a second to adjust the clock.
     pub async fn run(
         mut self,
         shutdown: impl Future<Output = ()> + Send,
@@ -63,31 +64,31 @@ impl Timekeeper {
         tokio::pin!(shutdown);
         loop {
             follow();
-            let nap = match self.tick().await {
-                Ok(nap) => nap,
+            let pause = match self.tick().await {
+                Ok(pause) => pause,
                 Err(error) => {
-                    tracing::warn!(%error, "the timekeeper could not do its round; it tries again");
-                    NAP_AFTER_ERROR
+                    tracing::warn!(%error, "the timekeeper failed; trying again");
+                    SLEEP_AFTER_ERROR
                 }
             };
-            // In this order, not in a random one: a simulation must be repeatable.
+            // Ordering: biased, because a simulation must be repeatable.
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,
-                () = tokio::time::sleep(nap) => {}
-                () = self.engine.inner.earlier.notified() => tokio::time::sleep(NAP_MIN).await,
+                () = tokio::time::sleep(pause) => {}
+                () = self.engine.inner.earlier.notified() => tokio::time::sleep(SLEEP_MIN).await,
             }
         }
     }
 
-    /// One round of bounded work; says how long nothing will be due.
+    /// One round of bounded work; returns how long nothing is due.
     pub async fn tick(&mut self) -> Result<Duration, Error> {
         let before = self.engine.now();
         let swept = self.engine.sweep().await?;
         let now = self.engine.now();
         let mut more = swept.more;
         if now >= self.forget_at && !self.engine.has_wrong_clock() {
-            // A piece that fails is not tried again at once: leases and delays have their turn.
+            // A failed batch is not retried at once, so that leases and delays are processed.
             self.forget_at = now.plus(FORGET_INTERVAL_US);
             let rest = self.forget(now).await?;
             self.forget_at = if rest {
@@ -101,18 +102,18 @@ impl Timekeeper {
             return Ok(Duration::ZERO);
         }
         let due = self.engine.inner.store.next_due().await?;
-        let latest = now.plus(micros(NAP_MAX));
+        let latest = now.plus(micros(SLEEP_MAX));
         let mut until = due.map_or(latest, |due| due.min(latest));
         if swept.rows == 0 && until <= before {
-            // It was due already and stayed: to look at once would be to look hundreds of times a second.
-            until = now.plus(micros(NAP_HELD_UP));
+            // The row was due and could not be moved; an immediate retry would run hundreds of times a second.
+            until = now.plus(micros(SLEEP_WHILE_BLOCKED));
         }
         self.engine.inner.planned.store(until.0, Ordering::Release);
-        let nap_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
-        Ok(Duration::from_micros(nap_us).max(NAP_MIN))
+        let pause_us = u64::try_from(until.0 - self.engine.now().0).unwrap_or(0);
+        Ok(Duration::from_micros(pause_us).max(SLEEP_MIN))
     }
 
-    /// Forgets in small pieces, so that others get their turn; says whether there is more to forget.
+    /// Deletes in small batches, so that other requests can run; returns whether more is left.
     async fn forget(&mut self, now: Micros) -> Result<bool, Error> {
         let mut rest = false;
         let limit = FORGET_ROWS_MAX;
@@ -123,7 +124,7 @@ impl Timekeeper {
                 limit,
             })
             .collect();
-        for kind in FORGOTTEN_KINDS {
+        for kind in EXPIRING_KINDS {
             pieces.push(Forget::Records {
                 kind,
                 ahead_us: 0,
@@ -148,7 +149,7 @@ impl Timekeeper {
         Ok(self.forget_facts(now).await? || rest)
     }
 
-    /// Of this face alone: others keep theirs longer, or for ever, and are walked past once.
+    /// Only facts of the Intent Protocol: other faces keep theirs longer, and their facts are skipped once.
     async fn forget_facts(&mut self, now: Micros) -> Result<bool, Error> {
         for _ in 0..FORGET_PIECES_MAX {
             let piece = ForgetFacts {
@@ -161,7 +162,7 @@ impl Timekeeper {
                 self.engine.apply(None, Command::ForgetFacts(piece)).await?
             else {
                 return Err(Error::Internal(
-                    "forgetting facts answered something else".to_owned(),
+                    "unexpected answer to a removal of facts".to_owned(),
                 ));
             };
             let Some(after) = after else {
@@ -177,26 +178,24 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Swept {
-    /// How many rows moved.
+pub struct SweepReport {
+    /// The number of rows that moved.
     pub rows: u32,
     /// More are due.
     pub more: bool,
 }
 
 impl Engine {
-    /// Lets time act on a bounded number of rows.
-    pub async fn sweep(&self) -> Result<Swept, Error> {
+    /// Processes a bounded number of due rows.
+    pub async fn sweep(&self) -> Result<SweepReport, Error> {
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });
         let Answer::Swept { rows, more } = self.apply(None, sweep).await? else {
-            return Err(Error::Internal(
-                "a sweep answered something else".to_owned(),
-            ));
+            return Err(Error::Internal("unexpected answer to a sweep".to_owned()));
         };
-        Ok(Swept { rows, more })
+        Ok(SweepReport { rows, more })
     }
 }

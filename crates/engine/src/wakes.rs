@@ -1,9 +1,10 @@
-//! Who waits for which lanes. A wake is a hint: the woken one asks the ledger, and nobody relies on being woken.
+//! Claims that wait for lanes. A wake is a hint: the woken claim asks the ledger, and correctness does not depend on
+//! wakes.
 //!
-//! Invariant: a waiter registers before it looks, so a row that becomes claimable in between is never missed;
-//! a hint given to a waiter that goes away is passed on, also when it goes while it looks or when its look fails.
-//! Another node names a lane once, however many rows it put there, so whoever finds one of them wakes the next in line; the first
-//! that finds nothing wakes nobody.
+//! Invariant: a waiter registers before it asks the ledger, so a row that becomes claimable in between is never
+//! missed. A waiter that leaves passes its hint on, also when it leaves during a claim or when the claim fails.
+//! Another node names a lane once, however many rows it added, so a waiter that finds a row wakes the next waiters;
+//! one that finds nothing wakes none.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,34 +18,34 @@ pub(crate) struct Wakes {
     waiting: Mutex<HashMap<Probe, VecDeque<Arc<Waiter>>>>,
 }
 
-/// How many are woken by one that found something another node told of: a burst doubles its takers until it is taken, and at most
-/// every second look of them is in vain.
+/// How many waiters are woken by a waiter that found a row of another node. The number of active waiters doubles
+/// until a burst is taken, and at most half of their claims find nothing.
 const WOKEN_BY_A_FIND: usize = 2;
 
-/// Why somebody looks.
+/// Why a waiter was woken.
 #[derive(Clone, Copy, Debug)]
 enum Hint {
-    /// One row became claimable, and each row has its own hint.
+    /// One row became claimable; each row has its own hint.
     Row,
-    /// Another node put rows into this lane, nobody knows how many.
+    /// Another node added rows to this lane, their number is unknown.
     Lane(Probe),
 }
 
 #[derive(Debug, Default)]
 struct Waiter {
-    hint: Slot,
+    hint: HintCell,
     notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Slot(Mutex<Option<Hint>>);
+struct HintCell(Mutex<Option<Hint>>);
 
-impl Slot {
-    /// Whether it was empty. What is in there already stays: one look serves both.
+impl HintCell {
+    /// Returns whether the cell was empty. An existing hint stays, because one claim serves both.
     fn fill(&self, hint: Hint) -> bool {
-        let mut slot = self.lock();
-        let empty = slot.is_none();
-        slot.get_or_insert(hint);
+        let mut cell = self.lock();
+        let empty = cell.is_none();
+        cell.get_or_insert(hint);
         empty
     }
 
@@ -58,7 +59,7 @@ impl Slot {
 }
 
 impl Waiter {
-    /// Whether it was asleep until now.
+    /// Returns whether it was waiting until now.
     fn wake(&self, hint: Hint) -> bool {
         let asleep = self.hint.fill(hint);
         if asleep {
@@ -68,14 +69,14 @@ impl Waiter {
     }
 }
 
-/// A place in the lines of some lanes; leaving it frees the place.
+/// A position in the queues of some lanes; dropping it leaves them.
 #[derive(Debug)]
 pub(crate) struct Ticket<'a> {
     wakes: &'a Wakes,
     waiter: Arc<Waiter>,
     probes: Vec<Probe>,
-    /// Why it was woken, if it has not looked since.
-    hinted: Slot,
+    /// The hint that woke it, until its next claim.
+    hinted: HintCell,
 }
 
 impl Wakes {
@@ -93,16 +94,16 @@ impl Wakes {
             wakes: self,
             waiter,
             probes,
-            hinted: Slot::default(),
+            hinted: HintCell::default(),
         }
     }
 
-    /// Wakes the first one in line for each row that became claimable.
+    /// Wakes the first waiter for each row that became claimable.
     pub(crate) fn wake(&self, ripe: &[Probe]) {
         self.hint(ripe, |_| Hint::Row);
     }
 
-    /// The same for lanes in which another node has put rows.
+    /// The same for lanes to which another node added rows.
     pub(crate) fn wake_heard(&self, lanes: &[Probe]) {
         self.hint(lanes, Hint::Lane);
     }
@@ -145,15 +146,15 @@ impl Ticket<'_> {
         }
     }
 
-    /// The ledger was asked and had nothing, so the hint has done its work.
+    /// The claim found nothing, so the hint is used up.
     pub(crate) fn found_nothing(&self) {
         self.hinted.take();
     }
 
-    /// The ledger was asked and gave something. Where another node put that, there may be more of it.
+    /// The claim found a row. If another node added it, there may be more.
     pub(crate) fn found(self) {
         let (wakes, hint) = (self.wakes, self.hinted.take());
-        // Not in line any more, so that it does not wake itself.
+        // Leaves the queues first, so that it does not wake itself.
         drop(self);
         if let Some(Hint::Lane(lane)) = hint {
             wakes.wake_heard(&[lane; WOKEN_BY_A_FIND]);

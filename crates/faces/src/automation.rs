@@ -29,9 +29,9 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use consign_automation::runtime::{Runtime, SubmittedBy};
+use consign_engine::Slots;
 use tokio::sync::{Semaphore, watch};
 
-use crate::web::places::Places;
 use crate::web::presence::Presence;
 use crate::web::request_id::RequestId;
 
@@ -69,7 +69,7 @@ struct ApiState {
     runtime: Runtime,
     options: Arc<Options>,
     streams: Arc<Semaphore>,
-    streams_of_token: Places<[u8; 32]>,
+    streams_of_token: Slots<[u8; 32]>,
 }
 
 impl ApiState {
@@ -78,7 +78,7 @@ impl ApiState {
             runtime,
             options: Arc::new(options),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            streams_of_token: Places::new(STREAMS_PER_TOKEN_MAX),
+            streams_of_token: Slots::default(),
         }
     }
 

@@ -1,7 +1,7 @@
-//! Inbound HTTP: a folder per protocol, and the web ground they share.
+//! Inbound HTTP: a folder per protocol, and the HTTP server code that they share.
 //!
-//! Invariant: a face parses and authorises, makes one engine call and renders; rules live in the kernel.
-//! Faces never import each other.
+//! Invariant: a face parses and authorises a request, makes one engine call and renders the result; the rules are in
+//! the kernel. Faces never import each other.
 
 pub mod automation;
 pub mod intent;

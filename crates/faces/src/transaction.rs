@@ -4,8 +4,8 @@
 //! `docs/protocols/transactions.md` describes what the protocol leaves open and our extensions.
 
 mod compat;
-mod door;
 mod hosts;
+mod listener_policy;
 pub mod openapi;
 mod operator;
 mod rate_limit;
@@ -31,9 +31,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower::layer::layer_fn;
 
-use crate::web::body::{self, BodyError, Whole};
-use crate::web::credentials::Secret;
-use crate::web::door::Door;
+use crate::web::body::{self, BodyError, ReceivedBody};
+use crate::web::credentials::SecretDigest;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::panic::CatchPanic;
 use crate::web::request_id::RequestId;
 use crate::web::throttle;
@@ -48,9 +48,9 @@ const CALLBACK_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Options {
     /// The admin token for the operator's routes; if absent, they are closed.
-    pub admin_secret: Option<Secret>,
+    pub admin_secret: Option<SecretDigest>,
     /// The listener policy of the server, including whether a proxy is trusted for client addresses.
-    pub door: Door,
+    pub policy: ListenerPolicy,
     /// The host names under which requests that change something are accepted.
     pub hosts: SiteHosts,
     /// Requests per minute and address on public routes; zero for no limit.
@@ -99,8 +99,8 @@ pub fn router(site: Site, options: Options) -> Router {
     let routes = routes.layer(from_fn_with_state(face.clone(), hosts::guard));
     let routes = routes.layer(layer_fn(|routes| CatchPanic::new(routes, on_panic)));
     let routes = routes.layer(from_fn(mark_wrong_token));
-    let routes = if face.options.door.is_kept() {
-        routes.layer(from_fn_with_state(face.clone(), door::enforce))
+    let routes = if face.options.policy.restricts_access() {
+        routes.layer(from_fn_with_state(face.clone(), listener_policy::enforce))
     } else {
         routes
     };
@@ -331,7 +331,7 @@ async fn revocations(State(face): State<TransactionFace>) -> Response {
 
 async fn health(State(face): State<TransactionFace>) -> Response {
     let ledger = face.site.ledger_health().await;
-    let writer = ledger == LedgerHealth::Well;
+    let writer = ledger == LedgerHealth::Healthy;
     let mut body = json!({
         "ok": writer,
         "service": "atp",
@@ -371,7 +371,7 @@ impl TransactionFace {
         &self,
         request: Request,
         max_bytes: usize,
-    ) -> Result<(HeaderMap, Whole), ProblemResponse> {
+    ) -> Result<(HeaderMap, ReceivedBody), ProblemResponse> {
         // Without an announced length, the body may have the maximal length.
         let announced = request.body().size_hint().upper();
         let announced = announced.and_then(|bytes| usize::try_from(bytes).ok());
@@ -391,7 +391,7 @@ impl TransactionFace {
         bytes: usize,
     ) -> Result<RateCharge<'a>, Problem> {
         allowance
-            .take(request, self.options.door.trust_proxy, bytes)
+            .take(request, self.options.policy.trust_proxy, bytes)
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }
@@ -410,7 +410,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 }
 
 /// The complete body, within its limit.
-async fn whole(request: Request, max_bytes: usize) -> Result<(HeaderMap, Whole), ProblemResponse> {
+async fn whole(
+    request: Request,
+    max_bytes: usize,
+) -> Result<(HeaderMap, ReceivedBody), ProblemResponse> {
     let (head, body) = request.into_parts();
     let body: Body = body;
     let sender = body::sender(&head.extensions);

@@ -6,8 +6,8 @@
 
 mod address;
 mod agent;
-mod answers;
 mod callback;
+mod client_responses;
 mod headers;
 mod json;
 mod plugin;
@@ -18,7 +18,7 @@ mod requests;
 mod router;
 mod settings;
 mod signature;
-mod world;
+mod test_server;
 
 /// One place where foreign bytes come in.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "answers",
         about: "what a server sends back to our client, event streams too",
-        run: answers::run,
+        run: client_responses::run,
     },
     Target {
         name: "settings",

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use consign_faces::intent::query::claiming::{Claiming, capabilities, worker_id};
-use consign_faces::intent::query::listing::Listing;
-use consign_faces::intent::query::{Params, cursor};
+use consign_faces::intent::query::claim_query::{ClaimQuery, capabilities, worker_id};
+use consign_faces::intent::query::list_query::ListQuery;
+use consign_faces::intent::query::{QueryParams, cursor};
 use consign_faces::intent::signature::canonical_query;
 use consign_kernel::error::Class;
 use consign_kernel::ids::{FactSeq, Seq};
@@ -23,13 +23,13 @@ pub(crate) fn run(bytes: &[u8]) {
         return;
     };
     let query = uri.query().expect("there is a question mark");
-    let asked = Asked::of(&uri);
-    asked.check();
+    let parsed = ParsedQuery::of(&uri);
+    parsed.check();
     // A signature covers the canonical form alone: if the query meant anything else, that would be unsigned.
     let signed: Uri = format!("/intents?{}", canonical_query(query))
         .parse()
         .expect("the canonical form is a query");
-    assert_eq!(asked, Asked::of(&signed), "{query}");
+    assert_eq!(parsed, ParsedQuery::of(&signed), "{query}");
 }
 
 /// Whatever place there is, it comes back as the same one; whatever text is taken for one, it is one.
@@ -49,18 +49,18 @@ fn cursors(text: &str) {
 
 /// All that the readers make of one query; a refusal counts by its code.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    listing: Result<Listing, &'static str>,
-    claiming: Result<Claiming, &'static str>,
+struct ParsedQuery {
+    list_query: Result<ListQuery, &'static str>,
+    claim_query: Result<ClaimQuery, &'static str>,
     after: Option<Result<FactSeq, &'static str>>,
 }
 
-impl Asked {
+impl ParsedQuery {
     fn of(uri: &Uri) -> Self {
-        let params = Params::of(uri).expect("any query can be decoded");
+        let params = QueryParams::of(uri).expect("any query can be decoded");
         Self {
-            listing: Listing::of(&params).map_err(|reject| reject.code.name()),
-            claiming: Claiming::of(&params).map_err(|reject| {
+            list_query: ListQuery::of(&params).map_err(|reject| reject.code.name()),
+            claim_query: ClaimQuery::of(&params).map_err(|reject| {
                 assert_eq!(reject.code.class(), Class::Invalid);
                 reject.code.name()
             }),
@@ -71,11 +71,11 @@ impl Asked {
     }
 
     fn check(&self) {
-        match &self.listing {
-            Ok(listing) => {
-                assert!((1..=limits::PAGE_ITEMS_MAX).contains(&listing.limit));
-                assert!(listing.namespace.as_deref().is_none_or(is_namespace));
-                assert!(listing.goal.as_deref().is_none_or(is_trimmed));
+        match &self.list_query {
+            Ok(list_query) => {
+                assert!((1..=limits::PAGE_ITEMS_MAX).contains(&list_query.limit));
+                assert!(list_query.namespace.as_deref().is_none_or(is_namespace));
+                assert!(list_query.goal.as_deref().is_none_or(is_trimmed));
             }
             Err(code) => assert!(
                 [
@@ -88,8 +88,8 @@ impl Asked {
                 "{code}"
             ),
         }
-        match &self.claiming {
-            Ok(claiming) => check_claiming(claiming),
+        match &self.claim_query {
+            Ok(claim_query) => check_claim_query(claim_query),
             Err(code) => assert!(
                 ["invalid_namespace", "invalid_max", "invalid_wait"].contains(code),
                 "{code}"
@@ -98,23 +98,23 @@ impl Asked {
     }
 }
 
-fn check_claiming(claiming: &Claiming) {
+fn check_claim_query(claim_query: &ClaimQuery) {
     let longest = Duration::from_secs_f64(limits::CLAIM_WAIT_MAX_S);
-    assert!(claiming.wait <= longest);
+    assert!(claim_query.wait <= longest);
     assert!(
-        claiming
+        claim_query
             .max
             .is_none_or(|max| (1..=limits::CLAIM_BATCH_MAX).contains(&max))
     );
-    assert!(is_namespace(&claiming.namespace));
-    let goal = claiming.goal.as_deref();
+    assert!(is_namespace(&claim_query.namespace));
+    let goal = claim_query.goal.as_deref();
     assert!(goal.is_none_or(|goal| is_trimmed(goal) && !goal.is_empty()));
-    if let Some(id) = &claiming.worker_id {
+    if let Some(id) = &claim_query.worker_id {
         let shown = id.chars().count();
         assert!((1..=limits::WORKER_ID_CHARS_MAX).contains(&shown));
         assert!(worker_id(id).is_some(), "an id that is none: {id:?}");
     }
-    let Some(Ok(listed)) = claiming.capabilities.as_deref().map(capabilities) else {
+    let Some(Ok(listed)) = claim_query.capabilities.as_deref().map(capabilities) else {
         return;
     };
     assert!(listed.len() <= limits::CAPABILITIES_MAX);

@@ -15,13 +15,13 @@ const BETWEEN: &[u8] = b"%%\n";
 const STEPS_MAX: usize = 12;
 
 #[derive(Debug)]
-pub(crate) enum Step<'a> {
+pub(crate) enum ScriptStep<'a> {
     Wait { seconds: i64 },
     Send(&'a [u8]),
 }
 
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ScriptRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
@@ -30,13 +30,13 @@ pub(crate) struct Request {
 
 /// What earlier answers gave.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct SeenValues {
     pub(crate) id: String,
     pub(crate) token: String,
     pub(crate) key: String,
 }
 
-pub(crate) fn steps(script: &[u8]) -> Vec<Step<'_>> {
+pub(crate) fn steps(script: &[u8]) -> Vec<ScriptStep<'_>> {
     let mut steps = Vec::new();
     let mut rest = script;
     while !rest.is_empty() && steps.len() < STEPS_MAX {
@@ -45,22 +45,22 @@ pub(crate) fn steps(script: &[u8]) -> Vec<Step<'_>> {
         rest = after.strip_prefix(BETWEEN).unwrap_or(after);
         let seconds = step.strip_prefix(b"WAIT ").map(|text| {
             let text = str::from_utf8(text.trim_ascii()).unwrap_or_default();
-            // Up to a few days: long enough for every lease, life and memory to end.
+            // Up to a few days: long enough for every lease, life and seen to end.
             i64::from(text.parse::<u32>().unwrap_or(1) % 1_000_000)
         });
         steps.push(match seconds {
-            Some(seconds) => Step::Wait { seconds },
-            None => Step::Send(step),
+            Some(seconds) => ScriptStep::Wait { seconds },
+            None => ScriptStep::Send(step),
         });
     }
     steps
 }
 
-impl Request {
-    pub(crate) fn read(text: &[u8], memory: &Memory) -> Option<Self> {
-        let text = replaced(text, b"{id}", memory.id.as_bytes());
-        let text = replaced(&text, b"{token}", memory.token.as_bytes());
-        let text = replaced(&text, b"{key}", memory.key.as_bytes());
+impl ScriptRequest {
+    pub(crate) fn read(text: &[u8], seen: &SeenValues) -> Option<Self> {
+        let text = replaced(text, b"{id}", seen.id.as_bytes());
+        let text = replaced(&text, b"{token}", seen.token.as_bytes());
+        let text = replaced(&text, b"{key}", seen.key.as_bytes());
         let (head, body) = match find(&text, b"\n\n") {
             Some(end) => (&text[..end], &text[end + 2..]),
             None => (text.as_slice(), &[][..]),
@@ -137,18 +137,18 @@ mod tests {
 
     #[test]
     fn what_answers_gave_is_put_in_and_the_signature_made() {
-        let memory = Memory {
+        let seen = SeenValues {
             id: "one".to_owned(),
             token: "two".to_owned(),
             key: "three".to_owned(),
         };
         let text =
             b"POST /fulfill/{id}\nx-api-key: {key}\nx-signature: {signature}\n\n{token} {token}";
-        let request = Request::read(text, &memory).unwrap();
+        let request = ScriptRequest::read(text, &seen).unwrap();
         assert_eq!(request.uri, "/fulfill/one");
         assert_eq!(request.body, b"two two");
         assert_eq!(request.headers["x-api-key"], "three");
         assert_eq!(request.headers["x-signature"].len(), 64);
-        assert!(Request::read(b"nothing", &memory).is_none());
+        assert!(ScriptRequest::read(b"nothing", &seen).is_none());
     }
 }

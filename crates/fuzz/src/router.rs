@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use crate::requests::{Memory, Request, Step, steps};
-use crate::world::World;
+use crate::requests::{ScriptRequest, ScriptStep, SeenValues, steps};
+use crate::test_server::TestServer;
 
 /// More than the longest poll takes; streams go on for ever and are left then.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -35,52 +35,52 @@ fn statuses(script: &[u8]) -> Vec<StatusCode> {
 
 /// Sends the requests one after the other; the status of each answer.
 async fn play(script: &[u8]) -> Vec<StatusCode> {
-    let world = World::new();
+    let server = TestServer::new();
     let mut statuses = Vec::new();
-    let mut memory = Memory::default();
+    let mut seen = SeenValues::default();
     for step in steps(script) {
         let text = match step {
-            Step::Wait { seconds } => {
-                world.wait(seconds);
+            ScriptStep::Wait { seconds } => {
+                server.wait(seconds);
                 continue;
             }
-            Step::Send(text) => text,
+            ScriptStep::Send(text) => text,
         };
-        let Some(request) = Request::read(text, &memory) else {
+        let Some(request) = ScriptRequest::read(text, &seen) else {
             continue;
         };
         let asked = format!("{} {}", request.method, request.uri);
         let head_only = request.method == Method::HEAD;
-        let response = timeout(PATIENCE, world.send(request)).await;
+        let response = timeout(PATIENCE, server.send(request)).await;
         let response = response.unwrap_or_else(|_| panic!("{asked} was never answered"));
-        let answer = Answer::read(response).await;
+        let answer = RouterResponse::read(response).await;
         answer.check(&asked, head_only);
-        answer.remember(&mut memory);
+        answer.remember(&mut seen);
         statuses.push(answer.status);
     }
     statuses
 }
 
-struct Answer {
+struct RouterResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
-    error: Fault,
+struct ErrorBody {
+    error: ErrorObject,
 }
 
 #[derive(Deserialize)]
-struct Fault {
+struct ErrorObject {
     code: String,
     message: String,
 }
 
 /// Of the many things an answer may say, what a script can go on with.
 #[derive(Deserialize)]
-struct Given {
+struct KnownValues {
     id: Option<String>,
     claim_token: Option<String>,
     api_key: Option<String>,
@@ -88,28 +88,26 @@ struct Given {
     intents: Vec<Self>,
 }
 
-impl Given {
-    fn remember(self, memory: &mut Memory) {
+impl KnownValues {
+    fn remember(self, seen: &mut SeenValues) {
         // Receipts have ids as well, longer ones.
         if let Some(id) = self.id.filter(|id| id.len() == 32) {
-            memory.id = id;
+            seen.id = id;
         }
-        memory.token = self
-            .claim_token
-            .unwrap_or(std::mem::take(&mut memory.token));
-        memory.key = self.api_key.unwrap_or(std::mem::take(&mut memory.key));
+        seen.token = self.claim_token.unwrap_or(std::mem::take(&mut seen.token));
+        seen.key = self.api_key.unwrap_or(std::mem::take(&mut seen.key));
         for given in self.intents {
-            given.remember(memory);
+            given.remember(seen);
         }
     }
 }
 
-impl Answer {
+impl RouterResponse {
     async fn read(response: Response) -> Self {
         let (parts, mut body) = response.into_parts();
         let mut read = Vec::new();
         while let Ok(Some(frame)) = timeout(PATIENCE, body.frame()).await {
-            let frame = frame.expect("a body in memory does not break");
+            let frame = frame.expect("a body in seen does not break");
             read.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if is(&parts.headers, "text/event-stream") && read.ends_with(b": still here\n\n") {
                 break;
@@ -154,7 +152,7 @@ impl Answer {
         }
         if self.status.is_client_error() {
             assert!(json, "a refusal is JSON: {}", shown());
-            let refusal: Refusal = serde_json::from_slice(&self.body)
+            let refusal: ErrorBody = serde_json::from_slice(&self.body)
                 .unwrap_or_else(|error| panic!("{error}: {}", shown()));
             let known = |code: &Code| code.name() == refusal.error.code;
             assert!(Code::ALL.iter().any(known), "{}", shown());
@@ -175,10 +173,10 @@ impl Answer {
         }
     }
 
-    fn remember(&self, memory: &mut Memory) {
-        let given = serde_json::from_slice::<Given>(&self.body);
+    fn remember(&self, seen: &mut SeenValues) {
+        let given = serde_json::from_slice::<KnownValues>(&self.body);
         if let (true, Ok(given)) = (self.status.is_success(), given) {
-            given.remember(memory);
+            given.remember(seen);
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use consign_faces::intent::settings::{
-    CLEANUP_INTERVAL_S_MAX, CLEANUP_INTERVAL_S_MIN, Settings, Unusable,
+    CLEANUP_INTERVAL_S_MAX, CLEANUP_INTERVAL_S_MIN, IntentSettings, InvalidVariable,
 };
 use consign_faces::web::credentials::SECRET_CHARS_MIN;
 use consign_faces::web::secret_text::SecretText;
@@ -47,11 +47,11 @@ fn environment(bytes: &[u8]) -> Variables {
         .collect()
 }
 
-fn read(variables: &Variables) -> Result<Settings, Unusable> {
-    Settings::read(|name| variables.get(name).cloned())
+fn read(variables: &Variables) -> Result<IntentSettings, InvalidVariable> {
+    IntentSettings::read(|name| variables.get(name).cloned())
 }
 
-fn accepted(settings: &Settings, variables: &Variables) {
+fn accepted(settings: &IntentSettings, variables: &Variables) {
     let found = [
         &settings.bus_secret,
         &settings.admin_secret,

@@ -4,7 +4,7 @@
 
 use consign_client::{Key, canonical_query as client_query, signature};
 use consign_faces::intent::signature::{
-    SignatureError, Signed, canonical_paths, canonical_query, verify,
+    SignatureError, SignedRequest, canonical_paths, canonical_query, verify,
 };
 use http::Uri;
 
@@ -38,7 +38,7 @@ fn query_form(text: &str) {
 
 fn round_trip(uri: &Uri, target: &str, body: &[u8]) {
     let made = signature(&Key::new(KEY), "POST", target, TIMESTAMP, NONCE, body);
-    let signed = Signed {
+    let signed = SignedRequest {
         method: "POST",
         path: uri.path(),
         query: uri.query().unwrap_or_default(),
@@ -59,19 +59,19 @@ fn round_trip(uri: &Uri, target: &str, body: &[u8]) {
     );
     let longer = [body, b"x"].concat();
     let altered = [
-        Signed {
+        SignedRequest {
             body: &longer,
             ..signed
         },
-        Signed {
+        SignedRequest {
             method: "PUT",
             ..signed
         },
-        Signed {
+        SignedRequest {
             nonce: Some(b"another"),
             ..signed
         },
-        Signed {
+        SignedRequest {
             timestamp: Some(b"1800000001"),
             ..signed
         },

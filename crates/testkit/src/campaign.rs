@@ -1,17 +1,17 @@
-//! What campaigns share: clients with histories, the rules by which they are judged, stretches in turn, results.
+//! Shared parts of campaigns: clients with histories, the checks of these histories, trials, results.
 //!
-//! A campaign is a program that lets clients work against real servers, makes those fail, and holds what the clients
-//! were told against what is there afterwards. What fails, and how, is the business of each program.
+//! A campaign is a program that runs clients against real servers, injects faults, and compares the responses that
+//! the clients received with the state of the ledger afterwards. Each program defines its own faults.
 
+pub mod client_pool;
 pub mod clients;
-pub mod course;
-pub mod crowd;
+pub mod endpoints;
 pub mod findings;
-pub mod ground;
 pub mod leases;
 pub mod plan;
-pub mod reach;
 pub mod report;
 pub mod results;
-pub mod turns;
+pub mod runner;
+pub mod setup;
+pub mod trial;
 pub mod verify;

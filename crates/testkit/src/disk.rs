@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 use log::{Change, Event, NameChange};
 
 const SECTOR_BYTES: usize = 512;
@@ -80,7 +80,7 @@ impl Disk {
     }
 
     /// Lives through what the log tells. A record that a kill cut short is the end of it.
-    pub fn replay(&mut self, log: &[u8], chance: &mut Chance) {
+    pub fn replay(&mut self, log: &[u8], random: &mut SeededRandom) {
         for event in log::events(log) {
             match event {
                 Event::Changed { inode, change } => {
@@ -88,7 +88,7 @@ impl Disk {
                         self.files[file].waiting.push(change);
                     }
                 }
-                Event::Synced { inode, succeeded } => self.sync(inode, succeeded, chance),
+                Event::Synced { inode, succeeded } => self.sync(inode, succeeded, random),
                 Event::Created { inode, path } => {
                     let file = self.add_file(inode);
                     self.waiting_names.push(NameChange::Make { path, file });
@@ -98,11 +98,11 @@ impl Disk {
         }
     }
 
-    fn sync(&mut self, inode: u64, succeeded: bool, chance: &mut Chance) {
+    fn sync(&mut self, inode: u64, succeeded: bool, random: &mut SeededRandom) {
         if let Some(&file) = self.by_inode.get(&inode) {
             let content = &mut self.files[file];
             let keep = if succeeded { Keep::All } else { Keep::Some };
-            content.settle(keep, chance, &mut self.loss);
+            content.settle(keep, random, &mut self.loss);
         }
         let waiting = std::mem::take(&mut self.waiting_names);
         for change in waiting {
@@ -138,20 +138,20 @@ impl Disk {
     }
 
     /// Decides what became of everything that waited, and says how much that was since the tree was read.
-    pub fn cut_power(&mut self, chance: &mut Chance) -> Loss {
-        let keep = match chance.below(4) {
+    pub fn cut_power(&mut self, random: &mut SeededRandom) -> Loss {
+        let keep = match random.below(4) {
             0 => Keep::None,
             1 => Keep::All,
             _ => Keep::Some,
         };
         for content in &mut self.files {
-            content.settle(keep, chance, &mut self.loss);
+            content.settle(keep, random, &mut self.loss);
         }
         let waiting = std::mem::take(&mut self.waiting_names);
         let kept = match keep {
             Keep::None => 0,
             Keep::All => waiting.len() as u64,
-            Keep::Some => chance.below(waiting.len() as u64 + 1),
+            Keep::Some => random.below(waiting.len() as u64 + 1),
         };
         for (change, place) in waiting.into_iter().zip(0..) {
             if place < kept {
@@ -211,12 +211,12 @@ enum Keep {
 }
 
 impl Content {
-    fn settle(&mut self, keep: Keep, chance: &mut Chance, loss: &mut Loss) {
+    fn settle(&mut self, keep: Keep, random: &mut SeededRandom, loss: &mut Loss) {
         for change in std::mem::take(&mut self.waiting) {
             let fate = match keep {
                 Keep::All => 0,
                 Keep::None => 2,
-                Keep::Some => chance.below(3),
+                Keep::Some => random.below(3),
             };
             match (fate, change) {
                 (0 | 1, Change::Truncate { length }) => {
@@ -229,7 +229,7 @@ impl Content {
                 }
                 (1, Change::Write { at, bytes }) => {
                     loss.torn += 1;
-                    self.put_torn(at, &bytes, chance);
+                    self.put_torn(at, &bytes, random);
                 }
                 _ => loss.dropped += 1,
             }
@@ -245,12 +245,12 @@ impl Content {
     }
 
     /// Sectors are where the file has them, not where the write begins.
-    fn put_torn(&mut self, at: usize, bytes: &[u8], chance: &mut Chance) {
+    fn put_torn(&mut self, at: usize, bytes: &[u8], random: &mut SeededRandom) {
         let mut done = 0;
         while done < bytes.len() {
             let to_boundary = SECTOR_BYTES - (at + done) % SECTOR_BYTES;
             let next = (done + to_boundary).min(bytes.len());
-            if chance.percent(50) {
+            if random.percent(50) {
                 self.put(at + done, &bytes[done..next]);
             }
             done = next;

@@ -1,8 +1,8 @@
-//! What a client of the crash campaign did and heard, on disk before it goes on.
+//! The history of a client of a campaign: actions and outcomes, on disk before the client continues.
 //!
-//! Invariant: an intention is synced before its request leaves, and with it the answer to the one
-//! before, so a client never acts on an answer that is not on disk. Whatever the server acknowledged
-//! is known, and whatever may have reached it is known too. The file is read back to check.
+//! Invariant: an intention is synced before its request is sent, together with the previous outcome, so a client
+//! never acts on a response that is not on disk. The file contains everything that the server acknowledged and
+//! everything that may have reached it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::shim::passed_s;
 
-/// The state of the shim under the server, which says how much time was let pass.
+/// The state of the shim under the server, which contains how far time was advanced.
 static FOLLOWED: OnceLock<File> = OnceLock::new();
 
-/// From now on [`now_us`] tells the time of the server under this shim, in this process.
+/// From now on [`now_us`] returns the time of the server with this shim, in this process.
 pub fn follow(state_file: &Path) -> io::Result<()> {
-    // Following twice is following the first; a process has one server at a time.
+    // Only the first call counts; a process has one server at a time.
     let _ = FOLLOWED.set(File::open(state_file)?);
     Ok(())
 }
 
-/// Microseconds of the wall clock, the same one that the server reads.
+/// Microseconds of the wall clock that the server reads.
 pub fn now_us() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -36,9 +36,9 @@ pub fn now_us() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX) + passed_s * 1_000_000
 }
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum ClientAction {
     /// With this once-key, which is also the goal.
     Publish {
         key: String,
@@ -61,7 +61,7 @@ pub enum Act {
         id: String,
         token: String,
     },
-    /// A call with a token that must not be accepted; the path names what was tried.
+    /// A request with a token that must be refused; the path names the operation.
     Forge {
         id: String,
         path: String,
@@ -69,10 +69,10 @@ pub enum Act {
     },
 }
 
-/// How it ended for the client.
+/// The outcome for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// The server said yes; the claim's token, else empty.
+pub enum ClientOutcome {
+    /// Success, with the token of a claim, else empty.
     Yes {
         id: String,
         token: String,
@@ -82,32 +82,32 @@ pub enum Heard {
     Refused {
         status: u16,
     },
-    /// No answer, so nobody knows.
+    /// No response, so the outcome is unknown.
     Lost,
 }
 
-impl Heard {
-    /// The server said that it was in trouble.
+impl ClientOutcome {
+    /// The server responded with an error of its own.
     pub fn is_trouble(&self) -> bool {
         matches!(self, Self::Refused { status } if *status >= 500)
     }
 
-    /// No answer, or one that leaves open what a restart will find.
+    /// No response, or one that leaves the outcome open.
     pub fn is_unknown(&self) -> bool {
         *self == Self::Lost || self.is_trouble()
     }
 }
 
-/// One act with its ending.
+/// One action with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct HistoryEntry {
     pub client: usize,
     pub round: u64,
     pub sent_us: i64,
-    /// When the answer, or its absence, was known.
-    pub heard_us: i64,
-    pub act: Act,
-    pub heard: Heard,
+    /// When the outcome was known.
+    pub ended_us: i64,
+    pub action: ClientAction,
+    pub outcome: ClientOutcome,
 }
 
 /// The file of one client.
@@ -123,88 +123,88 @@ impl History {
         Ok(Self { file })
     }
 
-    /// Notes the intention durably and gives the time to note with the answer.
-    pub fn intend(&mut self, round: u64, act: &Act) -> io::Result<i64> {
+    /// Writes the intention durably and returns the time of the request.
+    pub fn intend(&mut self, round: u64, action: &ClientAction) -> io::Result<i64> {
         let sent_us = now_us();
-        self.write(&json!({"round": round, "sent": sent_us, "act": act_out(act)}))?;
+        self.write(&json!({"round": round, "sent": sent_us, "act": action_to_json(action)}))?;
         self.file.sync_data()?;
         Ok(sent_us)
     }
 
-    /// Notes how the last intention ended, to be durable before the next one leaves.
-    pub fn conclude(&mut self, heard: &Heard) -> io::Result<()> {
-        self.write(&json!({"heard": now_us(), "how": heard_out(heard)}))
+    /// Writes the outcome of the last intention, which is durable before the next request.
+    pub fn conclude(&mut self, outcome: &ClientOutcome) -> io::Result<()> {
+        self.write(&json!({"heard": now_us(), "how": outcome_to_json(outcome)}))
     }
 
     fn write(&mut self, line: &Value) -> io::Result<()> {
         self.file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Reads what a client wrote. An intention without an ending was lost.
-    pub fn read(path: &Path, client: usize) -> io::Result<Vec<Entry>> {
+    /// Reads a history. An intention without an outcome was lost.
+    pub fn read(path: &Path, client: usize) -> io::Result<Vec<HistoryEntry>> {
         let text = std::fs::read_to_string(path)?;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<HistoryEntry> = Vec::new();
         for line in text.lines() {
             let line: Value = serde_json::from_str(line)?;
             let broken = || io::Error::new(io::ErrorKind::InvalidData, line.to_string());
-            if let Some(act) = line.get("act") {
-                entries.push(Entry {
+            if let Some(action) = line.get("act") {
+                entries.push(HistoryEntry {
                     client,
                     round: line["round"].as_u64().ok_or_else(broken)?,
                     sent_us: line["sent"].as_i64().ok_or_else(broken)?,
-                    heard_us: i64::MAX,
-                    act: act_in(act).ok_or_else(broken)?,
-                    heard: Heard::Lost,
+                    ended_us: i64::MAX,
+                    action: action_from_json(action).ok_or_else(broken)?,
+                    outcome: ClientOutcome::Lost,
                 });
             } else {
                 let last = entries.last_mut().ok_or_else(broken)?;
-                last.heard_us = line["heard"].as_i64().ok_or_else(broken)?;
-                last.heard = heard_in(&line["how"]).ok_or_else(broken)?;
+                last.ended_us = line["heard"].as_i64().ok_or_else(broken)?;
+                last.outcome = outcome_from_json(&line["how"]).ok_or_else(broken)?;
             }
         }
         Ok(entries)
     }
 }
 
-fn act_out(act: &Act) -> Value {
-    match act {
-        Act::Publish { key } => json!({"do": "publish", "key": key}),
-        Act::Claim { goal } => json!({"do": "claim", "goal": goal}),
-        Act::Extend { id, token, lease_s } => {
+fn action_to_json(action: &ClientAction) -> Value {
+    match action {
+        ClientAction::Publish { key } => json!({"do": "publish", "key": key}),
+        ClientAction::Claim { goal } => json!({"do": "claim", "goal": goal}),
+        ClientAction::Extend { id, token, lease_s } => {
             json!({"do": "extend", "id": id, "token": token, "lease_s": lease_s})
         }
-        Act::Fulfil { id, token, result } => {
+        ClientAction::Fulfil { id, token, result } => {
             json!({"do": "fulfil", "id": id, "token": token, "result": result})
         }
-        Act::Fail { id, token } => json!({"do": "fail", "id": id, "token": token}),
-        Act::Forge { id, path, token } => {
+        ClientAction::Fail { id, token } => json!({"do": "fail", "id": id, "token": token}),
+        ClientAction::Forge { id, path, token } => {
             json!({"do": "forge", "id": id, "path": path, "token": token})
         }
     }
 }
 
-fn act_in(value: &Value) -> Option<Act> {
+fn action_from_json(value: &Value) -> Option<ClientAction> {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     Some(match value["do"].as_str()? {
-        "publish" => Act::Publish { key: text("key")? },
-        "claim" => Act::Claim {
+        "publish" => ClientAction::Publish { key: text("key")? },
+        "claim" => ClientAction::Claim {
             goal: text("goal")?,
         },
-        "extend" => Act::Extend {
+        "extend" => ClientAction::Extend {
             id: text("id")?,
             token: text("token")?,
             lease_s: value["lease_s"].as_i64()?,
         },
-        "fulfil" => Act::Fulfil {
+        "fulfil" => ClientAction::Fulfil {
             id: text("id")?,
             token: text("token")?,
             result: text("result")?,
         },
-        "fail" => Act::Fail {
+        "fail" => ClientAction::Fail {
             id: text("id")?,
             token: text("token")?,
         },
-        "forge" => Act::Forge {
+        "forge" => ClientAction::Forge {
             id: text("id")?,
             path: text("path")?,
             token: text("token")?,
@@ -213,29 +213,29 @@ fn act_in(value: &Value) -> Option<Act> {
     })
 }
 
-fn heard_out(heard: &Heard) -> Value {
-    match heard {
-        Heard::Yes { id, token } => json!({"yes": id, "token": token}),
-        Heard::Nothing => json!("nothing"),
-        Heard::Refused { status } => json!({ "refused": status }),
-        Heard::Lost => json!("lost"),
+fn outcome_to_json(outcome: &ClientOutcome) -> Value {
+    match outcome {
+        ClientOutcome::Yes { id, token } => json!({"yes": id, "token": token}),
+        ClientOutcome::Nothing => json!("nothing"),
+        ClientOutcome::Refused { status } => json!({ "refused": status }),
+        ClientOutcome::Lost => json!("lost"),
     }
 }
 
-fn heard_in(value: &Value) -> Option<Heard> {
+fn outcome_from_json(value: &Value) -> Option<ClientOutcome> {
     if let Some(id) = value["yes"].as_str() {
-        return Some(Heard::Yes {
+        return Some(ClientOutcome::Yes {
             id: id.to_owned(),
             token: value["token"].as_str()?.to_owned(),
         });
     }
     if let Some(status) = value["refused"].as_u64() {
         let status = u16::try_from(status).ok()?;
-        return Some(Heard::Refused { status });
+        return Some(ClientOutcome::Refused { status });
     }
     match value.as_str()? {
-        "nothing" => Some(Heard::Nothing),
-        "lost" => Some(Heard::Lost),
+        "nothing" => Some(ClientOutcome::Nothing),
+        "lost" => Some(ClientOutcome::Lost),
         _ => None,
     }
 }
@@ -249,24 +249,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("client");
         let mut history = History::open(&path).unwrap();
-        let publish = Act::Publish {
+        let publish = ClientAction::Publish {
             key: "k1".to_owned(),
         };
-        let yes = Heard::Yes {
+        let yes = ClientOutcome::Yes {
             id: "a".to_owned(),
             token: String::new(),
         };
         let sent_us = history.intend(3, &publish).unwrap();
         history.conclude(&yes).unwrap();
-        let claim = Act::Claim {
+        let claim = ClientAction::Claim {
             goal: String::new(),
         };
         history.intend(3, &claim).unwrap();
         let entries = History::read(&path, 7).unwrap();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[0].client, entries[0].round), (7, 3));
-        assert_eq!((&entries[0].act, &entries[0].heard), (&publish, &yes));
-        assert!(entries[0].sent_us == sent_us && entries[0].heard_us >= sent_us);
-        assert_eq!(entries[1].heard, Heard::Lost);
+        assert_eq!((&entries[0].action, &entries[0].outcome), (&publish, &yes));
+        assert!(entries[0].sent_us == sent_us && entries[0].ended_us >= sent_us);
+        assert_eq!(entries[1].outcome, ClientOutcome::Lost);
     }
 }

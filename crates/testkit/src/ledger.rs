@@ -1,9 +1,9 @@
-//! A ledger for one test, on the backend of its choice: nothing in it, nobody else in it, gone with its handle.
+//! A ledger for one test on a chosen backend: empty, not shared, removed with its handle.
 //!
-//! Whoever builds a test's world asks here, so that one set of tests runs on every backend.
+//! Tests create their ledger here, so that one set of tests runs on every backend.
 
-mod aside;
 mod obstacles;
+mod other_runtime;
 mod reads;
 
 use std::any::Any;
@@ -22,11 +22,11 @@ use consign_store::{Clock, SharedStore};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::{Database, shared};
-use aside::Aside;
 pub use obstacles::{Claims, Obstacles};
+use other_runtime::OtherRuntimeStore;
 pub use reads::{ReadCounts, Reads};
 
-/// Where a test's ledger lies.
+/// The backend of a test's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     Memory,
@@ -36,10 +36,10 @@ pub enum Backend {
     Postgres,
 }
 
-/// A new ledger, and what must stay for as long as it is used.
+/// A new ledger, and the resources that it needs.
 pub struct Ledger {
     pub store: SharedStore,
-    place: Place,
+    location: DatabaseLocation,
     _kept: Box<dyn Any + Send + Sync>,
 }
 
@@ -49,34 +49,34 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// Where it can be asked past the store.
-enum Place {
+/// Where it can be queried directly.
+enum DatabaseLocation {
     Nowhere,
     File(PathBuf),
     Database(String),
 }
 
-/// Prints rows as `psql` does: a line each, with bars between the columns.
+/// Prints rows like `psql`: a line each, with bars between the columns.
 const ASK_SQLITE: &str = "import sqlite3, sys\n\
     rows = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True).execute(sys.argv[2])\n\
     for row in rows: print('|'.join('' if cell is None else str(cell) for cell in row))";
 
 impl Ledger {
-    /// What a stranger gets who asks the database itself: a line for each row, with bars between the columns.
+    /// Queries the database directly: a line for each row, with bars between the columns.
     ///
     /// # Panics
     ///
-    /// If it cannot be asked, or does not understand.
+    /// If the query fails.
     #[must_use]
     pub fn sql(&self, text: &str) -> Vec<String> {
-        let mut asking = match &self.place {
-            Place::Nowhere => panic!("the model has no database"),
-            Place::File(path) => {
+        let mut asking = match &self.location {
+            DatabaseLocation::Nowhere => panic!("the model has no database"),
+            DatabaseLocation::File(path) => {
                 let mut python = Command::new("python3");
                 python.args(["-c", ASK_SQLITE]).arg(path);
                 python
             }
-            Place::Database(url) => {
+            DatabaseLocation::Database(url) => {
                 let mut psql = Command::new("psql");
                 psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
                 psql.args(["--set", "ON_ERROR_STOP=1", url, "--command"]);
@@ -91,15 +91,17 @@ impl Ledger {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// An empty one. Blocks, and may be called in a runtime whose time stands still.
+    /// An empty ledger. Blocks, and may be called in a runtime with paused time.
     ///
     /// # Panics
     ///
-    /// If there is no such ledger to be had: a test without one cannot go on.
+    /// If the ledger cannot be created.
     #[must_use]
     pub fn new(backend: Backend, clock: Arc<dyn Clock>) -> Self {
         match backend {
-            Backend::Memory => Self::of(Arc::new(Memory::new(clock)), Place::Nowhere, ()),
+            Backend::Memory => {
+                Self::of(Arc::new(Memory::new(clock)), DatabaseLocation::Nowhere, ())
+            }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a temporary folder can be made");
                 let options = sqlite::Options {
@@ -108,29 +110,29 @@ impl Ledger {
                     queue_max: sqlite::QUEUE_REQUESTS_MAX,
                 };
                 let store = Sqlite::open(options).expect("an empty folder takes a ledger");
-                let place = Place::File(folder.path().join("ledger.db"));
-                Self::of(Arc::new(store), place, folder)
+                let location = DatabaseLocation::File(folder.path().join("ledger.db"));
+                Self::of(Arc::new(store), location, folder)
             }
             Backend::Postgres => {
                 let database = database(&clock);
                 let store = open(&database.url(), clock);
-                let place = Place::Database(database.url());
-                let store = Arc::new(Aside::new(store, runtime().handle()));
-                Self::of(store, place, database)
+                let location = DatabaseLocation::Database(database.url());
+                let store = Arc::new(OtherRuntimeStore::new(store, runtime().handle()));
+                Self::of(store, location, database)
             }
         }
     }
 
-    fn of(store: SharedStore, place: Place, kept: impl Any + Send + Sync) -> Self {
+    fn of(store: SharedStore, location: DatabaseLocation, kept: impl Any + Send + Sync) -> Self {
         Self {
             store,
-            place,
+            location,
             _kept: Box::new(kept),
         }
     }
 }
 
-/// A database with an empty ledger in it, for nodes that a test opens itself.
+/// A database with an empty ledger, for nodes that a test opens itself.
 ///
 /// # Panics
 ///
@@ -152,14 +154,14 @@ fn open(url: &str, clock: Arc<dyn Clock>) -> Postgres {
         node: 1,
         hold: None,
     };
-    // Not `block_on`: the caller may be in a runtime of its own, which does not allow it.
+    // Not `block_on`: the caller may be in a runtime, which does not allow it.
     let (sender, opened) = mpsc::channel();
     runtime().spawn(async move { sender.send(Postgres::open(options).await) });
     let opened = opened.recv().expect("opening ends with an answer");
     opened.expect("a new database takes a ledger")
 }
 
-/// Carries the connections of all tests in this process, in real time.
+/// Runs the connections of all tests in this process, in real time.
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -172,8 +174,8 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-/// Demands that each of `roots`, the files in `folder` that a test binary starts from, names every other file there as
-/// a module. One that is left out would never run on that backend.
+/// Checks that each of `roots`, the root files of the test binaries in `folder`, lists every other file there as a
+/// module. A missing one would never run on that backend.
 ///
 /// # Panics
 ///

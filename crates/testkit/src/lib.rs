@@ -1,10 +1,8 @@
-//! What tests share: simulated time, a ledger on any backend, a server process to talk to, histories of its clients, a disk
-//! that fails on request or loses its power, choices that a seed repeats, planted defects, PostgreSQL, wires that can be cut,
-//! folders of runs that may be killed, and what campaigns have in common. Without the feature `ours` nothing of this
-//! depends on our other crates.
+//! Shared test code: simulated time, a ledger on any backend, a server process, client histories, a disk with faults
+//! and power cuts, seeded random choices, planted defects, PostgreSQL, a proxy that can be cut, folders of runs, and
+//! campaigns. Without the feature `ours` nothing of this depends on our other crates.
 
 pub mod campaign;
-pub mod chance;
 #[cfg(feature = "ours")]
 pub mod clock;
 pub mod disk;
@@ -18,6 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod results;
 pub mod run_folder;
+pub mod seeded_random;
 pub mod shim;
 pub mod space;
 pub mod unprivileged;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 use crate::shim::{Fault, Shim};
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ impl Space {
     }
 
     /// Leaves no space, or so little that the next commits fit and the following do not.
-    pub fn fill(&self, shim: &Shim, chance: &mut Chance) -> io::Result<()> {
+    pub fn fill(&self, shim: &Shim, random: &mut SeededRandom) -> io::Result<()> {
         let Self::Mounted { at } = self else {
             return shim.set(Fault::Writes);
         };
@@ -65,7 +65,7 @@ impl Space {
                 Err(error) => return Err(error),
             }
         }
-        ballast.set_len(filled.saturating_sub(chance.below(32) * 4096))
+        ballast.set_len(filled.saturating_sub(random.below(32) * 4096))
     }
 
     pub fn free(&self, shim: &Shim) -> io::Result<()> {

@@ -118,7 +118,7 @@ impl GoalWorker {
     async fn has_free_slot(&self) -> Result<bool, Error> {
         let engine = &self.inner.engine;
         let is_backing_off = self.inner.start_backoff.remaining().is_some();
-        if engine.off_duty().is_some() || is_backing_off || self.is_full() {
+        if engine.claims_paused().is_some() || is_backing_off || self.is_full() {
             return Ok(false);
         }
         let open = engine.open_jobs(&self.plugin.name, None, OPEN_MAX).await?;
@@ -157,7 +157,7 @@ impl GoalWorker {
         let leave = async {
             tokio::select! {
                 () = filled => {}
-                () = self.inner.engine.until_off_duty() => {}
+                () = self.inner.engine.until_claims_paused() => {}
                 _ = replaced.changed() => {}
             }
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use consign_automation::runtime::SubmittedBy;
-use consign_engine::{Heartbeat, Identity, NodeState, Operator};
+use consign_engine::{Heartbeat, NodeIdentity, NodeState, Operator};
 use consign_kernel::intent::Intent;
 use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn a_draining_node_finishes_what_runs_and_begins_nothing_until_it_is_resum
     world.plugin("echo", OK);
     let config = "service: {max_workers: 1}\nplugins: {slow: {}, echo: {}}";
     let runtime = world.start(config).await;
-    let identity = Identity {
+    let identity = NodeIdentity {
         id: 1,
         name: "here".to_owned(),
         address: String::new(),
@@ -97,12 +97,12 @@ async fn a_node_with_a_wrong_clock_begins_no_job_until_it_is_set() {
     let world = World::new();
     world.plugin("echo", OK);
     let runtime = world.start("plugins: {echo: {}}").await;
-    world.engine.clock_is_wrong(true);
+    world.engine.set_wrong_clock(true);
     let id = run(&runtime, "echo", "work", Value::Null).await;
     tokio::time::sleep(MOMENT).await;
     let job = world.intent(id).await;
     assert_eq!((job.state, job.attempts), (State::Queued, 0));
-    world.engine.clock_is_wrong(false);
+    world.engine.set_wrong_clock(false);
     assert_eq!(world.ended(id).await.state, State::Acked);
 }
 

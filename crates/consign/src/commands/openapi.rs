@@ -1,7 +1,7 @@
 //! `consign openapi`
 //!
-//! The description of the HTTP interface, as a running server of this version serves it; no server is needed.
-//! Agents' transactions are part of it where they would be served: with `ATP_SITE` set.
+//! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
+//! includes agent transactions if `ATP_SITE` is set, as the server's does.
 
 use consign_faces::intent::openapi;
 use consign_faces::transaction;

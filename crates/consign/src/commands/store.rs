@@ -17,8 +17,8 @@ use consign_store::sqlite::{Holds, identify};
 use crate::config::protocol_settings;
 use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::{LedgerFlags, LedgerLocation};
 use crate::out;
-use crate::place::{Named, Place};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
@@ -77,21 +77,21 @@ impl StoreArgs {
     }
 
     /// The same ledger that `serve` would use with the same flags and variables.
-    pub(crate) fn place(&self) -> anyhow::Result<Place> {
+    pub(crate) fn place(&self) -> anyhow::Result<LedgerLocation> {
         let settings = protocol_settings()?;
         self.data_dir().refuse_writable_by_others()?;
-        let named = Named {
+        let named = LedgerFlags {
             store: self.store.as_deref(),
             password_file: self.store_password_file.as_deref(),
         };
-        Place::of(named, settings.db_path.as_deref(), &self.data_dir())
+        LedgerLocation::of(named, settings.db_path.as_deref(), &self.data_dir())
     }
 
     /// The file, for commands that support only files.
     pub(crate) fn path(&self) -> anyhow::Result<PathBuf> {
         match self.place()? {
-            Place::File(path) => Ok(path),
-            Place::Database(address) => {
+            LedgerLocation::File(path) => Ok(path),
+            LedgerLocation::Database(address) => {
                 let message =
                     format!("this command supports SQLite files only, and {address} is not one");
                 let hint = "use a file, then copy it there with: consign store copy";

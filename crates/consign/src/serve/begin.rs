@@ -1,6 +1,6 @@
-//! Ledgers that a server does not begin on without being asked to: a new one where there should be one, and one from the future.
+//! Checks before a server uses a ledger: a missing ledger, and a ledger with times in the future.
 //!
-//! Invariant: a refused start has changed nothing, and says how to go on.
+//! Invariant: a refused start has changed nothing, and its hint says how to continue.
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_store::postgres::Postgres;
@@ -8,62 +8,76 @@ use consign_store::sqlite::{Holds, Sqlite, identify};
 
 use crate::data_dir::{DataDir, sync_directory};
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::ledger_location::LedgerLocation;
 
-/// A last commit that is later than this machine's clock by more was made by a clock that was wrong, or is read by one.
+/// If the last commit is later than this machine's clock by more than this, one of the two clocks was wrong.
 pub(crate) const AHEAD_US_MAX: i64 = 300 * SECOND_US;
 
-/// What an operator allows for one start.
+/// Exceptions that an operator allows for one start.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct BeginArgs {
-    /// Begin a new ledger where the one that belongs to the keys is missing or empty
+    /// Create a new ledger if the one that belongs to the keys is missing or empty
     #[arg(long)]
     pub(crate) new_ledger: bool,
 
-    /// Start although the last commit lies in the future; times go on from there until the clock has caught up
+    /// Start although the last commit is in the future; engine time continues from there until the clock has caught
+    /// up
     #[arg(long)]
     pub(crate) clock_ahead: bool,
 }
 
 impl BeginArgs {
-    /// Refuses to make a ledger beside keys that have one.
-    pub(crate) async fn refuse_loss(self, place: &Place, data: &DataDir) -> anyhow::Result<()> {
+    /// Refuses to create a ledger if the keys belong to an existing one.
+    pub(crate) async fn refuse_loss(
+        self,
+        location: &LedgerLocation,
+        data: &DataDir,
+    ) -> anyhow::Result<()> {
         let made = data.ledgers_made()?;
-        if made.is_empty() || !is_missing(place).await? {
+        if made.is_empty() || !is_missing(location).await? {
             return Ok(());
         }
-        self.refuse_missing(place, data, &made)
+        self.refuse_missing(location, data, &made)
     }
 
-    /// The same for a directory that may have several, each a file with a name.
-    pub(crate) async fn refuse_loss_of(self, place: &Place, data: &DataDir) -> anyhow::Result<()> {
+    /// The same for a directory with several ledgers, each a named file.
+    pub(crate) async fn refuse_loss_of(
+        self,
+        location: &LedgerLocation,
+        data: &DataDir,
+    ) -> anyhow::Result<()> {
         let made = data.ledgers_made()?;
-        if !made.contains(&name(place, data)) || !is_missing(place).await? {
+        if !made.contains(&name(location, data)) || !is_missing(location).await? {
             return Ok(());
         }
-        self.refuse_missing(place, data, &made)
+        self.refuse_missing(location, data, &made)
     }
 
-    fn refuse_missing(self, place: &Place, data: &DataDir, made: &[String]) -> anyhow::Result<()> {
+    fn refuse_missing(
+        self,
+        location: &LedgerLocation,
+        data: &DataDir,
+        made: &[String],
+    ) -> anyhow::Result<()> {
         if self.new_ledger {
-            tracing::warn!("a new ledger is begun in {place}, as --new-ledger says");
+            tracing::warn!("creating a new ledger in {location} because of --new-ledger");
             return Ok(());
         }
         let keys = data.keys();
         let message = format!(
-            "there is no ledger in {place}, or it is empty, but the keys in {} belong to one ({})",
+            "there is no ledger in {location}, or it is empty, but the keys in {} belong to one ({})",
             keys.display(),
             made.join(", ")
         );
-        let hint = "put the ledger back from a backup, or name the right one with --store; to begin a new one with these keys \
-                    and leave the old one, start once with --new-ledger";
+        let hint = "restore the ledger from a backup, or pass the right one with --store; to create a new one with these keys and \
+                    abandon the old one, start once with --new-ledger";
         Err(Failure::failed(message).hint(hint).into())
     }
 
     /// Refuses a ledger whose last commit is far ahead of the clock.
     pub(crate) fn refuse_future(
         self,
-        place: &Place,
+        location: &LedgerLocation,
         last: Option<Micros>,
         now: Micros,
     ) -> anyhow::Result<()> {
@@ -75,42 +89,42 @@ impl BeginArgs {
         if self.clock_ahead {
             tracing::warn!(
                 ahead_s,
-                "the last commit lies in the future; times of leases and delays go on from there, as --clock-ahead says"
+                "the last commit is in the future; engine time continues from there because of --clock-ahead"
             );
             return Ok(());
         }
-        let (whose, repair) = match place {
-            Place::File(_) => (
+        let (whose, repair) = match location {
+            LedgerLocation::File(_) => (
                 "this machine's clock",
-                "; or, if that clock was wrong then, set the time of the ledger back with `consign store check --repair`, which \
-                 it does if no open intent was made or leased since",
+                "; or, if that clock was wrong then, set the time of the ledger back with `consign store check --repair`, \
+                 which works if no open intent was published or leased since",
             ),
-            Place::Database(_) => ("the database's clock", ""),
+            LedgerLocation::Database(_) => ("the database's clock", ""),
         };
-        let message = format!("the last commit in {place} is {ahead_s} s ahead of {whose}");
+        let message = format!("the last commit in {location} is {ahead_s} s ahead of {whose}");
         let hint = format!(
-            "set the clock, if it is wrong now{repair}; or start with --clock-ahead: leases and delays then go on from the time \
-             of the last commit, and what is written meanwhile bears times from the future"
+            "set the clock, if it is wrong now{repair}; or start with --clock-ahead: engine time then continues from the \
+             time of the last commit, and records written meanwhile have times in the future"
         );
         Err(Failure::failed(message).hint(hint).into())
     }
 }
 
-/// Notes a ledger that was opened, so that its loss is noticed.
-pub(crate) fn note_made(place: &Place, data: &DataDir) -> anyhow::Result<()> {
-    if let Place::File(path) = place {
-        // The note must not outlive a power cut that the file does not.
+/// Records a ledger that was opened, so that its loss is detected.
+pub(crate) fn note_made(location: &LedgerLocation, data: &DataDir) -> anyhow::Result<()> {
+    if let LedgerLocation::File(path) = location {
+        // The record must not survive a power cut that the file does not.
         let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
         sync_directory(directory.unwrap_or(std::path::Path::new(".")))?;
     }
-    data.note_made(&name(place, data));
+    data.note_made(&name(location, data));
     Ok(())
 }
 
-/// How a note calls it: a file of this directory by its name alone, since directories are moved and copied.
-fn name(place: &Place, data: &DataDir) -> String {
-    let Place::File(path) = place else {
-        return place.noted();
+/// The recorded name: for a file of this directory its file name only, because directories are moved and copied.
+fn name(location: &LedgerLocation, data: &DataDir) -> String {
+    let LedgerLocation::File(path) = location else {
+        return location.noted();
     };
     let real = |path: &std::path::Path| path.canonicalize().ok();
     let inside = path.parent().is_some_and(|parent| {
@@ -118,18 +132,18 @@ fn name(place: &Place, data: &DataDir) -> String {
     });
     match path.file_name() {
         Some(name) if inside => name.to_string_lossy().into_owned(),
-        _ => place.noted(),
+        _ => location.noted(),
     }
 }
 
-/// Whether there is nothing, or a file in which nothing was ever kept.
-async fn is_missing(place: &Place) -> anyhow::Result<bool> {
-    match place {
-        Place::File(path) => Ok(match identify(path)? {
+/// Whether there is no ledger, or one without any commit.
+async fn is_missing(location: &LedgerLocation) -> anyhow::Result<bool> {
+    match location {
+        LedgerLocation::File(path) => Ok(match identify(path)? {
             Holds::Nothing => true,
             Holds::Consign => Sqlite::last_time(path)?.is_none(),
             Holds::IntentBus | Holds::OtherDatabase => false,
         }),
-        Place::Database(address) => Ok(!Postgres::exists(address).await?),
+        LedgerLocation::Database(address) => Ok(!Postgres::exists(address).await?),
     }
 }

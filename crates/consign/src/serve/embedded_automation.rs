@@ -8,13 +8,13 @@ use consign_automation::config::SealCheck;
 use consign_automation::program::Program;
 use consign_engine::Engine;
 use consign_faces::automation::listeners::ConnectionShares;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
 use crate::system::{Automation, ReloadHandle, StateDir};
 
 /// A valid configuration, and the lock of its state directory.
@@ -49,7 +49,7 @@ impl PreparedAutomation {
     }
 
     /// Records for other commands where the jobs are stored.
-    pub(super) fn note_ledger(&self, place: &Place) -> anyhow::Result<()> {
+    pub(super) fn note_ledger(&self, place: &LedgerLocation) -> anyhow::Result<()> {
         StateDir::of(self.program.config()).record_external_ledger(&self.lock, place)
     }
 
@@ -57,7 +57,7 @@ impl PreparedAutomation {
         self,
         engine: Engine,
         node: String,
-        door: Door,
+        policy: ListenerPolicy,
         shares: ConnectionShares,
         private: Vec<PathBuf>,
         mut draining: watch::Receiver<bool>,
@@ -68,7 +68,7 @@ impl PreparedAutomation {
             lock,
         } = self;
         let guarded = StateDir::of(program.config()).guarded().and_hidden(private);
-        let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+        let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
         let automation = started.await?;
         let reload = automation.reload_handle();
         let stopping = tokio::spawn(async move {

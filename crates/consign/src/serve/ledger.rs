@@ -1,4 +1,4 @@
-//! The ledger a server runs on: a file of its own, or a database that it shares with other nodes.
+//! The ledger of a server: a file, or a database that it shares with other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, Error, SharedStore};
 
 use super::begin::BeginArgs;
-use super::skew;
+use super::clock_skew;
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::ledger_location::LedgerLocation;
 use crate::planted;
 use crate::secrets::{self, Secrets};
 
-impl Place {
-    /// Whether there is data that was written with secrets of before.
-    pub(crate) async fn holds(&self) -> anyhow::Result<secrets::Ledger> {
+impl LedgerLocation {
+    /// Whether there is data that was written with existing secrets.
+    pub(crate) async fn holds(&self) -> anyhow::Result<secrets::LedgerState> {
         match self {
-            Self::File(path) => secrets::Ledger::at(path),
+            Self::File(path) => secrets::LedgerState::at(path),
             Self::Database(address) => Ok(if Postgres::exists(address).await? {
-                secrets::Ledger::Shared
+                secrets::LedgerState::Shared
             } else {
-                secrets::Ledger::New
+                secrets::LedgerState::New
             }),
         }
     }
 
-    /// A clock that begins where the last one ended, or one that shows the database's time.
+    /// A clock that continues from the last commit, or one that follows the database's clock.
     pub(crate) async fn clock(&self, allowed: BeginArgs) -> anyhow::Result<Arc<EngineClock>> {
         Ok(Arc::new(match self {
             Self::File(path) => {
@@ -39,7 +39,7 @@ impl Place {
                 EngineClock::start(last)
             }
             Self::Database(address) => {
-                let ahead_us = skew::ahead_us(&DatabaseClock::at(address)).await?;
+                let ahead_us = clock_skew::ahead_us(&DatabaseClock::at(address)).await?;
                 let now = SystemTimes::own_wall().plus(ahead_us);
                 allowed.refuse_future(self, Postgres::last_time(address).await?, now)?;
                 EngineClock::over(SystemTimes::ahead(ahead_us), None)
@@ -47,9 +47,13 @@ impl Place {
         }))
     }
 
-    pub(crate) async fn open(&self, clock: Arc<dyn Clock>, node: i64) -> anyhow::Result<Ledger> {
+    pub(crate) async fn open(
+        &self,
+        clock: Arc<dyn Clock>,
+        node: i64,
+    ) -> anyhow::Result<OpenLedger> {
         Ok(match self {
-            Self::File(path) => Ledger::File(Arc::new(Sqlite::open(sqlite::Options {
+            Self::File(path) => OpenLedger::File(Arc::new(Sqlite::open(sqlite::Options {
                 path: path.clone(),
                 clock,
                 queue_max: sqlite::QUEUE_REQUESTS_MAX,
@@ -61,9 +65,9 @@ impl Place {
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,
                     node,
-                    hold: planted::held_migration()?,
+                    hold: planted::last_migration()?,
                 };
-                Ledger::Database(Arc::new(Postgres::open(options).await?))
+                OpenLedger::Database(Arc::new(Postgres::open(options).await?))
             }
         })
     }
@@ -71,13 +75,13 @@ impl Place {
 
 /// The open ledger.
 #[derive(Clone, Debug)]
-pub(crate) enum Ledger {
+pub(crate) enum OpenLedger {
     File(Arc<Sqlite>),
     Database(Arc<Postgres>),
 }
 
-impl Ledger {
-    /// The engine on this ledger, with the secrets of the directory that goes with it.
+impl OpenLedger {
+    /// The engine on this ledger, with the given secrets.
     pub(crate) fn engine(
         &self,
         clock: &Arc<EngineClock>,
@@ -103,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Returns only if the disk failed to keep a commit.
+    /// Returns only if the disk failed to store a commit.
     pub(crate) async fn until_lost(&self) {
         match self {
             Self::File(sqlite) => sqlite.until_lost().await,
@@ -118,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// What to tell after [`Self::is_lost`].
+    /// The error after [`Self::is_lost`].
     pub(crate) fn loss(&self) -> Failure {
         let why = match self {
             Self::File(sqlite) => sqlite.why_lost(),
@@ -126,9 +130,9 @@ impl Ledger {
         };
         match why {
             Some(why) => Failure::failed(why)
-                .hint("find out what touches the files of a running server; the log tells what was saved"),
+                .hint("find out which program changes the files of a running server; the log contains what was saved"),
             None => Failure::failed(Error::Lost.to_string())
-                .hint("look at the disk; what was answered before is safe, and a new start reads what is really there"),
+                .hint("check the disk; all acknowledged writes are safe, and a restart reads the actual state of the disk"),
         }
     }
 

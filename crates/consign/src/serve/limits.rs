@@ -1,20 +1,20 @@
-//! How many connections each listener may have, from the number of files this process may have open.
+//! The connection limits of each listener, derived from the limit of open files.
 
 use consign_automation::plugin::open_files;
 use consign_faces::automation::listeners::ConnectionShares;
 use consign_faces::web::server::CONNECTIONS_MAX_DEFAULT;
 
-/// Kept free of connections, for the ledger, the files of plugins and whatever a system library opens.
+/// Files reserved for the ledger, plugins and system libraries.
 const RESERVED_FILES: usize = 128;
-/// With so few files that the reserve would leave nothing, connections get this fraction.
+/// If the reserve would leave nothing, connections get this fraction of the files.
 const SCARCE_FRACTION: usize = 4;
 
-/// Connections for all listeners together.
+/// The connections of all listeners together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Connections(usize);
+pub(crate) struct ConnectionBudget(usize);
 
-impl Connections {
-    /// Raises the limit of open files as far as the system allows, and divides it.
+impl ConnectionBudget {
+    /// Raises the limit of open files as far as the system allows, and derives the budget from it.
     pub(crate) fn raise() -> Self {
         let files = usize::try_from(open_files::raise()).unwrap_or(usize::MAX);
         Self::within(files)
@@ -25,8 +25,8 @@ impl Connections {
         Self(free.max(files / SCARCE_FRACTION))
     }
 
-    /// Of the main listener.
-    pub(super) fn main(self, beside_automation: bool) -> usize {
+    /// The share of the main listener.
+    pub(super) fn main_listener(self, beside_automation: bool) -> usize {
         let share = if beside_automation {
             self.0 / 8 * 5
         } else {
@@ -36,7 +36,7 @@ impl Connections {
     }
 
     /// Of the automation's listeners beside the main one.
-    pub(super) fn beside(self) -> ConnectionShares {
+    pub(super) fn embedded_automation(self) -> ConnectionShares {
         ConnectionShares {
             api: (self.0 / 4).max(1),
             webhooks: (self.0 / 8).max(1),
@@ -44,7 +44,7 @@ impl Connections {
     }
 
     /// Of the automation's listeners where there is no other.
-    pub(crate) fn alone(self) -> ConnectionShares {
+    pub(crate) fn standalone_automation(self) -> ConnectionShares {
         ConnectionShares {
             api: (self.0 / 4 * 3).max(1),
             webhooks: (self.0 / 4).max(1),
@@ -64,12 +64,19 @@ mod tests {
             (1_024, 896),
             (1 << 20, (1 << 20) - 128),
         ] {
-            let all = Connections::within(files);
-            assert_eq!(all, Connections(expected));
-            let (beside, alone) = (all.beside(), all.alone());
-            assert!(all.main(true) + beside.api + beside.webhooks <= expected);
-            assert!(alone.api + alone.webhooks <= expected);
-            assert_eq!(all.main(false), expected.min(CONNECTIONS_MAX_DEFAULT));
+            let all = ConnectionBudget::within(files);
+            assert_eq!(all, ConnectionBudget(expected));
+            let (embedded_automation, standalone_automation) =
+                (all.embedded_automation(), all.standalone_automation());
+            assert!(
+                all.main_listener(true) + embedded_automation.api + embedded_automation.webhooks
+                    <= expected
+            );
+            assert!(standalone_automation.api + standalone_automation.webhooks <= expected);
+            assert_eq!(
+                all.main_listener(false),
+                expected.min(CONNECTIONS_MAX_DEFAULT)
+            );
         }
     }
 }

@@ -1,21 +1,21 @@
-//! This process as a node of its ledger: what it is called, and whether it has the secrets of the others.
+//! This process as a node of its ledger: its name, and whether it shares the secrets of the other nodes.
 
 use std::time::Duration;
 
 use anyhow::Context;
-use consign_engine::{Differing, Engine, Identity, NodeState, Operator};
+use consign_engine::{Engine, MismatchedSecret, NodeIdentity, NodeState, Operator};
 
 use super::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::secrets::SHARED;
 
-/// How often a server makes sure that it has the secrets of the others.
+/// The interval at which a server compares its secrets.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(2);
-/// Fits a column of a table.
+/// Fits into a table column.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A name that an operator chose.
+/// A name chosen by an operator.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let length = text.chars().count();
     if length == 0 || length > NAME_CHARS_MAX || text.chars().any(char::is_control) {
@@ -23,15 +23,14 @@ pub(super) fn name(text: &str) -> Result<String, String> {
         return Err(rule);
     }
     if text.contains('/') {
-        let why =
-            "without a slash, which parts a node from its start where it is told who holds what";
+        let why = "without a slash, which separates a node from its start in lease holders";
         return Err(why.to_owned());
     }
     Ok(text.to_owned())
 }
 
-pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> Identity {
-    Identity {
+pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) -> NodeIdentity {
+    NodeIdentity {
         id,
         name: args.node_name.clone().unwrap_or_else(default_name),
         address: base_url.to_owned(),
@@ -40,7 +39,7 @@ pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) 
     }
 }
 
-/// Where several run on one machine, their process ids tell them apart.
+/// The process id distinguishes several servers on one machine.
 fn default_name() -> String {
     let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
         .iter()
@@ -50,46 +49,54 @@ fn default_name() -> String {
     format!("{host}:{}", std::process::id())
 }
 
-/// Refuses a server whose clients would be strangers to the other servers of a shared database.
-pub(super) async fn agree(engine: &Engine, args: &ServeArgs, data: &DataDir) -> anyhow::Result<()> {
+/// Refuses a server whose secrets differ from those of the other servers of a shared database.
+pub(super) async fn require_shared_secrets(
+    engine: &Engine,
+    args: &ServeArgs,
+    data: &DataDir,
+) -> anyhow::Result<()> {
     if args.new_secrets {
         refuse_beside_others(engine).await?;
     }
     let differing = engine
-        .agree(args.new_secrets)
+        .compare_secrets(args.new_secrets)
         .await
-        .context("the secrets cannot be compared with those of the other servers")?;
+        .context("cannot compare the secrets with those of the other servers")?;
     if differing.is_empty() {
         return Ok(());
     }
-    Err(stranger(&differing, data).into())
+    Err(secret_mismatch(&differing, data).into())
 }
 
-/// Returns when the secrets of the database have been replaced by others: this server was stopped or cut off then, and nobody
-/// could see it. It would let in whoever has the old ones, and seal what the others cannot open.
-pub(super) async fn until_disowned(engine: Engine, data: DataDir) -> Failure {
+/// Returns when the secrets of the database have been replaced while this server was stopped or disconnected. It
+/// would accept the old keys, and encrypt data that the other servers cannot decrypt.
+pub(super) async fn until_secrets_replaced(engine: Engine, data: DataDir) -> Failure {
     loop {
         tokio::time::sleep(COMPARE_INTERVAL).await;
-        // A database that is away says nothing about secrets.
-        let differing = engine.agree(false).await.unwrap_or_default();
+        // An unavailable database says nothing about secrets.
+        let differing = engine.compare_secrets(false).await.unwrap_or_default();
         if !differing.is_empty() {
-            return stranger(&differing, &data);
+            return secret_mismatch(&differing, &data);
         }
     }
 }
 
-fn stranger(differing: &[Differing], data: &DataDir) -> Failure {
-    let names: Vec<&str> = differing.iter().copied().map(Differing::file).collect();
+fn secret_mismatch(differing: &[MismatchedSecret], data: &DataDir) -> Failure {
+    let names: Vec<&str> = differing
+        .iter()
+        .copied()
+        .map(MismatchedSecret::file)
+        .collect();
     let keys = data.keys();
     Failure::failed(format!(
-        "the servers of this database have another {} than {}",
+        "the servers of this database use a different {} than {}",
         names.join(" and "),
         keys.display()
     ))
     .hint(format!(
         "copy {SHARED} from the keys folder of another server to {}, with mode 600, or set \
-         BUS_SECRET and CONSIGN_SEAL_KEY as there; or, if they were changed on purpose, stop all servers and start the \
-         first one with --new-secrets",
+         BUS_SECRET and CONSIGN_SEAL_KEY to the same values; or, if they were changed on purpose, stop all servers and \
+         start the first one with --new-secrets",
         keys.display()
     ))
 }
@@ -101,10 +108,10 @@ async fn refuse_beside_others(engine: &Engine) -> anyhow::Result<()> {
         return Ok(());
     };
     Err(Failure::failed(format!(
-        "{} runs on this database with the secrets of before",
+        "{} is running on this database with the old secrets",
         other.name
     ))
-    .hint("stop all servers first; one that was killed counts as running for six seconds more")
+    .hint("stop all servers first; a killed server counts as running for another six seconds")
     .into())
 }
 

@@ -1,9 +1,9 @@
-//! A few MiB kept aside beside the database, so that an operator has some when the disk is full.
+//! A few MiB of disk space in a file beside the database, to be released when the disk is full.
 //!
-//! A start uses them, since it has to write before anything can be deleted, and so do a purge and a cleanup pass that an operator
-//! asks for. Clients do not: the file is there again as soon as there is space.
+//! A start releases it, because it has to write before anything can be deleted, and so do a purge and a cleanup pass
+//! of an operator. Clients cannot use it: the file is filled again as soon as there is space.
 //!
-//! Invariant: the file holds nothing, so it may be deleted at any time, by hand as well.
+//! Invariant: the file contains no data, so it can be deleted at any time, also by hand.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consign_faces::intent::MakeRoom;
+use consign_faces::intent::ReleaseReserve;
 use rustix::fs::{FallocateFlags, fallocate};
 
 /// The first that there is space for. Less than the last is not worth keeping.
@@ -20,9 +20,9 @@ const SIZES: [u64; 4] = [8 << 20, 4 << 20, 2 << 20, 1 << 20];
 
 /// The reserve of one database file.
 #[derive(Clone, Debug)]
-pub(super) struct Reserve(PathBuf);
+pub(super) struct DiskReserve(PathBuf);
 
-impl Reserve {
+impl DiskReserve {
     /// Named after the database, so that each has its own.
     pub(super) fn beside(database: &Path) -> Self {
         let mut name = OsString::from(database);
@@ -30,25 +30,25 @@ impl Reserve {
         Self(name.into())
     }
 
-    /// Gives the space back to the disk.
+    /// Releases the disk space.
     pub(super) fn release(&self) {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, path = %self.0.display(), "the reserve of disk space cannot be removed");
+                tracing::warn!(%error, path = %self.0.display(), "cannot release the reserve of disk space");
             }
             Ok(()) | Err(_) => {}
         }
     }
 
-    /// Takes space from the disk, unless it has it already, or there is none.
-    pub(super) fn keep(&self) {
+    /// Allocates the disk space, unless it is allocated already or the disk is full.
+    pub(super) fn fill(&self) {
         let length = fs::metadata(&self.0).map_or(0, |file| file.len());
         for size in SIZES.into_iter().filter(|size| *size > length) {
             match self.allocate(size) {
                 Ok(()) => return,
                 Err(error) if length > 0 => {
-                    // What is there stays.
-                    tracing::debug!(%error, "the reserve of disk space is not whole");
+                    // The existing allocation stays.
+                    tracing::debug!(%error, "the reserve of disk space is incomplete");
                     return;
                 }
                 Err(error) => {
@@ -70,9 +70,9 @@ impl Reserve {
     }
 
     /// For the operator's routes that delete.
-    pub(super) fn make_room(&self) -> MakeRoom {
+    pub(super) fn release_reserve(&self) -> ReleaseReserve {
         let reserve = self.clone();
-        MakeRoom(Arc::new(move || reserve.release()))
+        ReleaseReserve(Arc::new(move || reserve.release()))
     }
 }
 
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn s18_a_reserve_is_taken_given_back_and_taken_again() {
         let folder = tempfile::tempdir().unwrap();
-        let reserve = Reserve::beside(&folder.path().join("consign.db"));
+        let reserve = DiskReserve::beside(&folder.path().join("consign.db"));
         let length = || fs::metadata(folder.path().join("consign.db.reserve")).map(|it| it.len());
-        reserve.keep();
+        reserve.fill();
         assert_eq!(length().unwrap(), SIZES[0]);
-        reserve.keep();
-        (reserve.make_room().0)();
+        reserve.fill();
+        (reserve.release_reserve().0)();
         assert!(length().is_err());
         reserve.release();
-        reserve.keep();
+        reserve.fill();
         assert_eq!(length().unwrap(), SIZES[0]);
     }
 }

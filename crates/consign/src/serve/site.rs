@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use axum::Router;
 use consign_engine::Engine;
-use consign_faces::intent::FurtherKeys;
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::AdditionalKeys;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::transaction::settings::{self, SiteSettings, UnusableSetting};
 use consign_faces::transaction::{self, SiteHosts, UserTokens};
-use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::secret_text::SecretText;
 use consign_transactions::callback;
 use consign_transactions::document::AtpPublicKey;
@@ -236,15 +236,15 @@ async fn recheck_changed(site: Site, mut changed: mpsc::Receiver<String>) {
 }
 
 impl OpenSite {
-    pub(super) fn keys(&self) -> FurtherKeys {
+    pub(super) fn keys(&self) -> AdditionalKeys {
         let site = self.site.clone();
-        FurtherKeys(Arc::new(move || site.jwks()))
+        AdditionalKeys(Arc::new(move || site.jwks()))
     }
 
-    pub(super) fn router(&self, settings: &Settings, secrets: &Secrets) -> Router {
+    pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
         let options = transaction::Options {
-            admin_secret: Some(Checked::new(secrets.admin_secret.reveal().to_owned())),
-            door: settings.door(),
+            admin_secret: Some(SecretDigest::new(secrets.admin_secret.reveal().to_owned())),
+            policy: settings.policy(),
             hosts: self.names.clone(),
             public_per_minute: self.public_per_minute,
             writes_per_minute: self.writes_per_minute,

@@ -1,6 +1,6 @@
-//! From parsed flags to a serving process and back down again.
+//! Start and shutdown of the server process.
 //!
-//! Order matters: lock, secrets, store, engine, listener. Whatever fails, fails before the listener is open.
+//! Ordering: lock, secrets, store, engine, listener. Any failure happens before the listener is open.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,36 +11,36 @@ use anyhow::Context;
 use axum::response::Response;
 use consign_engine::{Heartbeat, Timekeeper};
 use consign_faces::intent;
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_faces::transaction;
-use consign_faces::web::credentials::Secret as Checked;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::server::{
     DRAIN_TIMEOUT_DEFAULT, Error as ServerError, Options as ServerOptions, Server,
 };
-use consign_faces::web::unix::{LOCAL_PEER, Socket};
+use consign_faces::web::unix::{LOCAL_PEER, UnixSocket};
 use consign_faces::web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::embedded_automation::PreparedAutomation;
-use super::greeting::{self, Greeting};
-use super::ledger::{Ledger, random_bytes};
-use super::limits::Connections;
-use super::reserve::Reserve;
-use super::{ServeArgs, begin, cleanup, logs, node, site, skew};
+use super::ledger::{OpenLedger, random_bytes};
+use super::limits::ConnectionBudget;
+use super::reserve::DiskReserve;
+use super::startup_message::{self, StartupMessage};
+use super::{ServeArgs, begin, cleanup, clock_skew, logs, node, site};
 use crate::config::protocol_settings;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
+use crate::ledger_location::{LedgerFlags, LedgerLocation};
 use crate::lock::{self, DataLock};
-use crate::place::{Named, Place};
 use crate::planted;
 use crate::secrets::{Overrides, Secret, Secrets};
 use crate::system::{NODE, ReloadHandle};
 
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
-    planted::wake_defect();
-    let connections = Connections::raise();
+    planted::enable_planted_defect();
+    let connections = ConnectionBudget::raise();
     let settings = protocol_settings()?;
     let site_settings = site::settings(args.site_file.as_deref())?;
     refuse_open_plain(&args, &settings)?;
@@ -52,80 +52,80 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let data = args.data.directory();
     data.refuse_writable_by_others()?;
     data.create()?;
-    // Somebody else may have made it meanwhile.
+    // Another user may have created it meanwhile.
     data.refuse_writable_by_others()?;
-    let named = Named {
+    let named = LedgerFlags {
         store: args.store.as_deref(),
         password_file: args.store_password_file.as_deref(),
     };
-    let place = Place::of(named, settings.db_path.as_deref(), &data)?;
+    let location = LedgerLocation::of(named, settings.db_path.as_deref(), &data)?;
     let lock = Arc::new(DataLock::acquire(&data)?);
     data.remove_address(&lock)?;
-    let database_lock = place.lock()?.map(Arc::new);
-    args.begin.refuse_loss(&place, &data).await?;
-    let reserve = match &place {
-        Place::File(path) => Some(Reserve::beside(path)),
-        Place::Database(_) => None,
+    let database_lock = location.lock()?.map(Arc::new);
+    args.begin.refuse_loss(&location, &data).await?;
+    let reserve = match &location {
+        LedgerLocation::File(path) => Some(DiskReserve::beside(path)),
+        LedgerLocation::Database(_) => None,
     };
     if let Some(reserve) = &reserve {
-        // A start has to write, and on a full disk this is all the space there is.
+        // A start has to write, and on a full disk this is the only space.
         reserve.release();
     }
     let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
     let overrides = Overrides::new(&settings, seal_key);
-    let secrets = Secrets::open(&data, &overrides, place.holds().await?)?;
+    let secrets = Secrets::open(&data, &overrides, location.holds().await?)?;
 
-    let clock = place.clock(args.begin).await?;
+    let clock = location.clock(args.begin).await?;
     let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
     if let Some(automation) = &automation {
-        automation.note_ledger(&place)?;
+        automation.note_ledger(&location)?;
     }
-    let elsewhere = place.unless_of(&data);
-    let ledger_file = match &place {
-        Place::File(path) => Some(path.clone()),
-        Place::Database(_) => None,
+    let elsewhere = location.unless_of(&data);
+    let ledger_file = match &location {
+        LedgerLocation::File(path) => Some(path.clone()),
+        LedgerLocation::Database(_) => None,
     };
-    let ledger = place.open(clock.clone(), node_id).await?;
-    begin::note_made(&place, &data)?;
+    let ledger = location.open(clock.clone(), node_id).await?;
+    begin::note_made(&location, &data)?;
     let cleanup_interval = Duration::from_secs(settings.cleanup_interval_s);
     let engine = ledger.engine(&clock, &secrets, cleanup_interval)?;
     engine.check_seal().await?;
-    let shared = matches!(ledger, Ledger::Database(_));
+    let shared = matches!(ledger, OpenLedger::Database(_));
     if shared {
-        node::agree(&engine, &args, &data).await?;
+        node::require_shared_secrets(&engine, &args, &data).await?;
     }
     data.note_ledger(&lock, elsewhere.as_deref())?;
 
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
         unreadable_body: intent::UNREADABLE_BODY,
-        connections_max: connections.main(automation.is_some()),
+        connections_max: connections.main_listener(automation.is_some()),
         behind_proxy: settings.trust_proxy,
         ..ServerOptions::new(args.listen)
     })?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
     let socket = local_socket(&data);
-    let _address = NotedAddress::new(&data, &lock, &base_url)?;
-    if let Ledger::Database(postgres) = &ledger {
-        tokio::spawn(skew::watch(
+    let _address = AddressFile::new(&data, &lock, &base_url)?;
+    if let OpenLedger::Database(postgres) = &ledger {
+        tokio::spawn(clock_skew::watch(
             Arc::clone(postgres),
             Arc::clone(&clock),
             engine.clone(),
         ));
     }
     let (drain, draining) = watch::channel(false);
-    let (disown, disowned) = watch::channel(None);
+    let (stop_for, stopped_for) = watch::channel(None);
     let (compared, own) = (engine.clone(), data.clone());
     let held = [Some(Arc::clone(&lock)), database_lock.clone()];
     let held = held.into_iter().flatten().collect();
     tokio::spawn(async move {
         let why = tokio::select! {
             why = lock::until_taken(held) => why,
-            why = node::until_disowned(compared, own), if shared => why,
+            why = node::until_secrets_replaced(compared, own), if shared => why,
         };
-        tracing::error!("{why}; this server ends");
-        disown.send_replace(Some(why));
-        disown.closed().await;
+        tracing::error!("{why}; shutting down");
+        stop_for.send_replace(Some(why));
+        stop_for.closed().await;
     });
     let timekeeper = Timekeeper::new(engine.clone());
     let mut stop = draining.clone();
@@ -143,12 +143,12 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             .transpose()?
             .unwrap_or_default()
     } else {
-        // The file has one server at a time, so whatever ran there before was this one.
+        // The file has one server at a time, so earlier jobs belong to this node.
         NODE.to_owned()
     };
     let mut heartbeat = Heartbeat::new(engine.clone(), identity);
     if let Err(error) = heartbeat.beat().await {
-        tracing::warn!(%error, "this node is not listed yet; it tries again");
+        tracing::warn!(%error, "cannot write the first heartbeat; trying again");
     }
     let mut stop = draining.clone();
     let beating = tokio::spawn(heartbeat.run(async move {
@@ -156,10 +156,10 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }));
     let automation = match automation {
         Some(ready) => {
-            let (engine, door) = (engine.clone(), settings.door());
+            let (engine, policy) = (engine.clone(), settings.policy());
             let private = private_files(&args, &data, ledger_file.as_deref());
-            let shares = connections.beside();
-            let started = ready.start(engine, node, door, shares, private, draining.clone());
+            let shares = connections.embedded_automation();
+            let started = ready.start(engine, node, policy, shares, private, draining.clone());
             Some(started.await?)
         }
         None => None,
@@ -177,9 +177,9 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         None => None,
     };
     let mut options = face_options(&settings, &secrets, draining.clone());
-    options.further_keys = site.as_ref().map(site::OpenSite::keys);
-    options.make_room = reserve.as_ref().map(Reserve::make_room);
-    options.further_routes = site.as_ref().map(|_| transaction::openapi::document());
+    options.additional_keys = site.as_ref().map(site::OpenSite::keys);
+    options.release_reserve = reserve.as_ref().map(DiskReserve::release_reserve);
+    options.additional_openapi = site.as_ref().map(|_| transaction::openapi::document());
     let cleaning = tokio::spawn(cleanup::run(engine.clone(), reserve));
     let mut router = intent::router(engine, options);
     if let Some(site) = &site {
@@ -202,7 +202,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             .run(local_service, drains, DRAIN_TIMEOUT_DEFAULT)
             .await;
     });
-    greeting::print(&Greeting {
+    startup_message::print(&StartupMessage {
         base_url: &base_url,
         elsewhere: elsewhere.as_deref(),
         data: &data,
@@ -212,12 +212,12 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let served = server
         .run(
             service,
-            until_told(
+            until_shutdown(
                 drain,
                 reload,
                 reload_automation,
                 ledger.clone(),
-                disowned.clone(),
+                stopped_for.clone(),
             )?,
         )
         .await;
@@ -232,68 +232,67 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     cleaning.abort();
     if let Err(error) = serving_locally.await {
-        tracing::error!(%error, "the local socket ended by a panic");
+        tracing::error!(%error, "the task of the local socket panicked");
     }
     if let Some(automation) = automation {
         automation.wait_until_stopped().await;
     }
-    timekeeping
-        .await
-        .context("the timekeeper ended by a panic")?;
-    let heartbeat = beating.await.context("the heartbeat ended by a panic")?;
+    timekeeping.await.context("the timekeeper panicked")?;
+    let heartbeat = beating.await.context("the heartbeat panicked")?;
     heartbeat.leave().await;
     ledger.close();
     if ledger.is_lost() {
         return Err(ledger.loss().into());
     }
-    if let Some(why) = disowned.borrow().clone() {
+    if let Some(why) = stopped_for.borrow().clone() {
         return Err(why.into());
     }
     tracing::info!("drained and closed");
     Ok(())
 }
 
-/// The way in for commands on this machine. A file system without sockets does not keep the server from its work.
-fn local_socket(data: &DataDir) -> Option<Socket> {
+/// The socket for commands on this machine. On a file system without sockets the server runs without it.
+fn local_socket(data: &DataDir) -> Option<UnixSocket> {
     let path = data.socket_file();
-    match Socket::bind(&path) {
+    match UnixSocket::bind(&path) {
         Ok(socket) => Some(socket.with_peer(LOCAL_PEER)),
         Err(error) => {
             let path = path.display();
-            tracing::warn!(%error, "cannot make the socket {path}; commands on this machine need --server and a key");
+            tracing::warn!(%error, "cannot create the socket {path}; commands on this machine need --server and a key");
             None
         }
     }
 }
 
-/// The address in the data directory, as long as the server listens there.
-struct NotedAddress<'a> {
+/// The recorded address, removed when the server ends.
+struct AddressFile<'a> {
     data: &'a DataDir,
     lock: &'a DataLock,
 }
 
-impl<'a> NotedAddress<'a> {
+impl<'a> AddressFile<'a> {
     fn new(data: &'a DataDir, lock: &'a DataLock, base_url: &str) -> anyhow::Result<Self> {
         data.write_address(base_url)?;
         Ok(Self { data, lock })
     }
 }
 
-impl Drop for NotedAddress<'_> {
+impl Drop for AddressFile<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.data.remove_address(self.lock) {
-            tracing::warn!(%error, "the address of this server stays in its data directory");
+            tracing::warn!(%error, "cannot remove the address of this server from its data directory");
         }
     }
 }
 
-/// Ends at SIGTERM or SIGINT, when the disk lost a commit, and when this server has not the secrets of the others any more; a SIGHUP meanwhile reloads the certificate and the automation.
-fn until_told(
+/// Ends at SIGTERM or SIGINT, when the disk lost a commit, or when a lock or the shared secrets are lost. SIGHUP
+/// reloads the certificate and the automation.
+fn until_shutdown(
     drain: watch::Sender<bool>,
-    reload: Option<tls::Reload>,
+    reload: Option<tls::ReloadableCertificate>,
     reload_automation: Option<ReloadHandle>,
-    ledger: Ledger,
-    mut disowned: watch::Receiver<Option<Failure>>,
+    ledger: OpenLedger,
+    mut stopped_for: watch::Receiver<Option<Failure>>,
 ) -> anyhow::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -304,14 +303,14 @@ fn until_told(
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 () = ledger.until_lost() => break,
-                _ = disowned.wait_for(Option::is_some) => break,
+                _ = stopped_for.wait_for(Option::is_some) => break,
                 _ = hangup.recv() => {
-                    match reload.as_ref().map(tls::Reload::reload) {
+                    match reload.as_ref().map(tls::ReloadableCertificate::reload) {
                         Some(Ok(())) => tracing::info!("the certificate was reloaded"),
                         Some(Err(error)) => tracing::error!(%error, "the certificate was not reloaded; the old one stays"),
                         None => tracing::info!("SIGHUP: there is no certificate to reload"),
                     }
-                    // Beside this loop: whoever ends the server does not wait for it.
+                    // In a task, so that a shutdown does not wait for it.
                     if let Some(automation) = reload_automation.clone() {
                         tokio::spawn(async move { automation.reload().await });
                     }
@@ -323,8 +322,8 @@ fn until_told(
     })
 }
 
-/// Keys would cross the network in the clear.
-fn refuse_open_plain(args: &ServeArgs, settings: &Settings) -> Result<(), Failure> {
+/// Without TLS, keys would be sent in plain text.
+fn refuse_open_plain(args: &ServeArgs, settings: &IntentSettings) -> Result<(), Failure> {
     let safe = args.listen.ip().is_loopback()
         || args.tls_cert.is_some()
         || settings.trust_proxy
@@ -332,11 +331,11 @@ fn refuse_open_plain(args: &ServeArgs, settings: &Settings) -> Result<(), Failur
     if safe {
         return Ok(());
     }
-    Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in the clear", args.listen))
-        .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy that has TLS, or say --insecure"))
+    Err(Failure::usage(format!("{} can be reached by other machines, and without TLS keys are sent in plain text", args.listen))
+        .hint("give --tls-cert and --tls-key, set BUS_TRUST_PROXY=true behind a proxy with TLS, or pass --insecure"))
 }
 
-/// In the words of the face that was asked.
+/// In the format of the requested face.
 fn on_too_many_failures(path: &str) -> Response {
     if path.starts_with("/api/atp/") {
         transaction::on_too_many_failures()
@@ -346,11 +345,11 @@ fn on_too_many_failures(path: &str) -> Response {
 }
 
 fn face_options(
-    settings: &Settings,
+    settings: &IntentSettings,
     secrets: &Secrets,
     draining: watch::Receiver<bool>,
 ) -> intent::Options {
-    let checked = |secret: &Secret| Some(Checked::new(secret.reveal().to_owned()));
+    let checked = |secret: &Secret| Some(SecretDigest::new(secret.reveal().to_owned()));
     intent::Options {
         admin_secret: checked(&secrets.admin_secret),
         dashboard_password: checked(&secrets.dashboard_password),
@@ -360,18 +359,18 @@ fn face_options(
         require_signatures: settings.require_signatures,
         maintenance: settings.maintenance_mode,
         draining,
-        make_room: None,
-        further_keys: None,
-        further_routes: None,
+        release_reserve: None,
+        additional_keys: None,
+        additional_openapi: None,
     }
 }
 
-fn tls_files(args: &ServeArgs) -> Option<tls::Files> {
+fn tls_files(args: &ServeArgs) -> Option<tls::CertificateFiles> {
     let (certificates, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
-    Some(tls::Files { certificates, key })
+    Some(tls::CertificateFiles { certificates, key })
 }
 
-/// What a plugin beside this server does not get to see in its sandbox.
+/// Paths that a plugin of this server cannot open in its sandbox.
 fn private_files(args: &ServeArgs, data: &DataDir, ledger: Option<&Path>) -> Vec<PathBuf> {
     let named = [
         args.tls_key.as_deref(),
@@ -385,7 +384,7 @@ fn private_files(args: &ServeArgs, data: &DataDir, ledger: Option<&Path>) -> Vec
         .collect()
 }
 
-/// Where programs on this machine reach the server.
+/// The URL for programs on this machine.
 fn base_url(bound: SocketAddr, tls: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
     let unspecified = bound.ip().is_unspecified();

@@ -14,9 +14,9 @@ use consign_engine::Engine;
 use consign_faces::automation;
 use consign_faces::automation::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::{SECRET_CHARS_MIN, Secret};
-use consign_faces::web::door::Door;
-use consign_faces::web::unix::Socket;
+use consign_faces::web::credentials::{SECRET_CHARS_MIN, SecretDigest};
+use consign_faces::web::listener_policy::ListenerPolicy;
+use consign_faces::web::unix::UnixSocket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -55,7 +55,7 @@ impl Automation {
         tree: ConfigTree,
         program: Program,
         node: String,
-        door: Door,
+        policy: ListenerPolicy,
         guarded: GuardedPaths,
         connections: ConnectionShares,
     ) -> anyhow::Result<Self> {
@@ -65,7 +65,8 @@ impl Automation {
         state.clear_temporary();
         let plugins = program.plugins().count();
         // Bind first, so that an address in use is detected before anything runs.
-        let listeners = AutomationListeners::bind(&program, connections, door.trust_proxy).await?;
+        let listeners =
+            AutomationListeners::bind(&program, connections, policy.trust_proxy).await?;
         let (api, webhooks) = (listeners.api(), listeners.webhooks());
         let runtime = Runtime::start(Options {
             engine,
@@ -83,14 +84,14 @@ impl Automation {
             draining,
             binary_path: std::env::current_exe().ok(),
             request_id_seed: u128::from_le_bytes(random_bytes()?),
-            door,
+            policy,
             throttles: true,
         };
         // Before the socket, so that a client that finds the socket finds the token of this start.
         let token = state.new_control_token()?;
-        let token = Secret::new(token.reveal().to_owned());
+        let token = SecretDigest::new(token.reveal().to_owned());
         // The caller holds the lock of the directory, so an existing socket is stale.
-        let bound = Socket::bind(&socket);
+        let bound = UnixSocket::bind(&socket);
         let bound = bound.with_context(|| format!("cannot create {}", socket.display()))?;
         let (of_control, to_control) = (runtime.clone(), serving.clone());
         let control = tokio::spawn(async move {

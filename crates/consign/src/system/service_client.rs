@@ -26,7 +26,7 @@ use tower::ServiceExt as _;
 use super::automation::{self, launcher};
 use super::remote_service::RemoteService;
 use super::start::NODE;
-use super::state::{OpenLedger, START_SERVER_HINT, StateDir};
+use super::state::{AutomationLedger, START_SERVER_HINT, StateDir};
 use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Failure;
 use crate::secrets::read_at;
@@ -61,7 +61,7 @@ enum Transport {
 }
 
 struct LocalRuntime {
-    open: OpenLedger,
+    open: AutomationLedger,
     runtime: Runtime,
     router: Router,
     runs_jobs: bool,
@@ -248,7 +248,7 @@ impl LocalRuntime {
         program: Program,
         runs_jobs: bool,
     ) -> anyhow::Result<Self> {
-        let open = OpenLedger::open(state, BeginArgs::default()).await?;
+        let open = AutomationLedger::open(state, BeginArgs::default()).await?;
         let program = if runs_jobs {
             program.for_one_shot()
         } else {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use consign_automation::config::SealCheck;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::automation::{Automation, ReloadHandle};
 use super::logs::{self, LogHandle};
 use super::notify::Supervisor;
-use super::state::{OpenLedger, StateDir};
+use super::state::{AutomationLedger, StateDir};
 use crate::commands::automation::config::tree::ConfigTree;
 use crate::failure::Exit;
 use crate::planted;
 use crate::serve::begin::BeginArgs;
-use crate::serve::limits::Connections;
+use crate::serve::limits::ConnectionBudget;
 
 /// The lock allows one service at a time on its own ledger, so all earlier starts had this node name.
 pub(crate) const NODE: &str = "automation";
@@ -26,21 +26,21 @@ pub(crate) const NODE: &str = "automation";
 pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<Exit> {
     let (program, problems) = tree.load(SealCheck::AsConfigured)?;
     let log = logs::start(&program.config().service);
-    planted::wake_defect();
-    let connections = Connections::raise();
+    planted::enable_planted_defect();
+    let connections = ConnectionBudget::raise();
     Automation::log_problems(&problems);
     let supervisor = Arc::new(Supervisor::from_environment());
     let mut signals = ServiceSignals::listen()?;
     let state = StateDir::of(program.config());
-    let open = OpenLedger::open(&state, allowed).await?;
+    let open = AutomationLedger::open(&state, allowed).await?;
     if let Some(place) = state.use_own_ledger(&open)? {
         let message = "earlier jobs are in the store of a `consign serve --config`, and are not available here";
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let (node, door, guarded) = (NODE.to_owned(), Door::default(), state.guarded());
-    let shares = connections.alone();
-    let started = Automation::start(engine, tree, program, node, door, guarded, shares);
+    let (node, policy, guarded) = (NODE.to_owned(), ListenerPolicy::default(), state.guarded());
+    let shares = connections.standalone_automation();
+    let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
     let automation = started.await?;
     let reload = automation.reload_handle();
     supervisor.ready();

@@ -22,11 +22,11 @@ use zeroize::Zeroizing;
 use crate::commands::automation::config::tree::ConfigTree;
 use crate::data_dir::{DataDir, create_private, drawn_once, read_note, remove_note, write_private};
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::{self, DataLock};
-use crate::place::Place;
 use crate::secrets::{Overrides, Secret, Secrets, refuse_loose_mode};
 use crate::serve::begin::{self, BeginArgs};
-use crate::serve::ledger::{Ledger, random_bytes};
+use crate::serve::ledger::{OpenLedger, random_bytes};
 
 const LOCK: &str = "ductile.lock";
 const SOCKET: &str = "ductile.sock";
@@ -134,7 +134,7 @@ impl StateDir {
     pub(crate) fn record_external_ledger(
         &self,
         _lock: &DataLock,
-        place: &Place,
+        place: &LedgerLocation,
     ) -> anyhow::Result<()> {
         let place = format!("{}\n", place.noted());
         write_private(&self.dir.join(EXTERNAL_LEDGER), place.as_bytes())
@@ -146,7 +146,10 @@ impl StateDir {
     }
 
     /// Takes the ledger of this directory into use. Returns where the jobs were stored before.
-    pub(crate) fn use_own_ledger(&self, _open: &OpenLedger) -> anyhow::Result<Option<String>> {
+    pub(crate) fn use_own_ledger(
+        &self,
+        _open: &AutomationLedger,
+    ) -> anyhow::Result<Option<String>> {
         let before = self.external_ledger()?;
         remove_note(&self.dir.join(EXTERNAL_LEDGER))?;
         Ok(before)
@@ -171,9 +174,9 @@ impl StateDir {
 
 /// The ledger file of the state directory, opened exclusively by this process.
 #[derive(Debug)]
-pub(crate) struct OpenLedger {
+pub(crate) struct AutomationLedger {
     pub(crate) engine: Engine,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: OpenLedger,
     stop: watch::Sender<bool>,
     timekeeping: JoinHandle<()>,
     /// Recreates lock files that were removed.
@@ -181,12 +184,12 @@ pub(crate) struct OpenLedger {
     _locks: Vec<Arc<DataLock>>,
 }
 
-impl OpenLedger {
+impl AutomationLedger {
     /// Takes the lock, then opens the ledger and creates what is missing. The keys are stored beside it, as in a server's data
     /// directory.
     pub(crate) async fn open(state: &StateDir, allowed: BeginArgs) -> anyhow::Result<Self> {
         let lock = Arc::new(state.lock()?);
-        let place = Place::File(state.ledger.clone());
+        let place = LedgerLocation::File(state.ledger.clone());
         let ledger_lock = place.lock()?.map(Arc::new);
         let data = DataDir::new(&state.dir);
         allowed.refuse_loss_of(&place, &data).await?;
@@ -242,7 +245,7 @@ mod tests {
         let lock = state.lock().unwrap();
         assert_eq!(state.external_ledger().unwrap(), None);
         state.require_own_ledger("").unwrap();
-        let place = Place::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
+        let place = LedgerLocation::end("postgres://ada:hidden@127.0.0.1/db", None).unwrap();
         state.record_external_ledger(&lock, &place).unwrap();
         let noted = state.external_ledger().unwrap();
         assert_eq!(noted.as_deref(), Some("postgres://127.0.0.1/db"));

@@ -146,7 +146,7 @@ fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
         (&["--batch=10"], "it is for --work batch"),
         (
             &["--work=next", "--batch=10"],
-            "--work next does nothing with --batch",
+            "--work next does not use --batch",
         ),
         (
             &["--work=cycle", "--wait=1"],
@@ -154,11 +154,11 @@ fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
         ),
         (
             &["--work=restart", "--backlog=10"],
-            "--work restart does nothing with --clients",
+            "--work restart does not use --clients",
         ),
         (
             &["--work=transact", "--svg=picture"],
-            "--work transact does nothing with --svg",
+            "--work transact does not use --svg",
         ),
         (
             &["--work=transact", "--rounds=900"],

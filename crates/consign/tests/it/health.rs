@@ -52,7 +52,7 @@ fn a_server_whose_database_is_out_of_reach_is_not_well_until_it_is_back() {
         assert!(refused.text().contains(told), "{}", refused.text());
     }
     until("nor is the automation", || {
-        healthz(&world).contains("the ledger does not answer")
+        healthz(&world).contains("the ledger cannot be read")
     });
 
     wire.set(Mode::Open);

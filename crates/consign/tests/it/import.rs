@@ -227,7 +227,7 @@ fn a_ledger_whose_keys_are_gone_is_not_given_new_ones() {
         assert_eq!(code, 1, "{said}");
         assert!(said.contains(&format!("keys/{name} is missing")), "{said}");
         assert!(
-            said.contains("hint: put the file back from a backup"),
+            said.contains("hint: restore the file from a backup"),
             "{said}"
         );
         let refused = import(&place, &path, &["--yes"]);

@@ -304,7 +304,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
         let (exit, said) = refusal(&options);
         assert_eq!(exit, 1, "{said}");
         assert!(
-            said.contains(&format!("have another {name} than")),
+            said.contains(&format!("use a different {name} than")),
             "{said}"
         );
         assert!(said.contains("hint: copy seal_key"), "{said}");
@@ -324,7 +324,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
     let changed = options.clone().arg("--new-secrets");
     let (exit, said) = refusal(&changed);
     assert!(
-        exit == 1 && said.contains("one runs on this database"),
+        exit == 1 && said.contains("one is running on this database"),
         "{said}"
     );
     assert!(one.terminate(PATIENCE).unwrap().success());

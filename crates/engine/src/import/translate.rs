@@ -1,7 +1,7 @@
-//! One intent of the original, made one of ours, or the reason why it cannot be.
+//! Translates an intent of the original server, or returns the reason why it cannot be imported.
 //!
-//! Invariant: what comes out keeps every limit that a publish keeps. Keys are mapped by their digest alone, so a file
-//! that writes `main` or a key id where a key belongs gets no hold of that key's intents.
+//! Invariant: the result keeps every limit that a publish keeps. Keys are mapped by their digest alone, so a file
+//! that contains `main` or a key id in place of a key gets no access to that key's intents.
 
 use consign_kernel::ids::{IntentId, Micros, Seq, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
@@ -13,9 +13,9 @@ use consign_store::sqlite::ForeignIntent;
 
 use crate::Engine;
 
-/// The last second whose microseconds a double still tells apart, in the year 2255.
+/// The last second whose microseconds a double can represent, in the year 2255.
 const INSTANT_S_MAX: f64 = 9_007_199_254.0;
-/// Longer texts of a foreign file are cut where a reason quotes them.
+/// Longer texts of the file are cut in error reasons.
 const SHOWN_CHARS_MAX: usize = 64;
 
 pub(super) fn translate(
@@ -34,7 +34,7 @@ pub(super) fn translate(
     let lease_until = maybe_instant("claim_expires_at", foreign.claim_expires_at)?;
     let (state, cause) = match foreign.status.as_str() {
         "open" => (State::Queued, Cause::None),
-        // Without a token nobody could finish it; it goes back to the queue.
+        // Without a token the lease cannot be settled, so the intent returns to the queue.
         "claimed" if token.is_some() && lease_until.is_some() => (State::Dispatched, Cause::None),
         "claimed" => (State::Queued, Cause::LeaseExpired),
         "fulfilled" => (State::Acked, Cause::Completed),
@@ -192,7 +192,7 @@ fn maybe_instant(column: &str, unix: Option<f64>) -> Result<Option<Micros>, Stri
 
 /// An instant between 1970 and the end of exact microseconds.
 pub(super) fn instant(column: &str, unix: f64) -> Result<Micros, String> {
-    // Not a number is in no range.
+    // NaN is in no range.
     if (0.0..=INSTANT_S_MAX).contains(&unix) {
         return Ok(micros(unix));
     }
@@ -209,7 +209,7 @@ fn micros(seconds: f64) -> Micros {
     Micros((seconds * 1e6).round() as i64)
 }
 
-/// The beginning of a foreign text, short enough for a line.
+/// The beginning of a text of the file, short enough for a line.
 pub(super) fn shown(text: &str) -> &str {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => &text[..end],
@@ -218,5 +218,4 @@ pub(super) fn shown(text: &str) -> &str {
 }
 
 #[cfg(test)]
-#[path = "translate_tests.rs"]
 mod tests;

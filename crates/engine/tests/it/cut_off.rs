@@ -10,20 +10,20 @@ use consign_kernel::command::{Admit, Answer, Command};
 use consign_kernel::intent::Intent;
 use tokio::task::JoinHandle;
 
-use crate::held::Held;
+use crate::manual_store::ManualStore;
 use crate::world::{Frozen, World, claim, intent, woken};
 
 /// An engine whose ledger works only when told to.
-struct Bench {
+struct CutOffSetup {
     world: World,
-    ledger: Arc<Held>,
+    ledger: Arc<ManualStore>,
     _frozen: Frozen,
 }
 
-impl Bench {
+impl CutOffSetup {
     fn new() -> Self {
         let mut held = None;
-        let world = World::over(|store| held.insert(Held::around(store)).clone());
+        let world = World::over(|store| held.insert(ManualStore::around(store)).clone());
         Self {
             world,
             ledger: held.unwrap(),
@@ -61,7 +61,7 @@ async fn cut_off<T>(task: &JoinHandle<T>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_publisher_that_is_cut_off_after_its_commit_still_wakes_a_waiting_claim() {
-    let bench = Bench::new();
+    let bench = CutOffSetup::new();
     let waiter = bench.wait().await;
     let publisher = bench.publish().await;
     publisher.abort();
@@ -99,7 +99,7 @@ async fn a_publisher_that_is_cut_off_before_its_answer_still_wakes_a_waiting_cla
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_was_woken_and_goes_before_it_could_look_passes_the_hint_on() {
     for cut in [true, false] {
-        let bench = Bench::new();
+        let bench = CutOffSetup::new();
         let first = bench.wait().await;
         let second = bench.wait().await;
         let publisher = bench.publish().await;
@@ -123,7 +123,7 @@ async fn a_waiter_that_was_woken_and_goes_before_it_could_look_passes_the_hint_o
 
 #[tokio::test(start_paused = true)]
 async fn a_hint_given_to_a_waiter_that_goes_away_is_passed_on() {
-    let bench = Bench::new();
+    let bench = CutOffSetup::new();
     let first = bench.wait().await;
     let second = bench.wait().await;
     // The first in line was told, and dies before it could ask.

@@ -14,7 +14,7 @@ use consign_kernel::state::State;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::held::Held;
+use crate::manual_store::ManualStore;
 use crate::world::{Frozen, World, claim, intent, woken};
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ async fn every_one_of_many_waiters_gets_exactly_one_of_many_intents() {
 }
 
 /// Carries out whatever is asked, in its turn.
-fn carried_out(ledger: &Arc<Held>) -> JoinHandle<()> {
+fn carried_out(ledger: &Arc<ManualStore>) -> JoinHandle<()> {
     let ledger = Arc::clone(ledger);
     tokio::spawn(async move {
         loop {
@@ -139,7 +139,7 @@ async fn publish_together(world: &World, count: usize) {
 async fn a_burst_that_another_node_told_of_once_reaches_every_waiter() {
     let _frozen = Frozen::new();
     let mut far = None;
-    let world = World::over(|store| far.insert(Held::far_from(store)).clone());
+    let world = World::over(|store| far.insert(ManualStore::far_from(store)).clone());
     let carrying = carried_out(&far.unwrap());
     let waiters: Vec<_> = (0..50).map(|_| waiting(&world, claim())).collect();
     until_waiting(&world, 100).await;
@@ -154,7 +154,7 @@ async fn a_burst_that_another_node_told_of_once_reaches_every_waiter() {
 async fn who_finds_nothing_wakes_nobody_else() {
     let _frozen = Frozen::new();
     let mut far = None;
-    let world = World::over(|store| far.insert(Held::far_from(store)).clone());
+    let world = World::over(|store| far.insert(ManualStore::far_from(store)).clone());
     let carrying = carried_out(&far.unwrap());
     let mut waiters = JoinSet::new();
     for _ in 0..50 {

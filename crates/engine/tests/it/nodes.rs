@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use consign_engine::{Differing, Engine, Heartbeat, Identity, NodeInfo, NodeState, Operator};
+use consign_engine::{
+    Engine, Heartbeat, MismatchedSecret, NodeIdentity, NodeInfo, NodeState, Operator,
+};
 use consign_kernel::command::{Answer, Command, Extend, Settlement};
 use consign_kernel::intent::Intent;
 
-use crate::held::Held;
+use crate::manual_store::ManualStore;
 use crate::world::{Frozen, MAIN, World, claim, engine, engine_with, intent, woken};
 
-fn identity(id: i64) -> Identity {
-    Identity {
+fn identity(id: i64) -> NodeIdentity {
+    NodeIdentity {
         id,
         name: format!("node-{id}"),
         address: format!("http://127.0.0.1:{id}"),
@@ -76,7 +78,7 @@ async fn where_there_is_room_for_one_node_the_one_before_is_dead() {
     let world = World::new();
     let (_, mut killed) = join(&world, 1);
     killed.beat().await.unwrap();
-    let alone = Identity {
+    let alone = NodeIdentity {
         alone: true,
         ..identity(2)
     };
@@ -110,7 +112,7 @@ async fn a_node_whose_clock_is_wrong_is_not_listed_as_serving() {
     first.beat().await.unwrap();
     let (other, mut second) = join(&world, 2);
     second.beat().await.unwrap();
-    odd.clock_is_wrong(true);
+    odd.set_wrong_clock(true);
     assert_eq!(
         states(&odd).await[0],
         (1, NodeState::WrongClock),
@@ -123,7 +125,7 @@ async fn a_node_whose_clock_is_wrong_is_not_listed_as_serving() {
     wish(&other, 1, true).await;
     assert_eq!(states(&other).await[0], (1, NodeState::Draining));
     wish(&other, 1, false).await;
-    odd.clock_is_wrong(false);
+    odd.set_wrong_clock(false);
     first.beat().await.unwrap();
     assert_eq!(states(&other).await[0], (1, NodeState::Serving));
 }
@@ -254,7 +256,7 @@ async fn nobody_is_drained_before_it_refused_claims_for_a_whole_heartbeat() {
 #[tokio::test]
 async fn nobody_is_drained_while_a_claim_waits_for_the_ledger() {
     let mut held = None;
-    let world = World::over(|store| held.insert(Held::around(store)).clone());
+    let world = World::over(|store| held.insert(ManualStore::around(store)).clone());
     let ledger = held.unwrap();
     let mut heart = Heartbeat::new(world.engine.clone(), identity(1));
     ledger.past(heart.beat()).await.unwrap();
@@ -332,21 +334,27 @@ async fn the_loop_beats_every_two_seconds_until_the_server_ends() {
 async fn all_nodes_of_a_ledger_have_the_secrets_of_the_first() {
     let world = World::new();
     let other = |seal, signer, main| engine_with(&world.store, &world.clock, seal, signer, main);
-    assert_eq!(world.engine.agree(false).await.unwrap(), []);
+    assert_eq!(world.engine.compare_secrets(false).await.unwrap(), []);
     let same = other([7; 32], [9; 32], MAIN);
-    assert_eq!(same.agree(false).await.unwrap(), []);
+    assert_eq!(same.compare_secrets(false).await.unwrap(), []);
     let cases = [
-        (other([7; 32], [9; 32], "ck_other"), Differing::BusSecret),
-        (other([8; 32], [9; 32], MAIN), Differing::SealKey),
-        (other([7; 32], [8; 32], MAIN), Differing::ReceiptSeed),
+        (
+            other([7; 32], [9; 32], "ck_other"),
+            MismatchedSecret::BusSecret,
+        ),
+        (other([8; 32], [9; 32], MAIN), MismatchedSecret::SealKey),
+        (other([7; 32], [8; 32], MAIN), MismatchedSecret::ReceiptSeed),
     ];
     for (engine, expected) in &cases {
-        assert_eq!(engine.agree(false).await.unwrap(), [*expected]);
+        assert_eq!(engine.compare_secrets(false).await.unwrap(), [*expected]);
     }
     // Changed on purpose.
-    assert_eq!(cases[0].0.agree(true).await.unwrap(), []);
-    assert_eq!(cases[0].0.agree(false).await.unwrap(), []);
-    assert_eq!(same.agree(false).await.unwrap(), [Differing::BusSecret]);
+    assert_eq!(cases[0].0.compare_secrets(true).await.unwrap(), []);
+    assert_eq!(cases[0].0.compare_secrets(false).await.unwrap(), []);
+    assert_eq!(
+        same.compare_secrets(false).await.unwrap(),
+        [MismatchedSecret::BusSecret]
+    );
     let dump = world.store.dump().await.unwrap();
     let kept = &dump.records[0].value;
     for secret in [MAIN, "ck_other", &"07".repeat(32), &"09".repeat(32)] {

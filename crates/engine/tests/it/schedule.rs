@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consign_engine::{CleanupReport, Heartbeat, Identity, OffDuty, Operator, Timekeeper};
+use consign_engine::{CleanupReport, Heartbeat, NodeIdentity, Operator, PauseReason, Timekeeper};
 use consign_kernel::command::{Admit, Command, Hold, NewIntent, OnceGuard, Take};
 use consign_kernel::ids::{DAY_US, SECOND_US};
 use consign_kernel::once::{self, Scope};
@@ -149,11 +149,11 @@ async fn what_is_due_and_cannot_be_moved_is_not_asked_for_again_and_again() {
     assert_eq!(claimed.unwrap().len(), 1);
     world.clock.advance_s(61);
     // As if another transaction held the row: a node with a wrong clock moves nothing.
-    world.engine.clock_is_wrong(true);
+    world.engine.set_wrong_clock(true);
     let mut timekeeper = Timekeeper::new(world.engine.clone());
     let nap = timekeeper.tick().await.unwrap();
     assert!(nap >= Duration::from_millis(100), "{nap:?}");
-    world.engine.clock_is_wrong(false);
+    world.engine.set_wrong_clock(false);
     timekeeper.tick().await.unwrap();
     let nap = timekeeper.tick().await.unwrap();
     assert!(nap > Duration::from_millis(100), "nothing is due: {nap:?}");
@@ -188,7 +188,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
             drained(&world).await;
         }
         let before = world.store.dump().await.unwrap();
-        world.engine.clock_is_wrong(true);
+        world.engine.set_wrong_clock(true);
         world.clock.advance_s(3_600);
         timekeeper.tick().await.unwrap();
         assert!(world.engine.cleanup_if_due(Face::Intent).await.is_none());
@@ -211,7 +211,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
         assert!(refused.to_string().contains("clock"), "{refused}");
         assert_eq!(world.store.dump().await.unwrap(), before);
 
-        world.engine.clock_is_wrong(false);
+        world.engine.set_wrong_clock(false);
         assert!(world.engine.cleanup_is_due(), "it was put off");
         timekeeper.tick().await.unwrap();
         let after = world.store.dump().await.unwrap();
@@ -221,7 +221,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
 }
 
 async fn drained(world: &World) {
-    let identity = Identity {
+    let identity = NodeIdentity {
         id: 1,
         name: "only".to_owned(),
         address: String::new(),
@@ -234,7 +234,7 @@ async fn drained(world: &World) {
     let wished = world.engine.drain_node(operator, 1, true).await;
     assert!(wished.unwrap().is_some());
     heart.beat().await.unwrap();
-    assert_eq!(world.engine.off_duty(), Some(OffDuty::Draining));
+    assert_eq!(world.engine.claims_paused(), Some(PauseReason::Draining));
 }
 
 #[tokio::test]

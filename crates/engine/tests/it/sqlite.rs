@@ -6,9 +6,9 @@
 )]
 
 mod cut_off;
-mod held;
 mod keys;
 mod long_poll;
+mod manual_store;
 mod nodes;
 mod receipts;
 mod schedule;

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 pub(crate) const MAIN: &str = "ck_main";
 
 /// In real time, far more than any wake takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -117,7 +117,7 @@ impl Drop for Frozen {
 pub(crate) async fn woken<T>(task: JoinHandle<T>) -> T {
     let began = Instant::now();
     while !task.is_finished() {
-        assert!(began.elapsed() < PATIENCE, "nobody woke it");
+        assert!(began.elapsed() < PROBE_TIMEOUT, "nobody woke it");
         tokio::task::yield_now().await;
     }
     task.await.unwrap()

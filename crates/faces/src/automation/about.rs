@@ -62,7 +62,7 @@ pub(super) async fn local_health(
         return Err(ApiError::unhealthy(unhealthy_reason));
     }
     let ledger = state.runtime.ledger_health().await;
-    if ledger != LedgerHealth::Well {
+    if ledger != LedgerHealth::Healthy {
         return Err(ApiError::unhealthy(ledger.reason()));
     }
     Ok(state.runtime.health().await?)

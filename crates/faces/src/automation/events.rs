@@ -11,14 +11,14 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response;
 use consign_automation::runtime::{Runtime, RuntimeEvent};
+use consign_engine::Slot;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::api_error::ApiError;
 use super::auth::{AuthorizedCaller, EventsRead};
-use super::{ApiState, until_disconnected, until_draining};
-use crate::web::pages::Pages;
-use crate::web::places::Place;
+use super::{ApiState, STREAMS_PER_TOKEN_MAX, until_disconnected, until_draining};
+use crate::web::channel_body::ChannelBody;
 use crate::web::presence::Presence;
 
 const PAGES_AHEAD: usize = 1;
@@ -36,7 +36,9 @@ pub(super) async fn events(
     let of_token = match allowed.token() {
         Some(token) => {
             let full = "this token has too many event streams open; close one first";
-            let taken = state.streams_of_token.take(token);
+            let taken = state
+                .streams_of_token
+                .take(token, STREAMS_PER_TOKEN_MAX, usize::MAX);
             Some(taken.ok_or_else(|| ApiError::busy(full))?)
         }
         None => None,
@@ -51,7 +53,7 @@ pub(super) async fn events(
         Some(seen) => seen,
         None => last,
     };
-    let (pages, body) = Pages::new(PAGES_AHEAD);
+    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
     let stream = EventStream {
         runtime: state.runtime.clone(),
         allowed,
@@ -81,7 +83,7 @@ struct EventStream {
     presence: Option<Extension<Presence>>,
     draining: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
-    _of_token: Option<Place<[u8; 32]>>,
+    _of_token: Option<Slot<[u8; 32]>>,
 }
 
 impl EventStream {

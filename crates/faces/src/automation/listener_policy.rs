@@ -6,33 +6,33 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
 use super::api_error::ApiError;
-use crate::web::door::{Door, Shut};
+use crate::web::listener_policy::{Closed, ListenerPolicy};
 
-pub(super) fn apply(router: Router, door: Door) -> Router {
-    if door.is_kept() {
-        router.layer(from_fn_with_state(door, enforce))
+pub(super) fn apply(router: Router, policy: ListenerPolicy) -> Router {
+    if policy.restricts_access() {
+        router.layer(from_fn_with_state(policy, enforce))
     } else {
         router
     }
 }
 
-async fn enforce(State(door): State<Door>, request: Request, next: Next) -> Response {
+async fn enforce(State(policy): State<ListenerPolicy>, request: Request, next: Next) -> Response {
     // The health endpoint has its own access rule.
     let is_free = request.uri().path() == "/healthz";
-    let checked = door
+    let checked = policy
         .check_transport(request.headers(), request.extensions())
-        .and_then(|()| door.check_open());
+        .and_then(|()| policy.check_open());
     match checked {
-        Err(shut) if !is_free => ApiError::from(shut).into_response(),
+        Err(closed) if !is_free => ApiError::from(closed).into_response(),
         Ok(()) | Err(_) => next.run(request).await,
     }
 }
 
-impl From<Shut> for ApiError {
-    fn from(shut: Shut) -> Self {
-        match shut {
-            Shut::PlainHttp => Self::forbidden("HTTPS is required"),
-            Shut::Maintenance => Self::busy("the server is in maintenance mode"),
+impl From<Closed> for ApiError {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::PlainHttp => Self::forbidden("HTTPS is required"),
+            Closed::Maintenance => Self::busy("the server is in maintenance mode"),
         }
     }
 }

@@ -21,11 +21,11 @@ use super::{
     ApiAccess, Options, UNREADABLE_BODY, listener_policy, on_panic, on_too_many_failures, router,
     until_draining, webhooks,
 };
-use crate::web::credentials::{self, Secret};
-use crate::web::door::Door;
+use crate::web::credentials::{self, SecretDigest};
 use crate::web::layers;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::server::{self, Server};
-use crate::web::unix::Socket;
+use crate::web::unix::UnixSocket;
 
 /// Each connection may hold a body, and anyone may send one.
 const WEBHOOK_CONNECTIONS_MAX: usize = 512;
@@ -65,7 +65,7 @@ pub struct Serving {
     /// Whether wrong credentials are counted; off in tests that present many from one address.
     pub throttles: bool,
     /// The policy of the server. It does not apply to the control socket, which belongs to the operator.
-    pub door: Door,
+    pub policy: ListenerPolicy,
 }
 
 impl Serving {
@@ -80,7 +80,7 @@ impl Serving {
 
     const fn layers(&self) -> layers::Options {
         layers::Options {
-            trust_proxy: self.door.trust_proxy,
+            trust_proxy: self.policy.trust_proxy,
             request_id_seed: self.request_id_seed,
             on_panic,
             on_too_many_failures: if self.throttles {
@@ -156,7 +156,7 @@ impl AutomationListeners {
 
 /// Serves the control socket to callers that send its token as a bearer token with each request. The mode of the socket file is
 /// not enough: a plugin runs as the same user, and no sandbox prevents it from connecting.
-pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token: Secret) {
+pub async fn control(socket: UnixSocket, runtime: Runtime, serving: &Serving, token: SecretDigest) {
     let router = router(runtime, serving.options(ApiAccess::Local));
     let router = router.layer(from_fn_with_state(token, require_control_token));
     let service = layers::around(router, serving.layers());
@@ -168,7 +168,7 @@ pub async fn control(socket: Socket, runtime: Runtime, serving: &Serving, token:
 }
 
 async fn require_control_token(
-    State(token): State<Secret>,
+    State(token): State<SecretDigest>,
     request: axum::extract::Request,
     next: Next,
 ) -> Response {
@@ -223,7 +223,7 @@ async fn serve(
         return Ok(());
     };
     let mut draining = serving.draining.clone();
-    let router = listener_policy::apply(router, serving.door);
+    let router = listener_policy::apply(router, serving.policy);
     let service = layers::around(router, serving.layers());
     Ok(server.run(service, until_draining(&mut draining)).await?)
 }

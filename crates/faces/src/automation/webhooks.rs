@@ -25,7 +25,7 @@ use sha2::Sha256;
 use super::about::local_health;
 use super::api_error::{ApiError, answer, ok};
 use super::{ApiState, Options};
-use crate::web::body::{self, Whole};
+use crate::web::body::{self, ReceivedBody};
 use crate::web::body_budget::BodySender;
 use crate::web::server::Peer;
 use crate::web::throttle::{STRONG_CHARS_MIN, Throttled};
@@ -145,7 +145,7 @@ async fn read(
     body: Body,
     endpoint: &WebhookEndpoint,
     sender: BodySender,
-) -> Result<Whole, ApiError> {
+) -> Result<ReceivedBody, ApiError> {
     let max = usize::try_from(endpoint.max_body_bytes).unwrap_or(usize::MAX);
     Ok(body::receive(body, max, DEADLINE, sender).await?)
 }

@@ -7,21 +7,21 @@ use consign_kernel::error::Code;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
-use consign_kernel::profile::{Face as KernelFace, ProfileId};
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State as IntentState;
 use http::StatusCode;
 
 use super::json_out::{Json, array, json_response};
+use super::path_segment::PathId;
 use super::read::{completed_at, result_json, result_type, word};
 use super::reject::Reject;
-use super::segment::Id;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn generate_key(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     let owner = match wire::field(&object, "owner") {
         Some(raw) => raw
@@ -38,10 +38,10 @@ pub(super) async fn generate_key(
 }
 
 pub(super) async fn revoke_key(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     let key = wire::field(&object, "api_key")
         .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));
@@ -49,14 +49,17 @@ pub(super) async fn revoke_key(
     let key =
         key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
     face.engine.revoke_key(operator, &key).await?;
-    // Its rate limit goes with it, and others are only asked once more.
-    face.spent.forget_all();
+    // The revoked key may be in this list; for other keys the ledger is asked once more.
+    face.rate_limited_keys.forget_all();
     Ok(ok().into_response())
 }
 
-/// What may be shown of the keys; never a key itself.
-pub(super) async fn keys(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+/// The public properties of the keys, never a key itself.
+pub(super) async fn keys(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.authenticate_operator(request).await?;
     let keys = face.engine.keys(operator).await?;
     Ok(json_response(array(keys.iter().map(|key| {
         let mut out = Json::object();
@@ -68,8 +71,11 @@ pub(super) async fn keys(State(face): State<Face>, request: Request) -> Result<R
     }))))
 }
 
-pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, body) = face.enter_admin(request).await?;
+pub(super) async fn purge(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     if object.get("confirm").and_then(|raw| raw.as_bool()) != Some(true) {
         return Err(Reject::new(
@@ -83,46 +89,46 @@ pub(super) async fn purge(State(face): State<Face>, request: Request) -> Result<
     };
     let purge = async || {
         let namespace = namespace.as_deref();
-        face.engine
-            .purge(operator, KernelFace::Intent, namespace)
-            .await
+        face.engine.purge(operator, Face::Intent, namespace).await
     };
     match purge().await {
-        // What is deleted cannot be deleted twice, so what was done already stays done.
-        Err(Error::Store(_)) if face.makes_room() => purge().await?,
+        // A purge is idempotent, so it can be repeated as a whole.
+        Err(Error::Store(_)) if face.releases_reserve() => purge().await?,
         purged => purged?,
     };
-    face.spent.forget_all();
+    face.rate_limited_keys.forget_all();
     Ok(ok().into_response())
 }
 
 pub(super) async fn cleanup(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
-    let cleanup = async || face.engine.cleanup(operator, KernelFace::Intent).await;
+    let (operator, _) = face.authenticate_operator(request).await?;
+    let cleanup = async || face.engine.cleanup(operator, Face::Intent).await;
     let report = match cleanup().await {
-        Err(Error::Store(_)) if face.makes_room() => cleanup().await?,
+        Err(Error::Store(_)) if face.releases_reserve() => cleanup().await?,
         report => report?,
     };
     Ok(cleanup_out(&report).into_response())
 }
 
-impl Face {
-    /// Whether there was space to give back, which is on the disk now.
-    fn makes_room(&self) -> bool {
-        let make_room = self.options.make_room.as_ref();
-        make_room.map(|make_room| (make_room.0)()).is_some()
+impl IntentFace {
+    /// Whether a reserve existed and was released.
+    fn releases_reserve(&self) -> bool {
+        let release_reserve = self.options.release_reserve.as_ref();
+        release_reserve
+            .map(|release_reserve| (release_reserve.0)())
+            .is_some()
     }
 }
 
 pub(super) async fn intent(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    face.enter_admin(request).await?;
+    face.authenticate_operator(request).await?;
     let intent = load(&face, &id).await?;
     let mut body = Json::object();
     body.text("id", &id)
@@ -133,7 +139,7 @@ pub(super) async fn intent(
         .integer("priority", i64::from(intent.priority))
         .maybe_text("target_worker", intent.target.as_deref())
         .maybe_text("required_capability", intent.capability.as_deref())
-        // Key ids, not the keys: an answer is no place for a secret.
+        // Key ids, not keys: a response must not contain a secret.
         .text("publisher", &intent.owner)
         .maybe_text("claimed_by", intent.holder.as_deref())
         .maybe_text(
@@ -169,44 +175,37 @@ pub(super) async fn intent(
 }
 
 pub(super) async fn cancel(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     face.engine
-        .cancel(
-            operator,
-            KernelFace::Intent,
-            parse_id(&id)?,
-            "Cancelled by admin",
-        )
+        .cancel(operator, Face::Intent, parse_id(&id)?, "Cancelled by admin")
         .await?;
     Ok(operated(&id, "dead").into_response())
 }
 
 pub(super) async fn retry(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+    let (operator, _) = face.authenticate_operator(request).await?;
     face.engine
-        .requeue(
-            operator,
-            KernelFace::Intent,
-            parse_id(&id)?,
-            "Retried by admin",
-        )
+        .requeue(operator, Face::Intent, parse_id(&id)?, "Retried by admin")
         .await?;
     Ok(operated(&id, "open").into_response())
 }
 
-pub(super) async fn dead(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+pub(super) async fn dead(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.authenticate_operator(request).await?;
     let dead = face
         .engine
-        .dead(operator, KernelFace::Intent, limits::DEAD_LIST_MAX)
+        .dead(operator, Face::Intent, limits::DEAD_LIST_MAX)
         .await?;
     Ok(json_response(array(
         dead.iter().map(|intent| dead_out(intent).finish()),
@@ -214,11 +213,11 @@ pub(super) async fn dead(State(face): State<Face>, request: Request) -> Result<R
 }
 
 pub(super) async fn dead_letter(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    face.enter_admin(request).await?;
+    face.authenticate_operator(request).await?;
     let intent = load(&face, &id).await?;
     if intent.state != IntentState::DeadLetter {
         return Err(Reject::new(Code::NotFound, "Dead letter not found."));
@@ -244,7 +243,7 @@ fn dead_out(intent: &Intent) -> Json {
     body
 }
 
-async fn load(face: &Face, id: &str) -> Result<Intent, Reject> {
+async fn load(face: &IntentFace, id: &str) -> Result<Intent, Reject> {
     let intent = face.engine.observe(parse_id(id)?).await?;
     intent
         .filter(|intent| intent.profile == ProfileId::Intent)
@@ -267,7 +266,7 @@ fn operated(id: &str, status: &str) -> Json {
     body
 }
 
-/// A dead intent and its dead letter are one row here, so both counters tell of it.
+/// A dead intent and its dead letter are one row here, so both counters count it.
 fn cleanup_out(report: &CleanupReport) -> Json {
     let mut body = Json::object();
     body.number("expired_open_deleted", report.expired_open_deleted)

@@ -1,4 +1,4 @@
-//! Beyond the protocol, for those who outgrow one job per request: `POST /intents` and `POST /settle`.
+//! Batches, which the protocol does not define: `POST /intents` and `POST /settle`.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -8,27 +8,29 @@ use consign_kernel::json::{Object, Raw};
 use consign_kernel::limits;
 use http::StatusCode;
 
+use super::authed_request::AuthedRequest;
 use super::claim::{claim_for, claims};
 use super::json_out::{Json, array};
 use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
 use super::reject::Reject;
-use super::visit::Visit;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
-/// All of the intents are published, or none.
+/// All intents are published, or none.
 pub(super) async fn publish(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
-    let items = visit.checked(parse_publish(&visit)).await?;
-    visit.costs(items.len());
+    let mut request = face
+        .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
+        .await?;
+    let items = request.charge_then_reject(parse_publish(&request)).await?;
+    request.costs(items.len());
     let admit = Admit {
         items,
-        cap: cap(&visit),
+        cap: cap(&request),
     };
-    let admitted = admitted(visit.apply(Command::Admit(admit)).await?)?;
+    let admitted = admitted(request.apply(Command::Admit(admit)).await?)?;
     let mut body = Json::object();
     body.raw(
         "intents",
@@ -37,28 +39,33 @@ pub(super) async fn publish(
     Ok((StatusCode::CREATED, body).into_response())
 }
 
-/// Each item is settled by itself; the next claims come from the same commit.
-pub(super) async fn settle(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let mut visit = face.enter(request, limits::BATCH_BODY_BYTES_MAX).await?;
-    let mut wanted = visit.checked(parse_settle(&visit)).await?;
-    if face.engine.off_duty().is_some() {
-        // What is held gets settled all the same; the next claim alone tells the worker to go elsewhere.
-        wanted.claim = None;
+/// Each item is settled independently; the next claims run in the same commit.
+pub(super) async fn settle(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let mut request = face
+        .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
+        .await?;
+    let mut batch = request.charge_then_reject(parse_settle(&request)).await?;
+    if face.engine.claims_paused().is_some() {
+        // Settlements are executed all the same; only the claim is left out, and the worker's next claim is refused.
+        batch.claim = None;
     }
-    let claims_max = wanted.claim.as_ref().map_or(0, |claim| claim.max as usize);
-    visit.costs(wanted.items.len() + claims_max);
-    let mut steps = Vec::with_capacity(wanted.items.len() + 1);
+    let claims_max = batch.claim.as_ref().map_or(0, |claim| claim.max as usize);
+    request.costs(batch.items.len() + claims_max);
+    let mut steps = Vec::with_capacity(batch.items.len() + 1);
     steps.extend(
-        wanted
+        batch
             .items
             .iter()
             .filter_map(|item| item.settle.as_ref().ok().cloned())
             .map(Command::Settle),
     );
-    steps.extend(wanted.claim.map(Command::Claim));
-    let mut answers = visit.execute(steps).await?.into_iter();
-    let mut outs = Vec::with_capacity(wanted.items.len());
-    for item in wanted.items {
+    steps.extend(batch.claim.map(Command::Claim));
+    let mut answers = request.execute(steps).await?.into_iter();
+    let mut outs = Vec::with_capacity(batch.items.len());
+    for item in batch.items {
         let outcome = match item.settle {
             Ok(_) => answers
                 .next()
@@ -88,16 +95,16 @@ fn settled(id: &str, outcome: Result<(), Reject>) -> String {
     out.finish()
 }
 
-fn parse_publish(visit: &Visit) -> Result<Vec<NewIntent>, Reject> {
-    let object = wire::object(&visit.body)?;
+fn parse_publish(request: &AuthedRequest) -> Result<Vec<NewIntent>, Reject> {
+    let object = wire::object(&request.body)?;
     let mut items = Vec::new();
     for (index, raw) in list(&object, "intents")?.into_iter().enumerate() {
-        items.push(parse_item(visit, &raw).map_err(|reject| reject.at(index))?);
+        items.push(parse_item(request, &raw).map_err(|reject| reject.at(index))?);
     }
     Ok(items)
 }
 
-fn parse_item(visit: &Visit, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
+fn parse_item(request: &AuthedRequest, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
     if raw.text().len() > limits::BODY_BYTES_MAX {
         return Err(Reject::new(
             Code::PayloadTooLarge,
@@ -107,7 +114,7 @@ fn parse_item(visit: &Visit, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
     let object = raw
         .object()
         .map_err(|defect| Reject::new(Code::InvalidPayload, format!("Not an object: {defect}.")))?;
-    let owner = visit.caller.id();
+    let owner = request.caller.id();
     let key = match wire::field(&object, "idempotency_key") {
         Some(raw) => Some(raw.as_str().filter(|key| !key.is_empty()).ok_or_else(|| {
             Reject::new(
@@ -117,11 +124,11 @@ fn parse_item(visit: &Visit, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
         })?),
         None => None,
     };
-    // The key itself is no part of what it guards: the same intent published alone has the same fingerprint.
+    // The key is not part of the fingerprint: the same intent published alone has the same fingerprint.
     let once = key
         .map(|key| wire::once_guard(owner, &key, without_key(&object).as_bytes()))
         .transpose()?;
-    wire::new_intent(&object, owner, traceparent(visit), once)
+    wire::new_intent(&object, owner, traceparent(request), once)
 }
 
 fn without_key(object: &Object<'_>) -> String {
@@ -135,19 +142,19 @@ fn without_key(object: &Object<'_>) -> String {
     rest.finish()
 }
 
-struct Wanted {
-    items: Vec<Item>,
+struct SettleBatch {
+    items: Vec<SettleItem>,
     claim: Option<Claim>,
 }
 
-/// An item that cannot be understood is answered by itself; its neighbours are settled.
-struct Item {
+/// An item that cannot be parsed gets its own error; the others are settled.
+struct SettleItem {
     id: String,
     settle: Result<Settle, Reject>,
 }
 
-fn parse_settle(visit: &Visit) -> Result<Wanted, Reject> {
-    let object = wire::object(&visit.body)?;
+fn parse_settle(request: &AuthedRequest) -> Result<SettleBatch, Reject> {
+    let object = wire::object(&request.body)?;
     let mut items = Vec::new();
     for (index, raw) in list(&object, "items")?.into_iter().enumerate() {
         let item = raw.object().map_err(|_| {
@@ -162,19 +169,19 @@ fn parse_settle(visit: &Visit) -> Result<Wanted, Reject> {
             )
             .at(index)
         })?;
-        items.push(Item {
-            settle: settlement(visit, &id, &item),
+        items.push(SettleItem {
+            settle: settlement(request, &id, &item),
             id,
         });
     }
     let claim = match wire::field(&object, "claim") {
-        Some(raw) => Some(next_claim(visit, &raw)?),
+        Some(raw) => Some(next_claim(request, &raw)?),
         None => None,
     };
-    Ok(Wanted { items, claim })
+    Ok(SettleBatch { items, claim })
 }
 
-fn settlement(visit: &Visit, id: &str, item: &Object<'_>) -> Result<Settle, Reject> {
+fn settlement(request: &AuthedRequest, id: &str, item: &Object<'_>) -> Result<Settle, Reject> {
     let token = lease::token(item)?;
     let how = match wire::field(item, "action")
         .and_then(|action| action.as_str().map(std::borrow::Cow::into_owned))
@@ -195,13 +202,13 @@ fn settlement(visit: &Visit, id: &str, item: &Object<'_>) -> Result<Settle, Reje
     };
     Ok(Settle {
         id: lease::known(id)?,
-        holder: visit.caller.id().to_owned(),
+        holder: request.caller.id().to_owned(),
         token: token?,
         how,
     })
 }
 
-fn next_claim(visit: &Visit, raw: &Raw<'_>) -> Result<Claim, Reject> {
+fn next_claim(request: &AuthedRequest, raw: &Raw<'_>) -> Result<Claim, Reject> {
     let object = raw
         .object()
         .map_err(|_| Reject::new(Code::InvalidRequest, "claim must be an object."))?;
@@ -228,7 +235,7 @@ fn next_claim(visit: &Visit, raw: &Raw<'_>) -> Result<Claim, Reject> {
     };
     let max =
         max.ok_or_else(|| Reject::new(Code::InvalidMax, "max must be an integer from 1 to 100."))?;
-    claim_for(visit, namespace, goal, max)
+    claim_for(request, namespace, goal, max)
 }
 
 fn list<'a>(object: &Object<'a>, name: &str) -> Result<Vec<Raw<'a>>, Reject> {

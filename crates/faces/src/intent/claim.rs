@@ -4,46 +4,51 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::Place;
+use consign_engine::Slot;
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use http::{HeaderValue, StatusCode, header};
 
+use super::authed_request::AuthedRequest;
 use super::events::drained;
 use super::json_out::{Json, array};
-use super::query::Params;
-use super::query::claiming::{Claiming, capabilities, worker_id};
+use super::query::QueryParams;
+use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
 use super::reject::Reject;
-use super::visit::Visit;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 use crate::web::presence::Presence;
 
-/// A claim as asked for on the wire.
+/// A parsed claim.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ClaimRequest {
     pub(super) claim: Claim,
     wait: Duration,
     many: bool,
 }
 
-pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let mut visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let wanted = visit.checked(parse(&visit)).await?;
-    if let Some(why) = face.engine.off_duty() {
-        return visit.checked(Err(Reject::off_duty(why))).await;
+pub(super) async fn claim(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let mut request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let claim_request = request.charge_then_reject(parse(&request)).await?;
+    if let Some(why) = face.engine.claims_paused() {
+        return request
+            .charge_then_reject(Err(Reject::claims_paused(why)))
+            .await;
     }
-    visit.costs(wanted.claim.max as usize);
-    let _place = if wanted.wait.is_zero() {
+    request.costs(claim_request.claim.max as usize);
+    let _slot = if claim_request.wait.is_zero() {
         None
     } else {
-        Some(visit.checked(waiting_place(&visit)).await?)
+        Some(request.charge_then_reject(take_wait_slot(&request)).await?)
     };
     let mut ending = face.options.draining.clone();
-    let presence = visit
+    let presence = request
         .parts
         .extensions
         .get::<Presence>()
@@ -51,24 +56,29 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
         .unwrap_or_default();
     let leave = async {
         tokio::select! {
-            // A server that ends or drains lets its waiting workers go; they find the next one.
+            // A server that shuts down or drains ends the wait, so that workers can claim elsewhere.
             () = drained(&mut ending) => {}
-            () = face.engine.until_off_duty() => {}
-            // Nobody is left to work on what might come.
+            () = face.engine.until_claims_paused() => {}
+            // The client has disconnected, so it cannot process an intent.
             () = presence.hung_up() => {}
         }
     };
     let claimed = face
         .engine
-        .claim_unless(visit.gate(), wanted.claim, wanted.wait, leave)
+        .claim_unless(
+            request.gate(),
+            claim_request.claim,
+            claim_request.wait,
+            leave,
+        )
         .await;
-    let claimed = visit.noted(claimed)?;
+    let claimed = request.record_outcome(claimed)?;
     Ok(match claimed.first() {
-        None => match face.engine.off_duty() {
-            Some(why) => return Err(Reject::off_duty(why)),
-            None => nothing(),
+        None => match face.engine.claims_paused() {
+            Some(why) => return Err(Reject::claims_paused(why)),
+            None => no_content(),
         },
-        Some(_) if wanted.many => {
+        Some(_) if claim_request.many => {
             let mut body = Json::object();
             body.raw("intents", &claims(&claimed));
             body.into_response()
@@ -77,16 +87,20 @@ pub(super) async fn claim(State(face): State<Face>, request: Request) -> Result<
     })
 }
 
-fn waiting_place(visit: &Visit) -> Result<Place, Reject> {
-    visit.face.engine.wait_place(&visit.caller).ok_or_else(|| {
-        Reject::new(
-            Code::LimitExceeded,
-            "Too many claims of this key are waiting; claim without wait.",
-        )
-    })
+fn take_wait_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
+    request
+        .face
+        .engine
+        .wait_slot(&request.caller)
+        .ok_or_else(|| {
+            Reject::new(
+                Code::LimitExceeded,
+                "Too many claims of this key are waiting; claim without wait.",
+            )
+        })
 }
 
-fn nothing() -> Response {
+fn no_content() -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     response
         .headers_mut()
@@ -98,7 +112,7 @@ pub(super) fn claims(intents: &[Intent]) -> String {
     array(intents.iter().map(|intent| claim_out(intent).finish()))
 }
 
-/// `id` and `claim_token` come before the payload: workers without a JSON parser cut out the first ones they see.
+/// `id` and `claim_token` come before the payload: workers without a JSON parser use the first occurrence.
 fn claim_out(intent: &Intent) -> Json {
     let mut body = Json::object();
     body.text("id", &intent.id.to_string())
@@ -120,28 +134,28 @@ fn claim_out(intent: &Intent) -> Json {
     body
 }
 
-fn parse(visit: &Visit) -> Result<Wanted, Reject> {
-    let asked = Claiming::of(&Params::of(&visit.parts.uri)?)?;
+fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
+    let asked = ClaimQuery::of(&QueryParams::of(&request.parts.uri)?)?;
     let max = asked.max.unwrap_or(1);
-    let mut claim = claim_for(visit, asked.namespace, asked.goal, max)?;
+    let mut claim = claim_for(request, asked.namespace, asked.goal, max)?;
     if let Some(publisher) = asked.publisher {
-        claim.audience = audience(visit, &publisher)?;
+        claim.audience = audience(request, &publisher)?;
     }
-    // What the headers say of the worker comes first.
+    // Headers take precedence over the query.
     claim.worker_id = claim.worker_id.or(asked.worker_id);
     if let (true, Some(listed)) = (claim.capabilities.is_empty(), asked.capabilities) {
         claim.capabilities = capabilities(&listed)?;
     }
-    Ok(Wanted {
+    Ok(ClaimRequest {
         claim,
         wait: asked.wait,
         many: asked.max.is_some(),
     })
 }
 
-/// A claim by this visitor, with the worker's headers.
+/// A claim by this caller, with the worker's headers.
 pub(super) fn claim_for(
-    visit: &Visit,
+    request: &AuthedRequest,
     namespace: String,
     goal: Option<String>,
     max: u32,
@@ -152,25 +166,25 @@ pub(super) fn claim_for(
             "This key has no grant for namespaces beginning with beam. or mesh.",
         ));
     }
-    let listed = visit
+    let listed = request
         .header("x-worker-capabilities")
-        .or_else(|| visit.header("x-worker-capability"));
+        .or_else(|| request.header("x-worker-capability"));
     Ok(Claim {
-        face: KernelFace::Intent,
+        face: Face::Intent,
         namespace,
         goal,
-        holder: visit.caller.id().to_owned(),
+        holder: request.caller.id().to_owned(),
         audience: Audience::Caller,
-        worker_id: visit.header("x-worker-id").and_then(worker_id),
+        worker_id: request.header("x-worker-id").and_then(worker_id),
         capabilities: listed.map_or(Ok(Vec::new()), capabilities)?,
         max,
         lease_us: limits::LEASE_DEFAULT_S * SECOND_US,
     })
 }
 
-fn audience(visit: &Visit, publisher: &str) -> Result<Audience, Reject> {
-    let id = visit.face.engine.publisher_id(publisher);
-    if visit.caller.is_main() || id == visit.caller.id() {
+fn audience(request: &AuthedRequest, publisher: &str) -> Result<Audience, Reject> {
+    let id = request.face.engine.publisher_id(publisher);
+    if request.caller.is_main() || id == request.caller.id() {
         return Ok(Audience::Publisher(id));
     }
     Err(Reject::new(

@@ -7,25 +7,28 @@ use axum::response::{IntoResponse, Response};
 use consign_engine::{Count, IntentFilter, KeyInfo, NodeInfo, NodeState};
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use consign_kernel::state::State as IntentState;
 use http::{HeaderValue, header};
 
 use super::read::word;
 use super::reject::Reject;
-use super::{API_VERSION, Face};
+use super::{API_VERSION, IntentFace};
 
 /// Rows per table.
 const ROWS: u32 = 12;
 const STYLE: &str = include_str!("dashboard.css");
-/// Nothing but our own style, which is part of the page.
+/// Only our own style, which is part of the page.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
-    let counts = face.engine.counts(operator, KernelFace::Intent).await?;
+pub(super) async fn page(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.authenticate_operator(request).await?;
+    let counts = face.engine.counts(operator, Face::Intent).await?;
     let recent = IntentFilter {
-        face: KernelFace::Intent,
+        face: Face::Intent,
         owner: None,
         namespace: None,
         goal: None,
@@ -37,16 +40,16 @@ pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<R
     let mut keys = face.engine.keys(operator).await?;
     keys.sort_by_key(|key| std::cmp::Reverse(key.total_requests));
     keys.truncate(ROWS as usize);
-    let dead = face.engine.dead(operator, KernelFace::Intent, ROWS).await?;
+    let dead = face.engine.dead(operator, Face::Intent, ROWS).await?;
     let nodes = face.engine.nodes(operator).await?;
-    let shown = Shown {
+    let data = DashboardData {
         counts: &counts,
         nodes: &nodes,
         recent: &recent,
         keys: &keys,
         dead: &dead,
     };
-    let mut response = render(&shown, face.engine.now()).into_response();
+    let mut response = render(&data, face.engine.now()).into_response();
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -59,8 +62,8 @@ pub(super) async fn page(State(face): State<Face>, request: Request) -> Result<R
     Ok(response)
 }
 
-/// What is on the page.
-struct Shown<'a> {
+/// The data of the page.
+struct DashboardData<'a> {
     counts: &'a [Count],
     nodes: &'a [NodeInfo],
     recent: &'a [Intent],
@@ -68,14 +71,14 @@ struct Shown<'a> {
     dead: &'a [Intent],
 }
 
-fn render(shown: &Shown<'_>, now: Micros) -> String {
-    let Shown {
+fn render(data: &DashboardData<'_>, now: Micros) -> String {
+    let DashboardData {
         counts,
         nodes,
         recent,
         keys,
         dead,
-    } = *shown;
+    } = *data;
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -99,7 +102,7 @@ fn render(shown: &Shown<'_>, now: Micros) -> String {
         );
     }
     page.push_str("</section>");
-    // One server that serves is nothing to tell of.
+    // A single serving node is not worth a table.
     if nodes.len() > 1 || nodes.iter().any(|node| node.state != NodeState::Serving) {
         nodes_table(&mut page, nodes, now);
     }
@@ -119,14 +122,14 @@ fn render(shown: &Shown<'_>, now: Micros) -> String {
         recent.iter().map(|intent| {
             let status = word(intent.state, intent.cause);
             vec![
-                Cell::Code(intent.id.to_string()),
-                Cell::Text(intent.namespace.clone()),
-                Cell::Text(intent.goal.clone()),
-                Cell::Status(status),
-                Cell::Number(intent.priority.to_string()),
-                Cell::Text(intent.target.clone().unwrap_or_default()),
-                Cell::Text(intent.capability.clone().unwrap_or_default()),
-                Cell::Number(format!("{}/{}", intent.attempts, intent.attempts_max)),
+                TableCell::Code(intent.id.to_string()),
+                TableCell::Text(intent.namespace.clone()),
+                TableCell::Text(intent.goal.clone()),
+                TableCell::Status(status),
+                TableCell::Number(intent.priority.to_string()),
+                TableCell::Text(intent.target.clone().unwrap_or_default()),
+                TableCell::Text(intent.capability.clone().unwrap_or_default()),
+                TableCell::Number(format!("{}/{}", intent.attempts, intent.attempts_max)),
             ]
         }),
         "Nothing was published yet.",
@@ -137,9 +140,9 @@ fn render(shown: &Shown<'_>, now: Micros) -> String {
         &["Owner", "Requests", "Created"],
         keys.iter().map(|key| {
             vec![
-                Cell::Text(key.owner.clone()),
-                Cell::Number(key.total_requests.to_string()),
-                Cell::Number((key.created_at.0 / 1_000_000).to_string()),
+                TableCell::Text(key.owner.clone()),
+                TableCell::Number(key.total_requests.to_string()),
+                TableCell::Number((key.created_at.0 / 1_000_000).to_string()),
             ]
         }),
         "No key was made yet; the main key is not listed.",
@@ -150,11 +153,11 @@ fn render(shown: &Shown<'_>, now: Micros) -> String {
         &["Intent", "Namespace", "Goal", "Attempts", "Reason"],
         dead.iter().map(|intent| {
             vec![
-                Cell::Code(intent.id.to_string()),
-                Cell::Text(intent.namespace.clone()),
-                Cell::Text(intent.goal.clone()),
-                Cell::Number(intent.attempts.to_string()),
-                Cell::Text(intent.last_error.clone().unwrap_or_default()),
+                TableCell::Code(intent.id.to_string()),
+                TableCell::Text(intent.namespace.clone()),
+                TableCell::Text(intent.goal.clone()),
+                TableCell::Number(intent.attempts.to_string()),
+                TableCell::Text(intent.last_error.clone().unwrap_or_default()),
             ]
         }),
         "No dead letters.",
@@ -171,12 +174,12 @@ fn nodes_table(page: &mut String, nodes: &[NodeInfo], now: Micros) {
         nodes.iter().map(|node| {
             let ago_s = (now.0 - node.seen_at.0).max(0) / SECOND_US;
             vec![
-                Cell::Text(node.name.clone()),
-                Cell::Status(node.state.name()),
-                Cell::Number(node.leases.to_string()),
-                Cell::Number(format!("{ago_s} s ago")),
-                Cell::Number(node.version.clone()),
-                Cell::Code(node.address.clone()),
+                TableCell::Text(node.name.clone()),
+                TableCell::Status(node.state.name()),
+                TableCell::Number(node.leases.to_string()),
+                TableCell::Number(format!("{ago_s} s ago")),
+                TableCell::Number(node.version.clone()),
+                TableCell::Code(node.address.clone()),
             ]
         }),
         "",
@@ -191,7 +194,7 @@ fn total(counts: &[Count], state: IntentState) -> u64 {
         .sum()
 }
 
-enum Cell {
+enum TableCell {
     Code(String),
     Text(String),
     Number(String),
@@ -202,7 +205,7 @@ fn table(
     page: &mut String,
     title: &str,
     columns: &[&str],
-    rows: impl Iterator<Item = Vec<Cell>>,
+    rows: impl Iterator<Item = Vec<TableCell>>,
     none: &str,
 ) {
     let _ = write!(
@@ -219,10 +222,12 @@ fn table(
         page.push_str("<tr>");
         for cell in row {
             let _ = match cell {
-                Cell::Code(text) => write!(page, "<td><code>{}</code></td>", escape(&text)),
-                Cell::Text(text) => write!(page, "<td>{}</td>", escape(&text)),
-                Cell::Number(text) => write!(page, "<td class=\"number\">{}</td>", escape(&text)),
-                Cell::Status(word) => {
+                TableCell::Code(text) => write!(page, "<td><code>{}</code></td>", escape(&text)),
+                TableCell::Text(text) => write!(page, "<td>{}</td>", escape(&text)),
+                TableCell::Number(text) => {
+                    write!(page, "<td class=\"number\">{}</td>", escape(&text))
+                }
+                TableCell::Status(word) => {
                     write!(page, "<td><span class=\"status {word}\">{word}</span></td>")
                 }
             };
@@ -239,7 +244,7 @@ fn table(
     page.push_str("</tbody></table></div></section>");
 }
 
-/// Goals, owners and reasons are written by strangers.
+/// Goals, owners and reasons are untrusted input.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,6 +1,6 @@
 //! `GET /events`: the facts of the caller's own intents as server-sent events, resumable by `Last-Event-ID`.
 //!
-//! Invariant: a client that goes on from the last id it saw misses nothing that is still kept.
+//! Invariant: a client that continues after the last id it saw misses no fact that is still stored.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,58 +8,61 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use consign_engine::{Caller, Engine, EventFilter, Place};
+use consign_engine::{Caller, Engine, EventFilter, Slot};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use http::{HeaderValue, header};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::Face;
-use super::query::{Params, cursor};
+use super::IntentFace;
+use super::query::{QueryParams, cursor};
 use super::read::fact_out;
 use super::reject::Reject;
-use crate::web::pages::Pages;
+use crate::web::channel_body::ChannelBody;
 
-/// Facts in one page; with the one that waits for a slow reader, all the memory a stream takes.
+/// Facts per page. A stream holds two pages at most: one being sent and one that waits for a slow reader.
 const PAGE_FACTS: u32 = 50;
 const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-pub(super) async fn events(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
-    let params = Params::of(&visit.parts.uri)?;
-    let after = match visit
+pub(super) async fn events(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
+    let params = QueryParams::of(&request.parts.uri)?;
+    let after = match request
         .header("last-event-id")
         .or_else(|| params.get("after"))
     {
-        Some(text) => face.known(cursor::event(text)?).await?,
+        Some(text) => face.check_issued(cursor::event(text)?).await?,
         None => face.engine.last_fact().await?,
     };
-    let place = face.engine.stream_place(&visit.caller).ok_or_else(|| {
+    let slot = face.engine.stream_slot(&request.caller).ok_or_else(|| {
         Reject::new(
             Code::LimitExceeded,
             "Too many event streams are open; close one first.",
         )
     })?;
-    let (pages, body) = Pages::new(PAGES_AHEAD);
-    let stream = Stream {
+    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
+    let stream = EventStream {
         engine: face.engine.clone(),
         filter: EventFilter {
-            face: KernelFace::Intent,
-            owner: visit.caller.id().to_owned(),
+            face: Face::Intent,
+            owner: request.caller.id().to_owned(),
             after,
             limit: PAGE_FACTS,
         },
         pages,
-        caller: visit.caller.clone(),
+        caller: request.caller.clone(),
         draining: face.options.draining.clone(),
-        heart: heart(),
-        _place: place,
+        heartbeat: heartbeat(),
+        _slot: slot,
     };
     tokio::spawn(stream.run());
     let mut response = Response::new(Body::new(body));
@@ -70,10 +73,10 @@ pub(super) async fn events(State(face): State<Face>, request: Request) -> Result
     Ok(response)
 }
 
-impl Face {
-    async fn known(&self, place: FactSeq) -> Result<FactSeq, Reject> {
-        if self.engine.knows(place).await? {
-            return Ok(place);
+impl IntentFace {
+    async fn check_issued(&self, after: FactSeq) -> Result<FactSeq, Reject> {
+        if self.engine.has_issued_fact(after).await? {
+            return Ok(after);
         }
         Err(Reject::new(
             Code::CursorUnknown,
@@ -82,21 +85,22 @@ impl Face {
     }
 }
 
-struct Stream {
+struct EventStream {
     engine: Engine,
     filter: EventFilter,
     pages: mpsc::Sender<Bytes>,
     caller: Caller,
     draining: watch::Receiver<bool>,
-    heart: Interval,
-    _place: Place,
+    heartbeat: Interval,
+    _slot: Slot<String>,
 }
 
-impl Stream {
-    /// Ends when the reader goes away, its key is revoked, the server drains or the ledger fails.
+impl EventStream {
+    /// Ends when the reader disconnects, its key is revoked, the server drains or the ledger fails.
     async fn run(mut self) {
         let mut news = self.engine.follow(&self.caller);
-        // A block without data is no event, but its id is remembered: who comes back before the first event goes on here.
+        // A block without data is no event, but clients remember its id: a client that reconnects before the first
+        // event continues here.
         let begin = cursor::event_text(self.filter.after);
         let connected = format!(": connected\nid: {begin}\n\n");
         if self.pages.send(Bytes::from(connected)).await.is_err() {
@@ -120,11 +124,11 @@ impl Stream {
         }
     }
 
-    /// Sends one page; says whether more is waiting.
+    /// Sends one page; returns whether more facts are available.
     async fn page(&mut self) -> Option<bool> {
         let engine = self.engine.clone();
         let mut reading = pin!(engine.events(self.filter.clone()));
-        // It takes a while where a transaction of another node is open.
+        // On PostgreSQL a read waits for open transactions of other nodes.
         let read = loop {
             tokio::select! {
                 page = &mut reading => break page,
@@ -142,15 +146,15 @@ impl Stream {
         if !page.events.is_empty() {
             let text: String = page.events.iter().map(event_text).collect();
             self.pages.send(Bytes::from(text)).await.ok()?;
-            self.heart.reset();
+            self.heartbeat.reset();
         }
         Some(page.more)
     }
 
-    /// Says that the stream is alive, when nothing else was said for a while. `None` when it is over.
+    /// Sends a heartbeat when nothing was sent for a while. `None` when the stream is over.
     async fn beat(&mut self) -> Option<()> {
         tokio::select! {
-            _ = self.heart.tick() => {}
+            _ = self.heartbeat.tick() => {}
             () = drained(&mut self.draining) => return None,
             () = self.pages.closed() => return None,
         }
@@ -159,10 +163,10 @@ impl Stream {
     }
 }
 
-fn heart() -> Interval {
-    let mut heart = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    heart.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    heart
+fn heartbeat() -> Interval {
+    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
 }
 
 fn event_text(event: &Event) -> String {
@@ -180,6 +184,6 @@ fn event_text(event: &Event) -> String {
 
 /// Returns when the server drains.
 pub(super) async fn drained(draining: &mut watch::Receiver<bool>) {
-    // An error means that nobody can say so any more, which is the end as well.
+    // An error means that the sender is gone, which is the end as well.
     let _ = draining.wait_for(|draining| *draining).await;
 }

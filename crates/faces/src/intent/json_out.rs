@@ -1,4 +1,4 @@
-//! Writing JSON bodies: members in the order they are added, stored payloads passed through without a parse.
+//! Writing of JSON bodies: members in insertion order, stored payloads copied without parsing.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Keys of different API keys never meet.
+//! The ephemeral key-value store: `POST /set/<key>`, `GET /get/<key>`. Each API key has its own namespace.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -9,41 +9,41 @@ use consign_kernel::json::Kind as JsonKind;
 use consign_kernel::limits;
 use consign_kernel::record::{self, Kind};
 
+use super::authed_request::AuthedRequest;
 use super::json_out::Json;
+use super::path_segment::PathName;
 use super::reject::Reject;
-use super::segment::Name;
-use super::visit::Visit;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn set(
-    State(face): State<Face>,
-    Name(key): Name,
+    State(face): State<IntentFace>,
+    PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let put = visit.checked(parse(&visit, key)).await?;
-    visit.apply(Command::Put(put)).await?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let put = request.charge_then_reject(parse(&request, key)).await?;
+    request.apply(Command::Put(put)).await?;
     let mut body = Json::object();
     body.bool("ok", true);
     Ok(body.into_response())
 }
 
 pub(super) async fn get(
-    State(face): State<Face>,
-    Name(key): Name,
+    State(face): State<IntentFace>,
+    PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
     let missing = || Reject::new(Code::NotFound, "Key not found.");
-    let key = record_key(&visit, key.ok_or_else(missing)?);
+    let key = record_key(&request, key.ok_or_else(missing)?);
     let record = face.engine.record(key).await?.ok_or_else(missing)?;
     let mut body = Json::object();
     body.text("value", &record.value);
     Ok(body.into_response())
 }
 
-fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
+fn parse(request: &AuthedRequest, key: Option<String>) -> Result<record::Put, Reject> {
     let key = key
         .filter(|key| key.len() <= limits::KV_KEY_BYTES_MAX)
         .ok_or_else(|| {
@@ -52,11 +52,11 @@ fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
                 "The key must be UTF-8 text of at most 512 bytes.",
             )
         })?;
-    let object = wire::object_or_empty(&visit.body)?;
+    let object = wire::object_or_empty(&request.body)?;
     let value = object
         .get("value")
         .ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: value."))?;
-    // Strings as they are, numbers as decimal text, all else as JSON text, which clients decode.
+    // Strings are stored unchanged, everything else as JSON text, which clients decode.
     let value = match value.kind() {
         JsonKind::String => value
             .string()
@@ -86,9 +86,9 @@ fn parse(visit: &Visit, key: Option<String>) -> Result<record::Put, Reject> {
         None => limits::KV_TTL_DEFAULT_S,
     };
     Ok(record::Put {
-        key: record_key(visit, key),
+        key: record_key(request, key),
         value,
-        expires_at: Some(visit.face.engine.now().plus(ttl_s * SECOND_US)),
+        expires_at: Some(request.face.engine.now().plus(ttl_s * SECOND_US)),
         expect: None,
     })
 }
@@ -101,10 +101,10 @@ fn whole(ttl: f64) -> i64 {
     (ttl.floor() as i64).clamp(1, limits::KV_TTL_MAX_S)
 }
 
-fn record_key(visit: &Visit, name: String) -> record::Key {
+fn record_key(request: &AuthedRequest, name: String) -> record::Key {
     record::Key {
         kind: Kind::Kv,
-        owner: visit.caller.id().to_owned(),
+        owner: request.caller.id().to_owned(),
         name,
     }
 }

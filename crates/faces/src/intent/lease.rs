@@ -1,4 +1,4 @@
-//! What a worker does with its lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
+//! Routes for the holder of a lease: `POST /extend_claim/<id>`, `/fulfill/<id>`, `/fail/<id>`.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -8,20 +8,22 @@ use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::json::Object;
 use consign_kernel::limits;
 
+use super::authed_request::AuthedRequest;
 use super::json_out::Json;
+use super::path_segment::PathId;
 use super::reject::{LEASE_LOST, Reject};
-use super::segment::Id;
-use super::visit::Visit;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn extend(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let (extend, seconds) = visit.checked(parse_extend(&visit, &id)).await?;
-    let extended = visit.apply(Command::Extend(extend)).await;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let (extend, seconds) = request
+        .charge_then_reject(parse_extend(&request, &id))
+        .await?;
+    let extended = request.apply(Command::Extend(extend)).await;
     extended.map_err(Reject::of_lease)?;
     let mut body = Json::object();
     body.bool("ok", true)
@@ -31,48 +33,48 @@ pub(super) async fn extend(
 }
 
 pub(super) async fn fulfill(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let settle = visit.checked(parse_settle(&visit, &id, |object| {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let settle = request.charge_then_reject(parse_settle(&request, &id, |object| {
         Ok(Settlement::Complete {
             result: wire::outcome(object)?,
         })
     }));
-    settled(&visit, settle.await?).await
+    settled(&request, settle.await?).await
 }
 
 pub(super) async fn fail(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let settle = visit.checked(parse_settle(&visit, &id, |object| {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let settle = request.charge_then_reject(parse_settle(&request, &id, |object| {
         Ok(Settlement::Fail {
             error: wire::failure(object),
         })
     }));
-    settled(&visit, settle.await?).await
+    settled(&request, settle.await?).await
 }
 
-async fn settled(visit: &Visit, settle: Settle) -> Result<Response, Reject> {
+async fn settled(request: &AuthedRequest, settle: Settle) -> Result<Response, Reject> {
     let id = settle.id;
-    let settled = visit.apply(Command::Settle(settle)).await;
+    let settled = request.apply(Command::Settle(settle)).await;
     settled.map_err(Reject::of_lease)?;
     let mut body = Json::object();
     body.bool("ok", true).text("id", &id.to_string());
     Ok(body.into_response())
 }
 
-fn parse_extend(visit: &Visit, id: &str) -> Result<(Extend, i64), Reject> {
-    let object = wire::object_or_empty(&visit.body)?;
+fn parse_extend(request: &AuthedRequest, id: &str) -> Result<(Extend, i64), Reject> {
+    let object = wire::object_or_empty(&request.body)?;
     let token = token(&object)?;
     let seconds = match wire::field(&object, "seconds") {
         Some(raw) => {
-            // A fraction of a second is cut off; the wire speaks of whole ones.
+            // A fraction of a second is cut off; the protocol uses whole seconds.
             let whole = wire::clamped(&raw, limits::LEASE_MIN_S, limits::LEASE_MAX_S);
             whole
                 .or_else(|| raw.as_f64().map(within_bounds))
@@ -84,7 +86,7 @@ fn parse_extend(visit: &Visit, id: &str) -> Result<(Extend, i64), Reject> {
     };
     let extend = Extend {
         id: known(id)?,
-        holder: visit.caller.id().to_owned(),
+        holder: request.caller.id().to_owned(),
         token: token?,
         lease_us: seconds * SECOND_US,
     };
@@ -100,22 +102,22 @@ fn within_bounds(seconds: f64) -> i64 {
 }
 
 fn parse_settle(
-    visit: &Visit,
+    request: &AuthedRequest,
     id: &str,
     how: impl FnOnce(&Object<'_>) -> Result<Settlement, Reject>,
 ) -> Result<Settle, Reject> {
-    let object = wire::object_or_empty(&visit.body)?;
+    let object = wire::object_or_empty(&request.body)?;
     let token = token(&object)?;
     let how = how(&object)?;
     Ok(Settle {
         id: known(id)?,
-        holder: visit.caller.id().to_owned(),
+        holder: request.caller.id().to_owned(),
         token: token?,
         how,
     })
 }
 
-/// The outer error: no token was given. The inner one: it cannot be the right one.
+/// The outer error: no token was given. The inner error: the token is malformed, so it cannot be the right one.
 pub(super) fn token(object: &Object<'_>) -> Result<Result<Token, Reject>, Reject> {
     let text = wire::field(object, "claim_token")
         .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));

@@ -6,23 +6,23 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::{Count, NodeInfo, NodeState, Operator, Stats};
 use consign_kernel::error::Code;
-use consign_kernel::profile::Face as KernelFace;
+use consign_kernel::profile::Face;
 use consign_kernel::state::{Cause, State as IntentState};
 use http::{HeaderMap, HeaderValue, header};
 
-use super::Face;
+use super::IntentFace;
 use super::read::word;
 use super::reject::Reject;
 use crate::web::credentials;
 
 pub(super) async fn metrics(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
     let (parts, _) = request.into_parts();
-    face.transport(&parts).await?;
+    face.check_transport(&parts).await?;
     let operator = authorise(&face, &parts.headers)?;
-    let counts = face.engine.counts(operator, KernelFace::Intent).await?;
+    let counts = face.engine.counts(operator, Face::Intent).await?;
     let keys = face.engine.keys(operator).await?.len();
     let nodes = face.engine.nodes(operator).await?;
     let mut text = render(&counts, keys, face.engine.stats(), face.engine.waiters());
@@ -34,7 +34,7 @@ pub(super) async fn metrics(
 }
 
 /// The bearer token if one is configured, or an operator.
-fn authorise(face: &Face, headers: &HeaderMap) -> Result<Operator, Reject> {
+fn authorise(face: &IntentFace, headers: &HeaderMap) -> Result<Operator, Reject> {
     let bearer = credentials::bearer(headers);
     let token = face.options.metrics_token.as_ref();
     if token
@@ -130,7 +130,7 @@ fn render(counts: &[Count], keys: usize, stats: Stats, waiters: usize) -> String
     text
 }
 
-/// This node by name, and how it stands with all of them.
+/// This node by name, then leases and states of all nodes.
 fn render_nodes(text: &mut String, nodes: &[NodeInfo]) {
     if let Some(here) = nodes.iter().find(|node| node.here) {
         family(text, "consign_node_info", "gauge", "This server");
@@ -165,7 +165,8 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// Operators choose the names of nodes. A namespace published today needs no escape; one bad row must not spoil the whole scrape all the same.
+/// Operators choose the names of nodes. Valid namespaces need no escape, but one bad row must not break the whole
+/// scrape.
 fn label_value(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

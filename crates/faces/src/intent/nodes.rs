@@ -1,19 +1,22 @@
-//! The operator's routes for nodes: who serves this ledger, and which of them shall give out no more work.
+//! The operator's routes for nodes: list, drain, resume.
 //!
-//! Any node can be asked about any other: the ledger carries the wish, and the node hears of it at its next heartbeat.
+//! Any node can change any other: the ledger stores the request, and the node reads it at its next heartbeat.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::NodeInfo;
 use consign_kernel::error::Code;
 
-use super::Face;
+use super::IntentFace;
 use super::json_out::{Json, array, json_response};
+use super::path_segment::PathId;
 use super::reject::Reject;
-use super::segment::Id;
 
-pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+pub(super) async fn list(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.authenticate_operator(request).await?;
     let nodes = face.engine.nodes(operator).await?;
     Ok(json_response(array(
         nodes.iter().map(|node| node_out(node).finish()),
@@ -21,23 +24,28 @@ pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<R
 }
 
 pub(super) async fn drain(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    wish(&face, &id, request, true).await
+    set_drain(&face, &id, request, true).await
 }
 
 pub(super) async fn resume(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    wish(&face, &id, request, false).await
+    set_drain(&face, &id, request, false).await
 }
 
-async fn wish(face: &Face, id: &str, request: Request, drain: bool) -> Result<Response, Reject> {
-    let (operator, _) = face.enter_admin(request).await?;
+async fn set_drain(
+    face: &IntentFace,
+    id: &str,
+    request: Request,
+    drain: bool,
+) -> Result<Response, Reject> {
+    let (operator, _) = face.authenticate_operator(request).await?;
     let unknown = || Reject::new(Code::NotFound, "Node not found.");
     let id = id.parse().map_err(|_| unknown())?;
     let node = face.engine.drain_node(operator, id, drain).await?;

@@ -7,39 +7,39 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::StatusCode;
 
+use super::authed_request::AuthedRequest;
 use super::json_out::Json;
 use super::reject::Reject;
-use super::visit::Visit;
-use super::{Face, wire};
+use super::{IntentFace, wire};
 
 pub(super) async fn publish(
-    State(face): State<Face>,
+    State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    let admit = visit.checked(parse(&visit)).await?;
-    let admitted = admitted(visit.apply(Command::Admit(admit)).await.map_err(single)?)?;
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let admit = request.charge_then_reject(parse(&request)).await?;
+    let admitted = admitted(request.apply(Command::Admit(admit)).await.map_err(single)?)?;
     let first = admitted
         .first()
         .ok_or_else(|| Reject::new(Code::Internal, "Internal error."))?;
     Ok((StatusCode::CREATED, published(first)).into_response())
 }
 
-fn parse(visit: &Visit) -> Result<Admit, Reject> {
-    let object = wire::object(&visit.body)?;
-    let owner = visit.caller.id();
-    let mut item = wire::new_intent(&object, owner, traceparent(visit), None)?;
-    if let Some(key) = idempotency_key(visit)? {
-        item.once = Some(wire::once_guard(owner, key, &visit.body)?);
+fn parse(request: &AuthedRequest) -> Result<Admit, Reject> {
+    let object = wire::object(&request.body)?;
+    let owner = request.caller.id();
+    let mut item = wire::new_intent(&object, owner, traceparent(request), None)?;
+    if let Some(key) = idempotency_key(request)? {
+        item.once = Some(wire::once_guard(owner, key, &request.body)?);
     }
     Ok(Admit {
         items: vec![item],
-        cap: cap(visit),
+        cap: cap(request),
     })
 }
 
-fn idempotency_key(visit: &Visit) -> Result<Option<&str>, Reject> {
-    let Some(value) = visit.parts.headers.get("idempotency-key") else {
+fn idempotency_key(request: &AuthedRequest) -> Result<Option<&str>, Reject> {
+    let Some(value) = request.parts.headers.get("idempotency-key") else {
         return Ok(None);
     };
     let key = value.to_str().map_err(|_| {
@@ -51,9 +51,9 @@ fn idempotency_key(visit: &Visit) -> Result<Option<&str>, Reject> {
     Ok(Some(key).filter(|key| !key.is_empty()))
 }
 
-/// Stored and handed to the worker; one that cannot be a trace context is dropped, not refused.
-pub(super) fn traceparent(visit: &Visit) -> Option<&str> {
-    visit.header("traceparent").filter(|value| {
+/// Stored and passed to the worker; a malformed trace context is dropped, not refused.
+pub(super) fn traceparent(request: &AuthedRequest) -> Option<&str> {
+    request.header("traceparent").filter(|value| {
         !value.is_empty()
             && value.len() <= limits::TRACEPARENT_BYTES_MAX
             && value
@@ -62,9 +62,9 @@ pub(super) fn traceparent(visit: &Visit) -> Option<&str> {
     })
 }
 
-/// The main key may have as many open intents as it likes.
-pub(super) fn cap(visit: &Visit) -> Option<u64> {
-    (!visit.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
+/// The main key has no limit of open intents.
+pub(super) fn cap(request: &AuthedRequest) -> Option<u64> {
+    (!request.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
 }
 
 pub(super) fn admitted(answer: Answer) -> Result<Vec<Admitted>, Reject> {
@@ -82,7 +82,7 @@ pub(super) fn published(admitted: &Admitted) -> Json {
     body
 }
 
-/// With one item there is no index to tell.
+/// A single publish has no index.
 fn single(mut reject: Reject) -> Reject {
     reject.index = None;
     reject

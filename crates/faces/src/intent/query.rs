@@ -1,11 +1,11 @@
-//! Query strings: parameters decoded once, and what list, claim and event stream make of them.
+//! Query strings: decoded parameters, and the queries of list, claim and event stream.
 //!
-//! Invariant: the same query gives the same values, and its canonical form, which is what a signature covers, gives
-//! them too. Who asks is not known here.
+//! Invariant: a query and its canonical form, which the signature covers, give the same values. This module does not
+//! know the caller.
 
-pub mod claiming;
+pub mod claim_query;
 pub mod cursor;
-pub mod listing;
+pub mod list_query;
 
 use axum::extract::Query;
 use consign_kernel::error::Code;
@@ -13,18 +13,18 @@ use http::Uri;
 
 use super::reject::Reject;
 
-/// Names and values in the order they were sent; the first of a repeated name counts.
+/// Names and values in the order they were sent; the first of a repeated name is used.
 #[derive(Debug)]
-pub struct Params(Vec<(String, String)>);
+pub struct QueryParams(Vec<(String, String)>);
 
-impl Params {
+impl QueryParams {
     pub fn of(uri: &Uri) -> Result<Self, Reject> {
         Query::try_from_uri(uri)
             .map(|Query(pairs)| Self(pairs))
             .map_err(|_| Reject::new(Code::InvalidRequest, "The query string cannot be decoded."))
     }
 
-    /// An empty value counts as absent.
+    /// An empty value is the same as an absent one.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()

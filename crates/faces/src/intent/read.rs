@@ -1,35 +1,35 @@
-//! What a client may see of its intents: result, status, list, timeline, receipt, and the keys receipts are signed with.
+//! Reads of a client's own intents: result, status, list, timeline, receipt, and the keys that sign receipts.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{IntentFilter, Standing};
+use consign_engine::{IntentFilter, ReceiptStatus};
 use consign_kernel::error::Code;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
-use consign_kernel::profile::{Face as KernelFace, ProfileId};
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, State as IntentState};
 
-use super::Face;
+use super::IntentFace;
+use super::authed_request::AuthedRequest;
 use super::json_out::{Json, array, json_response, string};
-use super::query::listing::Listing;
-use super::query::{Params, cursor};
+use super::path_segment::PathId;
+use super::query::list_query::ListQuery;
+use super::query::{QueryParams, cursor};
 use super::reject::Reject;
-use super::segment::Id;
-use super::visit::Visit;
 use crate::web::body;
 
-/// Many times what a receipt has.
+/// Many times the size of a receipt.
 pub(super) const RECEIPT_BYTES_MAX: usize = 64 << 10;
 
 pub(super) async fn result(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     let mut body = Json::object();
     head(&mut body, &intent);
     body.text("result_type", result_type(&intent))
@@ -42,21 +42,24 @@ pub(super) async fn result(
 }
 
 pub(super) async fn status(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     Ok(status_out(&intent).into_response())
 }
 
-pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
-    let asked = Listing::of(&Params::of(&visit.parts.uri)?)?;
+pub(super) async fn list(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
+    let asked = ListQuery::of(&QueryParams::of(&request.parts.uri)?)?;
     let filter = IntentFilter {
-        face: KernelFace::Intent,
-        owner: Some(visit.caller.id().to_owned()),
+        face: Face::Intent,
+        owner: Some(request.caller.id().to_owned()),
         namespace: asked.namespace,
         goal: asked.goal,
         state: asked.state,
@@ -78,12 +81,12 @@ pub(super) async fn list(State(face): State<Face>, request: Request) -> Result<R
 }
 
 pub(super) async fn timeline(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (visit, intent) = own(&face, &id, request).await?;
-    let facts = visit.face.engine.timeline(intent.seq).await?;
+    let (request, intent) = load_readable(&face, &id, request).await?;
+    let facts = request.face.engine.timeline(intent.seq).await?;
     let mut body = Json::object();
     body.text("id", &id).raw(
         "facts",
@@ -93,20 +96,23 @@ pub(super) async fn timeline(
 }
 
 pub(super) async fn receipt(
-    State(face): State<Face>,
-    Id(id): Id,
+    State(face): State<IntentFace>,
+    PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (_, intent) = own(&face, &id, request).await?;
+    let (_, intent) = load_readable(&face, &id, request).await?;
     Ok(json_response(face.engine.receipt(&intent).await?))
 }
 
-/// Open like the keys: a receipt is for those who have no key here. Nothing is looked up, and nothing told, for a document that
-/// this server did not sign.
-pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result<Response, Reject> {
+/// Public, like the keys: the holder of a receipt may have no API key. Only documents that this server signed are
+/// looked up.
+pub(super) async fn verify(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
     let (parts, body) = request.into_parts();
-    face.transport(&parts).await?;
-    face.open_for_clients()?;
+    face.check_transport(&parts).await?;
+    face.check_maintenance()?;
     let body = body::read(body, RECEIPT_BYTES_MAX, body::DEADLINE_DEFAULT).await?;
     if body.is_empty() {
         let message = "Send the receipt as the body of the request.";
@@ -127,10 +133,10 @@ pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result
         }
     };
     let (word, by) = match &standing {
-        Standing::Current => ("current", None),
-        Standing::Reopened => ("reopened", None),
-        Standing::Superseded { by } => ("superseded", Some(by.as_str())),
-        Standing::Unknown => ("unknown", None),
+        ReceiptStatus::Current => ("current", None),
+        ReceiptStatus::Reopened => ("reopened", None),
+        ReceiptStatus::Superseded { by } => ("superseded", Some(by.as_str())),
+        ReceiptStatus::Unknown => ("unknown", None),
     };
     answer
         .bool("valid", true)
@@ -142,14 +148,15 @@ pub(super) async fn verify(State(face): State<Face>, request: Request) -> Result
     Ok(answer.into_response())
 }
 
-/// Public by nature: whoever checks a receipt needs the keys, and nothing secret is in them.
-pub(super) async fn jwks(State(face): State<Face>) -> Response {
-    let own = receipt::jwks(&face.engine.public_keys());
-    let further = face.options.further_keys.as_ref().map(|keys| (keys.0)());
+/// Public: verification needs the keys, and they are not secret.
+pub(super) async fn jwks(State(face): State<IntentFace>) -> Response {
+    let load_readable = receipt::jwks(&face.engine.public_keys());
+    let further = face.options.additional_keys.as_ref().map(|keys| (keys.0)());
     match further.filter(|keys| !keys.is_empty()) {
-        None => json_response(own),
+        None => json_response(load_readable),
         Some(further) => {
-            let mut set: serde_json::Value = serde_json::from_str(&own).unwrap_or_default();
+            let mut set: serde_json::Value =
+                serde_json::from_str(&load_readable).unwrap_or_default();
             if let Some(keys) = set["keys"].as_array_mut() {
                 keys.extend(further);
             }
@@ -158,10 +165,14 @@ pub(super) async fn jwks(State(face): State<Face>) -> Response {
     }
 }
 
-/// The intent, if the visitor published it, claimed it, or holds the main key.
-async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent), Reject> {
-    let visit = face.enter(request, limits::BODY_BYTES_MAX).await?;
-    visit.pass().await?;
+/// The intent, if the caller published it, claimed it, or holds the main key.
+async fn load_readable(
+    face: &IntentFace,
+    id: &str,
+    request: Request,
+) -> Result<(AuthedRequest, Intent), Reject> {
+    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    request.pass().await?;
     let id: IntentId = id.parse().map_err(|_| Reject::not_found())?;
     let intent = face
         .engine
@@ -169,8 +180,8 @@ async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent),
         .await?
         .filter(|intent| intent.profile == ProfileId::Intent);
     let intent = intent.ok_or_else(Reject::not_found)?;
-    let caller = visit.caller.id();
-    let may_read = visit.caller.is_main()
+    let caller = request.caller.id();
+    let may_read = request.caller.is_main()
         || intent.owner == caller
         || intent.holder.as_deref() == Some(caller);
     if !may_read {
@@ -179,7 +190,7 @@ async fn own(face: &Face, id: &str, request: Request) -> Result<(Visit, Intent),
             "Only the publisher, the claimer and the main key may read this.",
         ));
     }
-    Ok((visit, intent))
+    Ok((request, intent))
 }
 
 fn head(body: &mut Json, intent: &Intent) {
@@ -224,7 +235,7 @@ pub(super) fn fact_out(fact: &Fact) -> Json {
     body
 }
 
-/// The protocol's word for a state.
+/// The protocol's name of a state.
 pub(super) fn word(state: IntentState, cause: Cause) -> &'static str {
     ProfileId::Intent
         .profile()
@@ -235,7 +246,7 @@ pub(super) fn word(state: IntentState, cause: Cause) -> &'static str {
 pub(super) fn result_type(intent: &Intent) -> &'static str {
     match intent.result.as_ref().map(|result| result.kind) {
         Some(ResultKind::Text) => "text",
-        // Also when nothing is stored: the existing client insists on a string.
+        // Also if no result is stored: the published client expects a string.
         Some(ResultKind::Json) | None => "json",
     }
 }

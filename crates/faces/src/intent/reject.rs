@@ -1,16 +1,16 @@
-//! Errors in the protocol's one shape: `{"error":{"code","message"}}`.
+//! Errors in the protocol's format: `{"error":{"code","message"}}`.
 
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Error, LedgerHealth, OffDuty};
+use consign_engine::{Error, LedgerHealth, PauseReason};
 use consign_kernel::error::{Class, Code, Refusal};
 use http::{HeaderValue, StatusCode, header};
 
 use super::json_out::Json;
 use super::signature::REPLAY_MESSAGE;
 use crate::web::body::BodyError;
-use crate::web::door::Shut;
+use crate::web::listener_policy::Closed;
 use crate::web::throttle;
 
 pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
@@ -19,10 +19,10 @@ pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or inva
 pub struct Reject {
     pub code: Code,
     pub(super) message: Cow<'static, str>,
-    /// Which item of a batch was at fault.
+    /// The index of the batch item that caused the error.
     pub(super) index: Option<usize>,
     challenge: bool,
-    /// A wrong credential was presented, which is counted.
+    /// The request had a wrong credential, which is counted for the throttle.
     failed_credential: bool,
 }
 
@@ -37,7 +37,7 @@ impl Reject {
         }
     }
 
-    /// The same, counted as a wrong credential of its sender.
+    /// The same error, counted as a wrong credential.
     pub(super) fn of_wrong_credential(mut self) -> Self {
         self.failed_credential = true;
         self
@@ -56,7 +56,7 @@ impl Reject {
         Self::new(Code::NotFound, "Intent not found.")
     }
 
-    /// To a worker, a lease it lost and an intent that never was look alike.
+    /// A lost lease and an unknown intent have the same error.
     pub(super) fn of_lease(self) -> Self {
         if self.code == Code::NotFound {
             Self::new(Code::NotFound, LEASE_LOST)
@@ -65,20 +65,20 @@ impl Reject {
         }
     }
 
-    /// To a worker that asks a node which gives out no more work.
-    pub(super) fn off_duty(why: OffDuty) -> Self {
+    /// The response to a claim while this node's claims are paused.
+    pub(super) fn claims_paused(why: PauseReason) -> Self {
         let message = match why {
-            OffDuty::Draining => {
+            PauseReason::Draining => {
                 "This server is draining and gives out no work; claim at another one. What you hold you can still settle here."
             }
-            OffDuty::WrongClock => {
+            PauseReason::WrongClock => {
                 "This server's clock is wrong, so it gives out no work; claim at another one. What you hold you can still settle here."
             }
         };
         Self::new(Code::NodeDraining, message)
     }
 
-    /// Makes browsers ask for the dashboard's password.
+    /// Makes browsers ask for the dashboard password.
     pub(super) fn admin_challenge() -> Self {
         let mut reject = Self::new(
             Code::Unauthorized,
@@ -88,7 +88,7 @@ impl Reject {
         reject
     }
 
-    /// What `/health` says when the ledger is not fit: an error as every other, and which part it is about.
+    /// The response of `/health` while the ledger is not healthy: the usual error, plus the affected part.
     pub(super) fn unwell(ledger: LedgerHealth) -> Response {
         let reject = Self::new(Code::DatabaseBusy, ledger.reason());
         let mut body = Json::object();
@@ -112,7 +112,7 @@ impl Reject {
     }
 }
 
-/// The status that goes with a code, whatever the route.
+/// The status of a code, the same for all routes.
 pub(super) const fn status_of(code: Code) -> StatusCode {
     match code.class() {
         Class::Invalid => StatusCode::BAD_REQUEST,
@@ -158,11 +158,13 @@ impl Reject {
     }
 }
 
-impl From<Shut> for Reject {
-    fn from(shut: Shut) -> Self {
-        match shut {
-            Shut::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
-            Shut::Maintenance => Self::new(Code::Maintenance, "The server is in maintenance mode."),
+impl From<Closed> for Reject {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
+            Closed::Maintenance => {
+                Self::new(Code::Maintenance, "The server is in maintenance mode.")
+            }
         }
     }
 }

@@ -1,28 +1,28 @@
-//! The variables that the protocol names, read the way its RFC says.
+//! The protocol's environment variables, parsed as its RFC defines.
 //!
-//! Invariant: a pure function of the variables it is given; nothing here touches the environment, so every rule can
-//! be tested with plain values, and what somebody set is in its range or refused by name.
+//! Invariant: a pure function of the given variables. Nothing here reads the environment, so every rule can be tested
+//! with plain values. Every value is within its range, or is refused by name.
 
 use std::path::PathBuf;
 
 use crate::web::credentials::SECRET_CHARS_MIN;
-use crate::web::door::Door;
+use crate::web::listener_policy::ListenerPolicy;
 use crate::web::secret_text::SecretText;
 
-/// The key that a development setup of other servers uses; anybody knows it.
+/// The default key of development setups of other servers, which is publicly known.
 const WELL_KNOWN_SECRET: &str = "dev_secret";
 
 const CLEANUP_INTERVAL_S_DEFAULT: u64 = 21_600;
 pub const CLEANUP_INTERVAL_S_MIN: u64 = 300;
 pub const CLEANUP_INTERVAL_S_MAX: u64 = 86_400;
 
-/// What the RFC's variables ask for.
+/// The parsed variables.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the RFC names four independent switches"
 )]
-pub struct Settings {
+pub struct IntentSettings {
     pub bus_secret: Option<SecretText>,
     pub admin_secret: Option<SecretText>,
     pub dashboard_password: Option<SecretText>,
@@ -35,18 +35,18 @@ pub struct Settings {
     pub cleanup_interval_s: u64,
 }
 
-/// Why a variable cannot be used, and what to do about it. The value is in none of it: it may be a secret.
+/// Why a variable cannot be used, and what to do. The value is never included, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {why}")]
-pub struct Unusable {
+pub struct InvalidVariable {
     pub name: &'static str,
     pub why: &'static str,
     pub advice: String,
 }
 
-impl Settings {
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
-        // An empty variable is how container files spell "not set".
+impl IntentSettings {
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidVariable> {
+        // In container files an empty variable means that it is not set.
         let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let secret =
             |name: &'static str| filled(name).map(|value| sendable(name, value)).transpose();
@@ -67,9 +67,9 @@ impl Settings {
         })
     }
 
-    /// What holds for other faces of the same server too.
-    pub const fn door(&self) -> Door {
-        Door {
+    /// The settings that apply to all faces of the listener.
+    pub const fn policy(&self) -> ListenerPolicy {
+        ListenerPolicy {
             trust_proxy: self.trust_proxy,
             enforce_https: self.enforce_https,
             maintenance: self.maintenance_mode,
@@ -77,23 +77,23 @@ impl Settings {
     }
 }
 
-/// The main key. Unset is fine, because the first start makes one; a bad one never is.
-fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, Unusable> {
+/// The main key. If it is unset, the first start creates one; a bad one is refused.
+fn bus_secret(given: Option<String>) -> Result<Option<SecretText>, InvalidVariable> {
     let Some(given) = given else { return Ok(None) };
     let why = match given.trim() {
         "" => "is set but empty",
         WELL_KNOWN_SECRET => "is the well-known dev_secret",
         _ => return sendable("BUS_SECRET", given).map(Some),
     };
-    Err(Unusable {
+    Err(InvalidVariable {
         name: "BUS_SECRET",
         why,
         advice: "set BUS_SECRET to a long random text, or unset it to have one made".to_owned(),
     })
 }
 
-/// A secret that a client can present. Others would lock everybody out without a word.
-fn sendable(name: &'static str, given: String) -> Result<SecretText, Unusable> {
+/// A secret that an HTTP header can carry. Any other secret could never be presented.
+fn sendable(name: &'static str, given: String) -> Result<SecretText, InvalidVariable> {
     let why = if given.trim() != given {
         "begins or ends with white space"
     } else if !given.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -101,14 +101,14 @@ fn sendable(name: &'static str, given: String) -> Result<SecretText, Unusable> {
     } else if given.len() < SECRET_CHARS_MIN {
         let advice = format!("set {name} to a long random text, or unset it to have one made");
         let why = "is shorter than 16 characters, so it can be guessed";
-        return Err(Unusable { name, why, advice });
+        return Err(InvalidVariable { name, why, advice });
     } else {
         return Ok(SecretText::new(given));
     };
     let advice = format!(
         "set {name} to printable ASCII characters; a line break at its end may come from the file it was read from"
     );
-    Err(Unusable { name, why, advice })
+    Err(InvalidVariable { name, why, advice })
 }
 
 fn cleanup_interval_s(given: Option<String>) -> u64 {
@@ -123,7 +123,7 @@ fn cleanup_interval_s(given: Option<String>) -> u64 {
     if given.starts_with('-') {
         return CLEANUP_INTERVAL_S_MIN;
     }
-    // Digits that do not fit are a number beyond the upper bound.
+    // Digits that do not fit into 64 bits exceed the upper bound.
     let asked = digits.parse().unwrap_or(u64::MAX);
     asked.clamp(CLEANUP_INTERVAL_S_MIN, CLEANUP_INTERVAL_S_MAX)
 }
@@ -132,8 +132,8 @@ fn cleanup_interval_s(given: Option<String>) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Settings, Unusable> {
-        Settings::read(|name| {
+    fn read(variables: &[(&str, &str)]) -> Result<IntentSettings, InvalidVariable> {
+        IntentSettings::read(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })

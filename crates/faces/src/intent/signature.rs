@@ -1,11 +1,11 @@
-//! Checks a client's HMAC-SHA256 signature over a request.
+//! Verification of the HMAC-SHA256 signature of a request.
 //!
-//! Signed are method, canonical path, timestamp, nonce and body, joined by newlines, keyed with
-//! the API key. Invariant: a request passes only with a digest over exactly the bytes that
-//! arrived and a timestamp inside the window, and no two requests that mean different things have
-//! the same signed bytes: no part but the last holds a newline, and a decoded path is accepted only
-//! where it cannot be mistaken for another raw one. Burning the nonce is left to the ledger, because it
-//! must commit together with what the request does.
+//! The signature covers method, canonical path, timestamp, nonce and body, joined by newlines; its key is the API
+//! key.
+//! Invariant: a request passes only with a digest over exactly the received bytes and a timestamp inside the window.
+//! Two requests with different meanings never have the same signed bytes: no part but the last contains a newline,
+//! and a decoded path is accepted only where it cannot be another raw path. The ledger burns the nonce, because that
+//! must commit together with the work.
 
 use std::borrow::Cow;
 
@@ -15,20 +15,20 @@ use http::{HeaderMap, HeaderName};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-/// How far a timestamp may be from our clock, in either direction.
+/// The allowed difference between a timestamp and our clock, in either direction.
 pub const WINDOW_SECONDS: f64 = 300.0;
 
 pub static SIGNATURE_HEADER: HeaderName = HeaderName::from_static("x-signature");
 pub static TIMESTAMP_HEADER: HeaderName = HeaderName::from_static("x-timestamp");
 pub static NONCE_HEADER: HeaderName = HeaderName::from_static("x-nonce");
 
-/// All of a request that is signed, and the signature. An empty header counts as missing.
+/// The signed parts of a request, and the signature. An empty header counts as missing.
 #[derive(Debug, Clone, Copy)]
-pub struct Signed<'a> {
+pub struct SignedRequest<'a> {
     pub method: &'a str,
-    /// As it was on the wire, still percent-encoded, without the query.
+    /// As received, still percent-encoded, without the query.
     pub path: &'a str,
-    /// As it was on the wire, without the `?`.
+    /// As received, without the `?`.
     pub query: &'a str,
     pub timestamp: Option<&'a [u8]>,
     pub nonce: Option<&'a [u8]>,
@@ -36,7 +36,7 @@ pub struct Signed<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Signed<'a> {
+impl<'a> SignedRequest<'a> {
     pub fn new(parts: &'a http::request::Parts, body: &'a [u8]) -> Self {
         Self {
             method: parts.method.as_str(),
@@ -50,7 +50,7 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// Whether a request carries a signature and so must be verified even where none is required.
+/// Whether a request is signed. A signature is verified even where none is required.
 pub fn is_signed(headers: &HeaderMap) -> bool {
     present(headers, &SIGNATURE_HEADER).is_some()
 }
@@ -60,11 +60,11 @@ fn present<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The nonce of a request whose signature was right; to be burnt for the caller's key.
+/// The nonce of a verified request, to be burnt for the caller's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nonce(pub String);
 
-/// Why a signature was refused. Every cause but the replay, which the ledger finds.
+/// Why a signature was refused. The ledger detects replays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     #[error("Missing required signature headers.")]
@@ -78,7 +78,7 @@ pub enum SignatureError {
 }
 
 impl SignatureError {
-    /// The text existing clients and tests look for.
+    /// The message that existing clients and tests expect.
     pub const fn message(self) -> &'static str {
         match self {
             Self::MissingHeaders => "Missing required signature headers.",
@@ -89,12 +89,12 @@ impl SignatureError {
     }
 }
 
-/// What [`SignatureError`] does not cover: the message when the ledger finds the nonce used.
+/// The message for a nonce that was used before, which the ledger detects.
 pub const REPLAY_MESSAGE: &str = "Replay detected";
 
-/// Verifies `signed` with the key it was sent under. `now_seconds` is Unix time with its fraction.
+/// Verifies `signed` with the API key. `now_seconds` is Unix time with its fraction.
 pub fn verify(
-    signed: &Signed<'_>,
+    signed: &SignedRequest<'_>,
     api_key: &str,
     now_seconds: f64,
 ) -> Result<Nonce, SignatureError> {
@@ -133,8 +133,7 @@ pub fn verify(
     Ok(Nonce(nonce.to_owned()))
 }
 
-/// An optional minus and digits, nothing else. A number beyond any clock is still an integer, so
-/// it is stale rather than invalid.
+/// An optional minus and digits. A number beyond any clock is still an integer, so it is stale rather than invalid.
 fn unix_seconds(timestamp: &[u8]) -> Result<f64, SignatureError> {
     let digits = timestamp.strip_prefix(b"-").unwrap_or(timestamp);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -161,19 +160,19 @@ fn hex_digest(parts: [&[u8]; 5], api_key: &str) -> [u8; 64] {
     digits
 }
 
-/// The paths a client may have signed: the one it means and the one it sends.
+/// The paths that a client may have signed: decoded and raw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidates<'a> {
-    /// Absent where it could be what was signed for another path: with a `%` and two digits in it, it looks like a raw path;
-    /// with a `?`, like a path and a query; and what was not UTF-8 looks like everything else that was not.
+pub struct CanonicalPaths<'a> {
+    /// Absent if it is ambiguous: with a `%` and two hex digits it looks like a raw path, with a `?` like a path and
+    /// a query, and all paths that are not UTF-8 look alike.
     pub decoded: Option<Cow<'a, str>>,
     pub raw: Cow<'a, str>,
-    /// Decoded, the path has a newline or another character that no path needs and that could end its line.
+    /// The decoded path contains a newline or another control character.
     pub has_control_character: bool,
 }
 
-/// Both candidates, with the canonical query if there is one.
-pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a> {
+/// Both paths, with the canonical query if there is one.
+pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> CanonicalPaths<'a> {
     let query = canonical_query(raw_query);
     let with_query = |path: Cow<'a, str>| match query.as_str() {
         "" => path,
@@ -182,15 +181,15 @@ pub fn canonical_paths<'a>(raw_path: &'a str, raw_query: &str) -> Candidates<'a>
     let path = decoded(raw_path.into());
     let is_ambiguous = path != raw_path
         && (has_escape(&path) || path.contains(['?', char::REPLACEMENT_CHARACTER]));
-    Candidates {
+    CanonicalPaths {
         has_control_character: path.contains(char::is_control),
         decoded: (!is_ambiguous).then(|| with_query(path)),
         raw: with_query(raw_path.into()),
     }
 }
 
-/// The query as it is signed: sorted by decoded key, repeated keys in the order they came, blank
-/// values kept, everything but the unreserved characters percent-encoded in upper case.
+/// The query as it is signed: sorted by decoded key, repeated keys in their original order, blank values kept, all
+/// but the unreserved characters percent-encoded in upper case.
 pub fn canonical_query(raw: &str) -> String {
     let mut pairs: Vec<_> = raw
         .split('&')
@@ -200,7 +199,7 @@ pub fn canonical_query(raw: &str) -> String {
             (form_decoded(key), form_decoded(value))
         })
         .collect();
-    // Ordering: the sort is stable, which keeps repeated keys in place.
+    // Ordering: the sort is stable, which keeps the order of repeated keys.
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut canonical = String::with_capacity(raw.len() + raw.len() / 2);
     for (key, value) in pairs {
@@ -222,8 +221,8 @@ fn form_decoded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Percent-decoded. A `%` that no two hex digits follow stays as it is, and what is not UTF-8
-/// becomes replacement characters, as the reference server has it.
+/// Percent-decodes a text. A `%` without two hex digits stays, and invalid UTF-8 becomes replacement characters, as
+/// in the reference server.
 fn decoded(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.contains('%') {
         return text;
@@ -251,7 +250,7 @@ fn decoded(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// Whether it can be decoded once more. A `%` that no two digits follow means itself in a raw path too.
+/// Whether the text can be decoded once more. A `%` without two hex digits means itself in a raw path too.
 fn has_escape(path: &str) -> bool {
     let mut after = path.split('%').skip(1).map(str::as_bytes);
     after.any(|rest| match rest {

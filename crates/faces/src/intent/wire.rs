@@ -1,7 +1,7 @@
-//! Reading request bodies, field by field, as the protocol bounds them.
+//! Parsing of request bodies, with the limits of the protocol.
 //!
-//! Numbers that the existing client can emit out of range are clamped; everything else out of range is refused.
-//! An explicit null is the same as absence.
+//! Numbers that the published client can send out of range are clamped; everything else out of range is refused. An
+//! explicit null is the same as an absent field.
 
 use consign_kernel::command::{NewIntent, OnceGuard};
 use consign_kernel::error::Code;
@@ -13,7 +13,7 @@ use consign_kernel::profile::ProfileId;
 
 use super::reject::Reject;
 
-/// The whole body as one object; an empty body is an empty object where `empty_ok`.
+/// The body as one object.
 pub(super) fn object(body: &[u8]) -> Result<Object<'_>, Reject> {
     Object::parse(body, limits::JSON_DEPTH_MAX).map_err(|defect| malformed(&defect))
 }
@@ -33,7 +33,7 @@ fn malformed(defect: &Defect) -> Reject {
     )
 }
 
-/// A field that is there and not null.
+/// A field that exists and is not null.
 pub(super) fn field<'a>(object: &Object<'a>, name: &str) -> Option<Raw<'a>> {
     object.get(name).filter(|raw| !raw.is_null())
 }
@@ -94,7 +94,7 @@ pub(super) fn new_intent(
     })
 }
 
-/// The once-key of a publish: whose, which, and what it was first used for.
+/// The once-key of a publish: owner, key and fingerprint of the body.
 pub(super) fn once_guard(owner: &str, key: &str, body: &[u8]) -> Result<OnceGuard, Reject> {
     if key.len() > limits::IDEMPOTENCY_KEY_BYTES_MAX {
         return Err(Reject::new(
@@ -130,7 +130,7 @@ pub(super) fn namespace(text: Option<&str>) -> Result<String, Reject> {
     })
 }
 
-/// Rows of other faces are reached through these; nobody publishes there.
+/// Reserved for rows of other faces; publishing there is refused.
 pub(super) fn is_reserved(namespace: &str) -> bool {
     namespace.starts_with("beam.") || namespace.starts_with("mesh.")
 }
@@ -200,7 +200,8 @@ fn delay_us(object: &Object<'_>) -> Result<i64, Reject> {
         return Ok(0);
     };
     match raw.as_f64() {
-        // Compared in microseconds: what rounds up to the end of its life would never be claimable.
+        // Compared in microseconds: a delay that rounds up to the end of the intent's life would never become
+        // claimable.
         Some(delay_s) if delay_s >= 0.0 && micros(delay_s) < limits::INTENT_TTL_US => {
             Ok(micros(delay_s))
         }
@@ -241,12 +242,12 @@ fn backoff_us(object: &Object<'_>) -> Result<i64, Reject> {
     )))
 }
 
-/// An integer drawn into its bounds; `None` if it is no integer at all.
+/// An integer, clamped to its bounds; `None` if it is no integer.
 pub(super) fn clamped(raw: &Raw<'_>, min: i64, max: i64) -> Option<i64> {
     if let Some(integer) = raw.as_i64() {
         return Some(integer.clamp(min, max));
     }
-    // Beyond 64 bits an integer is an integer all the same, even where no double holds it.
+    // An integer beyond 64 bits is still an integer, even if no double can represent it.
     let digits = raw.text().strip_prefix('-').unwrap_or(raw.text());
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     let huge = raw
@@ -269,7 +270,7 @@ fn micros(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
-/// What a worker leaves behind; `None` when it leaves nothing.
+/// The result of a worker; `None` if it has none.
 pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
     let text = match field(object, "result_type")
         .map(|raw| raw.as_str().map(std::borrow::Cow::into_owned))
@@ -320,7 +321,7 @@ pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
     Ok(Some(outcome))
 }
 
-/// Why a worker gave up, in at most 500 characters.
+/// The reason of a failure, in at most 500 characters.
 pub(super) fn failure(object: &Object<'_>) -> String {
     let text = match field(object, "error") {
         Some(raw) => raw

@@ -106,7 +106,7 @@ pub(super) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let trust_proxy = face.options.door.trust_proxy;
+    let trust_proxy = face.options.policy.trust_proxy;
     if changes_something(&request)
         && let Err(problem) = face.options.hosts.check(&request, trust_proxy)
     {

@@ -1,10 +1,9 @@
 //! One structured event per request, under the log target `access`.
 //!
-//! Invariant: no header, no query string and no body ever reaches the log, so no key can. The
-//! event is written when the response head is ready; `duration_ms` does not cover the streaming of
-//! a body, and a request whose client left before the answer has no event. While the target is
-//! switched off no clock is read and nothing is copied. This layer also gives each request its id,
-//! because it is the outermost one.
+//! Invariant: no header, query string or body is logged, so no key can be. The event is written when the response
+//! head is ready; `duration_ms` does not include the streaming of a body, and a request whose client disconnects
+//! before the response has no event. If the target is disabled, no clock is read and nothing is copied. This layer
+//! also assigns the request id, because it is the outermost one.
 
 use std::{
     net::IpAddr,
@@ -24,7 +23,7 @@ use super::{
     server::Peer,
 };
 
-/// Wraps a service so that each request has an id and leaves a line in the log.
+/// Wraps a service so that each request has an id and is logged.
 #[derive(Debug, Clone)]
 pub struct AccessLog<S> {
     inner: S,
@@ -49,7 +48,7 @@ where
 {
     type Response = Response<Out>;
     type Error = S::Error;
-    type Future = Logged<S::Future>;
+    type Future = AccessLogFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -59,8 +58,8 @@ where
         let request_id = RequestId::presented(request.headers()).unwrap_or_else(|| self.ids.next());
         request.extensions_mut().insert(request_id.clone());
         let entry = tracing::enabled!(target: "access", Level::INFO)
-            .then(|| Entry::begin(&request, self.trust_proxy));
-        Logged {
+            .then(|| AccessLogEntry::begin(&request, self.trust_proxy));
+        AccessLogFuture {
             answer: self.inner.call(request),
             request_id: Some(request_id),
             entry,
@@ -68,16 +67,16 @@ where
     }
 }
 
-/// The answer of [`AccessLog`].
+/// The response future of [`AccessLog`].
 #[derive(Debug)]
-pub struct Logged<F> {
+pub struct AccessLogFuture<F> {
     answer: F,
-    /// Taken when the answer is ready.
+    /// Taken when the response is ready.
     request_id: Option<RequestId>,
-    entry: Option<Entry>,
+    entry: Option<AccessLogEntry>,
 }
 
-impl<F, Out, E> Future for Logged<F>
+impl<F, Out, E> Future for AccessLogFuture<F>
 where
     F: Future<Output = Result<Response<Out>, E>> + Unpin,
 {
@@ -97,16 +96,16 @@ where
     }
 }
 
-/// What must be remembered of a request until its answer is known.
+/// The request data that is needed when the response is ready.
 #[derive(Debug)]
-struct Entry {
+struct AccessLogEntry {
     method: Method,
     uri: Uri,
     remote_addr: Option<IpAddr>,
     began_at: Instant,
 }
 
-impl Entry {
+impl AccessLogEntry {
     fn begin<In>(request: &Request<In>, trust_proxy: bool) -> Self {
         let peer = request.extensions().get::<Peer>();
         Self {
@@ -146,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes each event down as `field=value` words.
+    /// Records each event as `field=value` words.
     #[derive(Clone, Default)]
     struct Recorder {
         lines: Arc<Mutex<String>>,

@@ -1,10 +1,9 @@
-//! Reads a request body whole, within a size and a time.
+//! Reads a whole request body, within a size and a time limit.
 //!
-//! Invariant: memory grows with what has arrived, never with what was announced, and stays below
-//! the limit plus one frame; all bodies of requests together stay within one budget. After
-//! `TooLarge`, `TooSlow` or `NoRoom` the rest is left unread; the server then closes the
-//! connection in a way that lets the refusal reach the client (see `linger`), for which the answer
-//! must be 413, 408 or 503.
+//! Invariant: memory grows with the received bytes, never with the announced length, and stays below the limit plus
+//! one frame; all request bodies together stay within one budget. After `TooLarge`, `TooSlow` or `NoRoom` the rest is
+//! left unread; the server then closes the connection so that the response still reaches the client (see `linger`),
+//! for which the status must be 413, 408 or 503.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use super::body_budget::{BodySender, Reservation};
 use super::connections::client;
 use super::server::Peer;
 
-/// How long a body may take unless a face says otherwise.
+/// The default time limit of a body.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Why a body could not be read.
@@ -34,11 +33,11 @@ pub enum BodyError {
     NoRoom,
 }
 
-/// How long a client waits before it tries again after [`BodyError::NoRoom`].
+/// How long a client should wait after [`BodyError::NoRoom`].
 pub const NO_ROOM_RETRY_AFTER_S: u32 = 1;
 
 impl BodyError {
-    /// The status a refusal should have.
+    /// The status of the response.
     pub const fn status(self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -49,14 +48,14 @@ impl BodyError {
     }
 }
 
-/// A request's body, which counts in the budget for as long as it is kept.
+/// A request body, which counts in the budget until it is dropped.
 #[derive(Debug, Default)]
-pub struct Whole {
+pub struct ReceivedBody {
     bytes: Bytes,
     _reservation: Option<Reservation>,
 }
 
-impl Deref for Whole {
+impl Deref for ReceivedBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -64,7 +63,7 @@ impl Deref for Whole {
     }
 }
 
-/// Who sends a body if no key says so: the address that the connection comes from. A socket in the file system has none.
+/// The sender of a body without a key: the address of the connection. A Unix socket has no address.
 pub fn sender(extensions: &Extensions) -> BodySender {
     match extensions.get::<Peer>() {
         Some(peer) => BodySender::Address(client(peer.addr.ip())),
@@ -72,25 +71,25 @@ pub fn sender(extensions: &Extensions) -> BodySender {
     }
 }
 
-/// The whole body of a request, if it is at most `limit` bytes, arrives within `deadline`, and there is room for it.
+/// Reads the body of a request, if it has at most `limit` bytes, arrives within `deadline`, and fits into the budget.
 pub async fn receive(
     body: Body,
     limit: usize,
     deadline: Duration,
     holder: BodySender,
-) -> Result<Whole, BodyError> {
+) -> Result<ReceivedBody, BodyError> {
     if body.is_end_stream() {
-        return Ok(Whole::default());
+        return Ok(ReceivedBody::default());
     }
     let mut reservation = Reservation::new(holder);
     let bytes = read_reserving(body, limit, deadline, Some(&mut reservation)).await?;
-    Ok(Whole {
+    Ok(ReceivedBody {
         bytes,
         _reservation: Some(reservation),
     })
 }
 
-/// As [`receive`], for bodies that are no request's, such as answers in tests: nothing is reserved.
+/// Like [`receive`], for bodies that are not requests, such as responses in tests: nothing is reserved.
 pub async fn read(body: Body, limit: usize, deadline: Duration) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -104,8 +103,8 @@ async fn read_reserving(
     deadline: Duration,
     mut reservation: Option<&mut Reservation>,
 ) -> Result<Bytes, BodyError> {
-    // With Content-Length the size is known before the first byte. Refusing here also spares an
-    // `Expect: 100-continue` client the upload.
+    // With Content-Length the size is known before the first byte. Refusing here also spares a client with `Expect:
+    // 100-continue` the upload.
     let announced = body.size_hint().lower();
     if announced > limit as u64 {
         return Err(BodyError::TooLarge);
@@ -140,7 +139,7 @@ async fn collect(
         return Err(BodyError::TooLarge);
     }
     grow(&mut reservation, first.len())?;
-    // Most bodies fit one read of the socket and are handed on without a copy.
+    // Most bodies arrive in one read of the socket and are returned without a copy.
     if body.is_end_stream() {
         return Ok(first);
     }
@@ -156,7 +155,7 @@ async fn collect(
         let length = whole.len() + chunk.len();
         grow(&mut reservation, length)?;
         if length > whole.capacity() {
-            // Doubled as usual, but never beyond what is to come.
+            // Doubled as usual, but never beyond the announced length.
             let wanted = (2 * whole.capacity()).min(announced.max(length));
             whole.reserve_exact(wanted.max(length) - whole.len());
         }
@@ -168,7 +167,7 @@ async fn collect(
     }
 }
 
-/// The next data of `body`. Trailers are of no interest and passed over.
+/// The next data frame of `body`. Trailers are ignored.
 async fn next_chunk(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_cut_or_malformed| BodyError::Broken)?;

@@ -1,128 +1,133 @@
-//! How many bytes of request bodies this process holds at once.
+//! A budget for the bytes of request bodies that this process holds at once.
 //!
-//! Memory belongs to the process, so all faces and listeners share one budget. A body reserves what its head announces before
-//! a byte of it is read, or, without an announcement, what has come so far. A reservation is given back when the body is
-//! dropped, whatever became of the request.
+//! All faces and listeners share one budget. A body reserves its announced length before the first byte is read, or,
+//! without one, the bytes received so far. A reservation is released when the body is dropped.
 //!
-//! Invariant: at most [`BODIES_BYTES_MAX`] are reserved, of them at most [`BODIES_OF_ONE_BYTES_MAX`] for one key or one
-//! address, so that nobody alone keeps all others out. Bodies of up to `SMALL_BYTES_MAX` are not counted per holder: all
-//! connections together cannot fill the budget with them, and most requests are spared a lock.
+//! Invariant: at most [`BODIES_BYTES_MAX`] are reserved in total, and at most [`BODIES_PER_SENDER_BYTES_MAX`] for one
+//! key or address, so that no sender can block all others. Bodies of up to `SMALL_BYTES_MAX` are not counted per
+//! sender: all connections together cannot fill the budget with them, and most requests need no lock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Of all bodies together.
+/// The limit of all bodies together.
 pub const BODIES_BYTES_MAX: usize = 64 << 20;
-/// Of the bodies of one API key, or of one address where there is no key.
-pub const BODIES_OF_ONE_BYTES_MAX: usize = BODIES_BYTES_MAX / 4;
+/// The limit of one API key, or of one address without a key.
+pub const BODIES_PER_SENDER_BYTES_MAX: usize = BODIES_BYTES_MAX / 4;
 const SMALL_BYTES_MAX: usize = 4 << 10;
 
-static BODIES: Budget = Budget::new(BODIES_BYTES_MAX, BODIES_OF_ONE_BYTES_MAX);
+static BODIES: Budget = Budget::new(BODIES_BYTES_MAX, BODIES_PER_SENDER_BYTES_MAX);
 
-/// Who sends a body.
+/// The sender of a body.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BodySender {
     /// An API key, by its id.
     Key(String),
     Address(IpAddr),
-    /// The operator's own programs, which have no share.
+    /// The operator's own programs, without a limit of their own.
     Trusted,
 }
 
-/// All of the budget is taken.
+/// The budget is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct OverBudget;
 
 #[derive(Debug)]
 struct Budget {
     max: usize,
-    of_one_max: usize,
+    per_sender_max: usize,
     taken: AtomicUsize,
-    of_each: Mutex<BTreeMap<BodySender, usize>>,
+    by_sender: Mutex<BTreeMap<BodySender, usize>>,
 }
 
 impl Budget {
-    const fn new(max: usize, of_one_max: usize) -> Self {
+    const fn new(max: usize, per_sender_max: usize) -> Self {
         Self {
             max,
-            of_one_max,
+            per_sender_max,
             taken: AtomicUsize::new(0),
-            of_each: Mutex::new(BTreeMap::new()),
+            by_sender: Mutex::new(BTreeMap::new()),
         }
     }
 
-    fn take(&self, bytes: usize) -> Result<(), NoRoom> {
-        // Ordering: only the sum matters, nothing is published by it.
+    fn take(&self, bytes: usize) -> Result<(), OverBudget> {
+        // Ordering: only the sum matters, no other memory depends on it.
         let taken = self
             .taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
                 taken.checked_add(bytes).filter(|taken| *taken <= self.max)
             });
-        taken.map(drop).map_err(|_full| NoRoom)
+        taken.map(drop).map_err(|_full| OverBudget)
     }
 
-    fn take_of(&self, holder: &BodySender, bytes: usize) -> Result<(), NoRoom> {
-        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = of_each.get(holder).copied().unwrap_or(0);
+    fn take_for(&self, sender: &BodySender, bytes: usize) -> Result<(), OverBudget> {
+        let mut by_sender = self
+            .by_sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let held = by_sender.get(sender).copied().unwrap_or(0);
         let held = held.saturating_add(bytes);
-        if held > self.of_one_max {
-            return Err(NoRoom);
+        if held > self.per_sender_max {
+            return Err(OverBudget);
         }
         self.take(bytes)?;
-        of_each.insert(holder.clone(), held);
+        by_sender.insert(sender.clone(), held);
         Ok(())
     }
 
-    fn give_back(&self, counted: Option<&BodySender>, bytes: usize) {
+    fn release(&self, counted: Option<&BodySender>, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
-        let Some(holder) = counted else { return };
-        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
-        match of_each.get_mut(holder) {
+        let Some(sender) = counted else { return };
+        let mut by_sender = self
+            .by_sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match by_sender.get_mut(sender) {
             Some(held) if *held > bytes => *held -= bytes,
-            _ => drop(of_each.remove(holder)),
+            _ => drop(by_sender.remove(sender)),
         }
     }
 }
 
-/// Bytes that one body may have, given back when it is dropped.
+/// The reserved bytes of one body, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: &'static Budget,
-    holder: BodySender,
-    /// Of these, none are counted for the holder while the body is small.
+    sender: BodySender,
+    /// Small bodies are not counted for the sender.
     bytes: usize,
     is_counted: bool,
 }
 
 impl Reservation {
-    pub(super) fn new(holder: BodySender) -> Self {
-        Self::of(&BODIES, holder)
+    pub(super) fn new(sender: BodySender) -> Self {
+        Self::of(&BODIES, sender)
     }
 
-    const fn of(budget: &'static Budget, holder: BodySender) -> Self {
+    const fn of(budget: &'static Budget, sender: BodySender) -> Self {
         Self {
             budget,
-            holder,
+            sender,
             bytes: 0,
             is_counted: false,
         }
     }
 
-    /// Makes it at least `bytes`, or leaves it as it is.
-    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    /// Grows the reservation to at least `bytes`, or fails and leaves it unchanged.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), OverBudget> {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             return Ok(());
         };
-        if bytes <= SMALL_BYTES_MAX || self.holder == BodySender::Trusted {
+        if bytes <= SMALL_BYTES_MAX || self.sender == BodySender::Trusted {
             self.budget.take(more)?;
         } else if self.is_counted {
-            self.budget.take_of(&self.holder, more)?;
+            self.budget.take_for(&self.sender, more)?;
         } else {
-            // From now on all of it counts for the holder.
-            self.budget.take_of(&self.holder, bytes)?;
-            self.budget.give_back(None, self.bytes);
+            // From now on the whole body counts for the sender.
+            self.budget.take_for(&self.sender, bytes)?;
+            self.budget.release(None, self.bytes);
             self.is_counted = true;
         }
         self.bytes = bytes;
@@ -132,8 +137,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let counted = self.is_counted.then_some(&self.holder);
-        self.budget.give_back(counted, self.bytes);
+        let counted = self.is_counted.then_some(&self.sender);
+        self.budget.release(counted, self.bytes);
     }
 }
 
@@ -150,8 +155,8 @@ mod tests {
     #[test]
     fn s11_all_bodies_share_one_budget_and_give_it_back() {
         static BUDGET: Budget = Budget::new(100 * KIB, 60 * KIB);
-        let take = |holder, bytes| {
-            let mut reservation = Reservation::of(&BUDGET, holder);
+        let take = |sender, bytes| {
+            let mut reservation = Reservation::of(&BUDGET, sender);
             reservation.grow_to(bytes).map(|()| reservation)
         };
         let first = take(key("a"), 50 * KIB).unwrap();
@@ -164,7 +169,7 @@ mod tests {
         let third = take(BodySender::Trusted, 56 * KIB).unwrap();
         drop((second, third, small));
         assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 0);
-        assert!(BUDGET.of_each.lock().unwrap().is_empty());
+        assert!(BUDGET.by_sender.lock().unwrap().is_empty());
     }
 
     #[test]
@@ -179,6 +184,6 @@ mod tests {
         assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 60 * KIB);
         drop(growing);
         assert_eq!(BUDGET.taken.load(Ordering::Relaxed), 0);
-        assert!(BUDGET.of_each.lock().unwrap().is_empty());
+        assert!(BUDGET.by_sender.lock().unwrap().is_empty());
     }
 }

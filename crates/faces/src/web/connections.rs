@@ -1,10 +1,10 @@
-//! The connections of one listener: how many there may be, and which one is closed to make room for another.
+//! The connections of one listener: their limits, and which one is evicted for a new connection.
 //!
-//! Invariant: a request that is being answered is never cut off to make room. What can be closed is a connection without a
-//! request (nothing sent yet, half a head, or silence after an answer) and, if there is none, one that has been sending a
-//! body for longer than [`BODY_GRACE`]. The client with the most connections loses one first, and of its connections the one
-//! that has waited longest. A request and an eviction that meet are decided by one atomic step, so either the request runs
-//! to its end or its handler never starts.
+//! Invariant: a request in progress is never cut off by an eviction. Evictable are connections without a request
+//! (nothing sent yet, half a head, or idle after a response) and, if there is none, one that has been sending a body
+//! for longer than [`BODY_GRACE`]. The client with the most connections loses one first: the one that has been idle
+//! longest. One atomic step decides between a request and an eviction, so either the request runs to its end or its
+//! handler never starts.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-/// Below this a body may still be on its way from an honest client, so it counts as a running request.
+/// For this long a body may be in transit from a well-behaved client, so it counts as a running request.
 const BODY_GRACE: Duration = Duration::from_secs(5);
-/// A full table closes this share of its connections at once, so that a flood of new ones does not search it each time.
+/// A full table evicts this fraction of its connections at once, so that a flood of new ones does not search it each
+/// time.
 const EVICTED_SHARE: usize = 256;
 
 const WAITING: u8 = 0;
@@ -25,36 +26,36 @@ const BUSY: u8 = 2;
 const ANSWERED: u8 = 3;
 const EVICTED: u8 = 4;
 
-/// A cheap clone; all clones are the same table.
+/// Clones share one table.
 #[derive(Clone, Debug)]
-pub(super) struct Connections(Arc<Inner>);
+pub(super) struct Connections(Arc<ConnectionsShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct ConnectionsShared {
     max: usize,
     per_client_max: usize,
     began: Instant,
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ConnectionTable {
     total: usize,
     clients: HashMap<IpAddr, Vec<Arc<Activity>>>,
 }
 
-/// Why there is no place for a new connection.
+/// Why a new connection gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum NoSlot {
     /// Every connection is busy with a request.
     Full,
-    /// The client has its share, and each of its connections is busy with a request.
+    /// The client has reached its limit, and each of its connections is busy with a request.
     ClientFull,
 }
 
 impl Connections {
     pub(super) fn new(max: usize, per_client_max: usize) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ConnectionsShared {
             max: max.max(1),
             per_client_max: per_client_max.max(1),
             began: Instant::now(),
@@ -62,20 +63,20 @@ impl Connections {
         }))
     }
 
-    /// A place for a connection of `client`, if need be by closing one that waits. `shared` marks a client that stands for
-    /// many, such as a proxy, which has no share of its own.
-    pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<Place, NoPlace> {
+    /// Takes a slot for a connection of `client`, if necessary by an eviction. `shared` marks an address that stands
+    /// for many clients, such as a proxy, which has no limit of its own.
+    pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<ConnectionSlot, NoSlot> {
         let now_us = self.0.now_us();
         let mut table = self.0.lock();
         let own = table.clients.get(&client).map_or(0, Vec::len);
         if !shared && own >= self.0.per_client_max {
             let wanted = wanted(self.0.per_client_max);
             if table.evict_of(client, now_us, wanted) == 0 {
-                return Err(NoPlace::ClientFull);
+                return Err(NoSlot::ClientFull);
             }
         }
         if table.total >= self.0.max && table.evict(now_us, wanted(self.0.max)) == 0 {
-            return Err(NoPlace::Full);
+            return Err(NoSlot::Full);
         }
         let activity = Arc::new(Activity {
             state: AtomicU8::new(WAITING),
@@ -88,10 +89,10 @@ impl Connections {
         table.total += 1;
         let of_client = table.clients.entry(client).or_default();
         of_client.push(Arc::clone(&activity));
-        Ok(Place(activity))
+        Ok(ConnectionSlot(activity))
     }
 
-    /// Closes one connection that waits; false if there is none. For the case that the system runs out of something before
+    /// Evicts one idle connection; false if there is none. For the case that the system runs out of a resource before
     /// the table is full.
     pub(super) fn make_room(&self) -> bool {
         self.0.lock().evict(self.0.now_us(), 1) > 0
@@ -102,7 +103,7 @@ fn wanted(max: usize) -> usize {
     (max / EVICTED_SHARE).max(1)
 }
 
-/// Whose connection it is. Who has one address of IPv6 usually has the 2^64 beside it as well.
+/// The key of a client. An IPv6 client usually controls a whole /64.
 pub(super) fn client(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
@@ -110,8 +111,8 @@ pub(super) fn client(ip: IpAddr) -> IpAddr {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl ConnectionsShared {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -120,8 +121,8 @@ impl Inner {
     }
 }
 
-impl Table {
-    /// Closes up to `wanted` connections of the clients that have the most; gives how many.
+impl ConnectionTable {
+    /// Evicts up to `wanted` connections of the clients with the most connections; returns their number.
     fn evict(&mut self, now_us: u64, wanted: usize) -> usize {
         let most = self.clients.iter().max_by_key(|(_, own)| own.len());
         let evicted = match most.map(|(client, _)| *client) {
@@ -131,7 +132,7 @@ impl Table {
         if evicted > 0 {
             return evicted;
         }
-        // All of that one's are busy. This is rare, so every client is looked at.
+        // All connections of that client are busy. This is rare, so every client is searched.
         let mut clients: Vec<(usize, IpAddr)> = self
             .clients
             .iter()
@@ -145,7 +146,7 @@ impl Table {
             .unwrap_or(0)
     }
 
-    /// Closes up to `wanted` connections of one client, those first that have waited longest; gives how many.
+    /// Evicts up to `wanted` connections of one client, the longest idle first; returns their number.
     fn evict_of(&mut self, client: IpAddr, now_us: u64, wanted: usize) -> usize {
         let Some(own) = self.clients.get_mut(&client) else {
             return 0;
@@ -159,7 +160,7 @@ impl Table {
             })
             .collect();
         waiting.sort_unstable();
-        // Who only sends slowly is closed if nobody is silent, and one at a time.
+        // Slow senders are evicted only if no connection is idle, and one at a time.
         let silent = waiting.iter().filter(|(receiving, ..)| !receiving).count();
         waiting.truncate(wanted.min(silent.max(1)));
         let mut places: Vec<usize> = waiting
@@ -167,7 +168,7 @@ impl Table {
             .filter(|(.., nth)| own[*nth].evict())
             .map(|(.., nth)| nth)
             .collect();
-        // From the end, so that the places that are still to come stay what they are.
+        // From the end, so that the remaining indexes stay valid.
         places.sort_unstable_by(|one, other| other.cmp(one));
         for nth in &places {
             own.remove(*nth);
@@ -180,21 +181,21 @@ impl Table {
     }
 }
 
-/// What one connection is doing.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: AtomicU8,
-    /// Since when it waits, or receives.
+    /// Since when it is idle, or receives.
     since_us: AtomicU64,
     has_begun: AtomicBool,
     client: IpAddr,
     task: OnceLock<AbortHandle>,
-    table: Arc<Inner>,
+    table: Arc<ConnectionsShared>,
 }
 
 impl Activity {
-    /// A request's head has arrived, with a body to follow or without. False if the connection is being closed to make room:
-    /// then the request must not be carried out.
+    /// The head of a request has arrived, with or without a body. False if the connection is being evicted: then the
+    /// request must not be executed.
     pub(super) fn begin(&self, has_body: bool) -> bool {
         if has_body {
             // Ordering: published by the swap below.
@@ -216,7 +217,7 @@ impl Activity {
             .compare_exchange(RECEIVING, BUSY, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The handler has answered; the answer may still be on its way.
+    /// The handler has returned; the response may still be in transit.
     pub(super) fn answered(&self) {
         self.received();
         let _ = self
@@ -224,7 +225,7 @@ impl Activity {
             .compare_exchange(BUSY, ANSWERED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The connection reads. Behind an answer that means that it waits for the next request.
+    /// The connection reads. After a response this means that it waits for the next request.
     pub(super) fn reads(&self) {
         if self.state.load(Ordering::Relaxed) == ANSWERED {
             self.since_us.store(self.table.now_us(), Ordering::Relaxed);
@@ -234,18 +235,18 @@ impl Activity {
         }
     }
 
-    /// Whether the head of a request has arrived, ever.
+    /// Whether the head of a request has ever arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Whether it sends a body, and since when it waits or sends; nothing if it is busy.
+    /// Whether it sends a body, and since when it is idle or sends; `None` if it is busy.
     fn evictable(&self, now_us: u64) -> Option<(bool, u64)> {
         let state = self.state.load(Ordering::Acquire);
         let since_us = self.since_us.load(Ordering::Relaxed);
         let slow = || u128::from(now_us.saturating_sub(since_us)) >= BODY_GRACE.as_micros();
         match state {
-            // Without a handle it was taken a moment ago, and cannot be ended yet.
+            // A connection without a handle was accepted a moment ago and cannot be aborted yet.
             WAITING if self.task.get().is_some() => Some((false, since_us)),
             RECEIVING if slow() => Some((true, since_us)),
             _ => None,
@@ -266,31 +267,31 @@ impl Activity {
     }
 }
 
-/// One connection's place in the table, free again when it is dropped.
+/// The slot of one connection, free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Activity>);
+pub(super) struct ConnectionSlot(Arc<Activity>);
 
-impl Place {
+impl ConnectionSlot {
     pub(super) fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.0)
     }
 }
 
 impl Activity {
-    /// The task to end if this connection must make room. Until it is known the connection stays.
+    /// Sets the task to abort on eviction. Until it is set, the connection cannot be evicted.
     pub(super) fn driven_by(&self, task: AbortHandle) {
         let _ = self.task.set(task);
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let activity = &self.0;
         let mut table = activity.table.lock();
         let Some(own) = table.clients.get_mut(&activity.client) else {
             return;
         };
-        // One that was evicted is not there any more.
+        // An evicted connection has been removed already.
         let Some(nth) = own.iter().position(|other| Arc::ptr_eq(other, activity)) else {
             return;
         };
@@ -310,14 +311,17 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    /// A place whose connection can be ended, and whether it was.
-    fn taken(connections: &Connections, client: IpAddr) -> (Place, tokio::task::JoinHandle<()>) {
-        let place = connections.take(client, false).unwrap();
+    /// A slot whose connection can be evicted, and its task.
+    fn taken(
+        connections: &Connections,
+        client: IpAddr,
+    ) -> (ConnectionSlot, tokio::task::JoinHandle<()>) {
+        let slot = connections.take(client, false).unwrap();
         let task = tokio::spawn(std::future::pending());
-        place.activity().driven_by(task.abort_handle());
+        slot.activity().driven_by(task.abort_handle());
         // Times are in microseconds.
         std::thread::sleep(Duration::from_millis(2));
-        (place, task)
+        (slot, task)
     }
 
     async fn is_closed(task: tokio::task::JoinHandle<()>) -> bool {
@@ -349,12 +353,12 @@ mod tests {
         assert!(first.activity().begin(false));
         let third = connections.take(ip(1), false).unwrap();
         assert!(is_closed(two).await && !is_closed(one).await && !is_closed(other).await);
-        assert!(!second.activity().begin(false), "it must not start now");
+        assert!(!second.activity().begin(false), "it must not start");
 
         assert!(third.activity().begin(true), "a body that began just now");
         assert_eq!(
             connections.take(ip(1), false).unwrap_err(),
-            NoPlace::ClientFull
+            NoSlot::ClientFull
         );
         assert!(
             connections.take(ip(1), true).is_ok(),
@@ -367,19 +371,19 @@ mod tests {
     #[tokio::test]
     async fn s4_an_answered_connection_waits_again_once_it_reads() {
         let connections = Connections::new(1, 1);
-        let (place, task) = taken(&connections, ip(1));
-        let activity = place.activity();
+        let (slot, task) = taken(&connections, ip(1));
+        let activity = slot.activity();
         assert!(!activity.has_begun() && activity.begin(true));
         activity.received();
         activity.reads();
         assert!(activity.has_begun());
-        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoSlot::Full);
         activity.answered();
-        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoPlace::Full);
+        assert_eq!(connections.take(ip(2), false).unwrap_err(), NoSlot::Full);
         activity.reads();
         let next = connections.take(ip(2), false).unwrap();
         assert!(is_closed(task).await);
-        drop((place, next));
+        drop((slot, next));
         assert!(connections.0.lock().clients.is_empty());
         assert_eq!(connections.0.lock().total, 0);
     }

@@ -1,8 +1,7 @@
-//! Secrets we compare against, and the `Authorization` header they arrive in.
+//! Secrets to compare with, and the `Authorization` header that contains them.
 //!
-//! Invariant: how long a comparison takes tells nothing about the secret, neither its bytes nor
-//! its length, and no `Debug` output shows one. Which credential opens which door is each face's
-//! business.
+//! Invariant: the duration of a comparison reveals neither the bytes nor the length of the secret, and no `Debug`
+//! output shows one. Each face decides which credential allows what.
 
 use std::fmt;
 
@@ -14,17 +13,17 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// A secret that somebody chose has at least so many characters; shorter ones can be guessed even if one may seldom try.
+/// The minimum length of a chosen secret; shorter ones can be guessed even at a low rate.
 pub const SECRET_CHARS_MIN: usize = 16;
 
-/// A configured secret. Only its digest is kept.
+/// A configured secret. Only its digest is stored.
 #[derive(Clone)]
-pub struct Secret {
-    /// Absent for the empty secret, which nothing matches: an unset password is a closed door.
+pub struct SecretDigest {
+    /// Absent for the empty secret, which nothing matches: an unset password allows no access.
     digest: Option<[u8; 32]>,
 }
 
-impl Secret {
+impl SecretDigest {
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the caller hands its copy over instead of keeping one around"
@@ -35,8 +34,7 @@ impl Secret {
         }
     }
 
-    /// Whether `presented` is this secret. Hashing both sides first makes the compared lengths
-    /// equal whatever was presented.
+    /// Whether `presented` is this secret. Both sides are hashed first, so that the compared lengths are equal.
     pub fn matches(&self, presented: &str) -> bool {
         let presented = digest(presented);
         self.digest
@@ -44,9 +42,9 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
+        f.write_str("SecretDigest(..)")
     }
 }
 
@@ -54,7 +52,7 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// What `Authorization: Basic` carried.
+/// The content of `Authorization: Basic`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Basic {
     pub user: String,
@@ -69,16 +67,16 @@ impl fmt::Debug for Basic {
     }
 }
 
-/// User and password of a `Basic` header, or nothing if there is no readable one.
+/// User and password of a valid `Basic` header.
 pub fn basic(headers: &HeaderMap) -> Option<Basic> {
-    /// Some clients leave the padding out.
+    /// Some clients omit the padding.
     const BASE64: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
     let decoded = BASE64.decode(authorization(headers, "basic")?).ok()?;
     let text = String::from_utf8(decoded).ok()?;
-    // Only the user name cannot hold a colon.
+    // Only the user name cannot contain a colon.
     let (user, password) = text.split_once(':')?;
     Some(Basic {
         user: user.to_owned(),
@@ -86,13 +84,13 @@ pub fn basic(headers: &HeaderMap) -> Option<Basic> {
     })
 }
 
-/// The token of a `Bearer` header, or nothing if there is no usable one.
+/// The token of a valid `Bearer` header.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     authorization(headers, "bearer").filter(|token| !token.is_empty())
 }
 
-/// What follows `scheme` in the only `Authorization` header. Two of them are ambiguous, since
-/// something in front of us may have judged the other one, so neither counts.
+/// The credentials after `scheme` in the only `Authorization` header. Two headers are ambiguous, because a proxy may
+/// have checked the other one, so both are ignored.
 fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let only = all.next().filter(|_| all.next().is_none())?;
@@ -118,13 +116,13 @@ mod tests {
 
     #[test]
     fn a_secret_matches_itself_only_and_an_empty_one_nothing() {
-        let secret = Secret::new("hunter2".to_owned());
+        let secret = SecretDigest::new("hunter2".to_owned());
         assert!(secret.matches("hunter2"));
         assert!(!secret.matches("hunter"));
         assert!(!secret.matches("hunter22"));
         assert!(!secret.matches(""));
 
-        let unset = Secret::new(String::new());
+        let unset = SecretDigest::new(String::new());
         assert!(!unset.matches(""));
         assert!(!unset.matches("x"));
     }
@@ -135,7 +133,7 @@ mod tests {
             user: "admin".to_owned(),
             password: "hunter2".to_owned(),
         };
-        let shown = format!("{:?} {basic:?}", Secret::new("hunter2".to_owned()));
+        let shown = format!("{:?} {basic:?}", SecretDigest::new("hunter2".to_owned()));
         assert!(!shown.contains("hunter2"), "{shown}");
         assert!(shown.contains("admin"));
     }

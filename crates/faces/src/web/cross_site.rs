@@ -1,18 +1,19 @@
-//! Whether another site's page made a browser send a request.
+//! Detection of cross-site requests of browsers.
 //!
-//! A browser adds the password it remembers to whatever a page makes it send here, so for requests that change
-//! something a right password is not enough: the page must be ours too. Browsers say which page it was, in headers that
-//! the page cannot change. Programs that are no browser send none of them and are not meant.
+//! A browser adds a stored password to any request that a page triggers, so for requests with side effects a valid
+//! password is not enough: the page must be ours too. Browsers name the page in headers that the page cannot change.
+//! Other programs do not send these headers and are not affected.
 
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 
-/// True if a browser says so. Two headers of a kind, or one that cannot be read, are no proof of innocence.
+/// Whether a browser reports a cross-site request. A repeated header, or one that cannot be decoded, counts as
+/// cross-site.
 pub fn is_cross_site(headers: &HeaderMap) -> bool {
     is_cross_site_to(headers, |_| false)
 }
 
-/// The same where pages of further origins are ours as well.
+/// The same, with further own origins.
 pub fn is_cross_site_to(headers: &HeaderMap, is_own: impl Fn(&str) -> bool) -> bool {
     let stranger_asked = headers
         .get_all("sec-fetch-site")
@@ -34,8 +35,8 @@ fn is_ours(origin: &str, headers: &HeaderMap) -> bool {
     host.to_str().is_ok_and(|host| is_origin_of(origin, host))
 }
 
-/// Whether an `Origin` and a `Host` value name the same host and port. The port that goes without saying is the one of
-/// the origin's scheme; our own may differ, with a proxy in front that speaks TLS.
+/// Whether an `Origin` and a `Host` value name the same host and port. The default port is that of the origin's
+/// scheme; our own may differ behind a proxy with TLS.
 pub(super) fn is_origin_of(origin: &str, host: &str) -> bool {
     let (authority, implied_port) = if let Some(authority) = origin.strip_prefix("https://") {
         (authority, ":443")

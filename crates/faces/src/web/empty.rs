@@ -1,7 +1,7 @@
-//! A router that reads every request and answers without any work: the ceiling of the HTTP stack.
+//! A router that reads every request and does no work: the upper bound of the HTTP stack.
 //!
-//! The load generator runs it behind the same listener and layers as a real face, to tell what HTTP
-//! itself costs. It keeps nothing, checks no credentials and is never part of `consign serve`.
+//! The load generator runs it behind the same listener and layers as a real face, to measure the cost of HTTP alone.
+//! It stores nothing, checks no credentials and is never part of `consign serve`.
 
 use axum::{
     Router,
@@ -12,11 +12,11 @@ use http::{HeaderValue, header};
 
 use super::body;
 
-/// The largest body it takes.
+/// The largest accepted body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 const ANSWER: &str = r#"{"ok":true}"#;
 
-/// Answers whatever is asked.
+/// Responds to every request.
 pub fn router() -> Router {
     Router::new().fallback(answer)
 }

@@ -1,8 +1,8 @@
-//! The five headers every response carries.
+//! The five headers of every response.
 //!
-//! Invariant: whatever the wrapped service answers, these five are present with these values; a
-//! handler cannot weaken them. Answers that hyper gives by itself to an unreadable request head
-//! never pass through a service; `unreadable` sees to those.
+//! Invariant: every response of the wrapped service has these five headers with these values; a handler cannot change
+//! them. Responses that hyper writes itself for an invalid request head never pass through a service; `unreadable`
+//! handles those.
 
 use std::{
     pin::Pin,
@@ -16,10 +16,10 @@ use http::{
 };
 use tower::Service;
 
-/// The version of the Intent Protocol that all responses name.
+/// The version of the Intent Protocol in all responses.
 pub const INTENT_VERSION: &str = "2.1";
 
-/// The five, in the order they are sent in.
+/// The five headers, in the order in which they are sent.
 pub static ALWAYS: [(HeaderName, HeaderValue); 5] = [
     (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -31,9 +31,9 @@ pub static ALWAYS: [(HeaderName, HeaderValue); 5] = [
     ),
 ];
 
-/// Puts the five headers onto `headers`, replacing what is there.
+/// Adds the five headers, replacing existing values.
 pub fn put(headers: &mut HeaderMap) {
-    // Room for these, the request id, and what hyper adds, so that the map grows once.
+    // Capacity for these, the request id, and the headers of hyper, so that the map grows once.
     headers.reserve(ALWAYS.len() + 3);
     for (name, value) in &ALWAYS {
         if name == X_FRAME_OPTIONS && plant::on(Plant::DropFrameHeader) {
@@ -62,26 +62,26 @@ where
 {
     type Response = Response<Body>;
     type Error = S::Error;
-    type Future = PutHeaders<S::Future>;
+    type Future = ResponseHeadersFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        PutHeaders {
+        ResponseHeadersFuture {
             answer: self.inner.call(request),
         }
     }
 }
 
-/// The answer of [`ResponseHeaders`].
+/// The response future of [`ResponseHeaders`].
 #[derive(Debug)]
-pub struct PutHeaders<F> {
+pub struct ResponseHeadersFuture<F> {
     answer: F,
 }
 
-impl<F, Body, E> Future for PutHeaders<F>
+impl<F, Body, E> Future for ResponseHeadersFuture<F>
 where
     F: Future<Output = Result<Response<Body>, E>> + Unpin,
 {

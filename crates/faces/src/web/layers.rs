@@ -1,8 +1,8 @@
-//! Stacks the layers around a router in their one right order.
+//! Builds the layers around a router in the required order.
 //!
-//! From the outside in: access log (so that it sees the final status), response headers (so that
-//! a panic's answer carries them too), the count of wrong credentials, panic guard, router. Wrapping happens once around the whole
-//! router rather than with `Router::layer`, which would box a future per layer and per route.
+//! From the outside in: access log (so that it sees the final status), response headers (so that the response to a
+//! panic has them too), throttle, panic guard, router. The layers wrap the whole router once; `Router::layer` would
+//! box a future per layer and route.
 
 use super::{
     access_log::AccessLog,
@@ -11,23 +11,23 @@ use super::{
     throttle::{Throttle, TooManyFailures},
 };
 
-/// What the layers need to know.
+/// The configuration of the layers.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether one hop of forwarding headers is believed when the client is named in the log.
+    /// Whether one hop of forwarding headers is trusted for the client address in the log.
     pub trust_proxy: bool,
     /// Random per process; request ids are derived from it.
     pub request_id_seed: u128,
-    /// Builds the answer to a request whose handler panicked.
+    /// Builds the response to a request whose handler panicked.
     pub on_panic: OnPanic,
-    /// Builds the answer to an address that presented too many wrong credentials; without it nobody is counted.
+    /// Builds the response to an address with too many wrong credentials; without it nothing is counted.
     pub on_too_many_failures: Option<TooManyFailures>,
 }
 
 /// A service with all layers around it.
 pub type Layered<S> = AccessLog<ResponseHeaders<Throttle<CatchPanic<S>>>>;
 
-/// Wraps `service`, usually a finished `axum::Router`, in every layer of the web ground.
+/// Wraps `service`, usually a finished `axum::Router`, in all layers.
 pub fn around<S>(service: S, options: Options) -> Layered<S> {
     let guarded = CatchPanic::new(service, options.on_panic);
     let counted = Throttle::new(guarded, options.trust_proxy, options.on_too_many_failures);

@@ -1,13 +1,11 @@
-//! Closes a connection so that the last answer survives.
+//! Closes a connection so that the last response reaches the client.
 //!
-//! When a request is refused before its body was read, the client is still sending. Closing a
-//! socket with unread data makes the kernel send a reset, and the client may lose the answer that
-//! is already on its way. So after the write side is shut, what still arrives is read and thrown
-//! away for a bounded time and a bounded number of bytes.
+//! When a request is refused before its body was read, the client is still sending. Closing a socket with unread data
+//! makes the kernel send a reset, and the client may lose the response in transit. So after the write side is closed,
+//! further data is read and discarded for a bounded time and a bounded number of bytes.
 //!
-//! Invariant: a connection with nothing unread closes at once; none lingers beyond the bounds.
-//! The wrapper also holds the connection's place under the cap, so an upgraded connection keeps
-//! counting until its stream is dropped.
+//! Invariant: a connection without unread data closes at once; none lingers beyond the bounds. The wrapper also holds
+//! the slot of the connection, so an upgraded connection counts until its stream is dropped.
 
 use std::{
     io,
@@ -25,25 +23,25 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::connections::{Activity, Place};
+use super::connections::{Activity, ConnectionSlot};
 use super::presence::{OverTcp, Presence};
-use super::unreadable::Instead;
+use super::unreadable::ReplacementResponse;
 
-/// Without a byte from the client.
+/// The limit without data from the client.
 const LINGER: Duration = Duration::from_secs(2);
-/// However much it sends.
+/// The limit in total.
 const LINGER_MAX: Duration = Duration::from_secs(10);
 const DISCARDED_BYTES_MAX: usize = 16 << 20;
 const DISCARD_CHUNK_BYTES: usize = 16 << 10;
 
-/// Shared between a connection's requests and its stream: whether the client may still be sending
-/// a body that nobody reads.
+/// Shared between the requests of a connection and its stream: whether the client may still be sending an unread
+/// body.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnreadBody(Arc<AtomicBool>);
 
 impl UnreadBody {
     pub(super) fn set(&self, unread: bool) {
-        // Ordering: written and read by the one task that drives the connection.
+        // Ordering: written and read by the one task of the connection.
         self.0.store(unread, Ordering::Relaxed);
     }
 
@@ -52,24 +50,24 @@ impl UnreadBody {
     }
 }
 
-/// A stream that closes gently.
+/// A stream that lingers before it closes.
 #[derive(Debug)]
-pub(super) struct Lingering<T> {
+pub(super) struct LingeringStream<T> {
     stream: T,
     unread_body: UnreadBody,
     presence: Presence,
     unreadable_body: &'static str,
-    instead: Option<Instead>,
+    replacement: Option<ReplacementResponse>,
     closing: Closing,
     activity: Arc<Activity>,
-    _place: Place,
+    _slot: ConnectionSlot,
 }
 
 #[derive(Debug)]
 enum Closing {
     NotYet,
     Discarding {
-        /// Ends when nothing came for a while; never after `latest`.
+        /// Ends when no data arrives for a while, at the latest at `latest`.
         until: Pin<Box<Sleep>>,
         latest: Instant,
         bytes_left: usize,
@@ -77,47 +75,51 @@ enum Closing {
     Done,
 }
 
-impl<T> Lingering<T> {
+impl<T> LingeringStream<T> {
     pub(super) fn new(
         stream: T,
         unread_body: UnreadBody,
         presence: Presence,
         unreadable_body: &'static str,
-        place: Place,
+        slot: ConnectionSlot,
     ) -> Self {
         Self {
             stream,
             unread_body,
             presence,
             unreadable_body,
-            instead: None,
+            replacement: None,
             closing: Closing::NotYet,
-            activity: place.activity(),
-            _place: place,
+            activity: slot.activity(),
+            _slot: slot,
         }
     }
 }
 
-impl<T: AsyncWrite + Unpin> Lingering<T> {
-    /// Whether something else is to be written, or half written already, in place of `bytes`.
-    fn stands_in(&mut self, bytes: &[u8]) -> bool {
-        if self.instead.is_none() {
-            self.instead = Instead::of(bytes, self.unreadable_body);
+impl<T: AsyncWrite + Unpin> LingeringStream<T> {
+    /// Whether a replacement is written for `bytes`, or partly written already.
+    fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if self.replacement.is_none() {
+            self.replacement = ReplacementResponse::of(bytes, self.unreadable_body);
         }
-        self.instead.is_some()
+        self.replacement.is_some()
     }
 
-    /// Says that `length` bytes were written once all that stands in for them has left.
-    fn write_instead(&mut self, cx: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
-        if let Some(instead) = &mut self.instead {
-            ready!(instead.poll_write(&mut self.stream, cx))?;
+    /// Reports `length` bytes as written once the replacement is written.
+    fn write_replacement(
+        &mut self,
+        cx: &mut Context<'_>,
+        length: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(replacement) = &mut self.replacement {
+            ready!(replacement.poll_write(&mut self.stream, cx))?;
         }
-        self.instead = None;
+        self.replacement = None;
         Poll::Ready(Ok(length))
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
+impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for LingeringStream<T> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
@@ -136,7 +138,7 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
                     bytes_left,
                 } => {
                     match discard(&mut this.stream, cx) {
-                        // Data was on its way, so more of it may follow.
+                        // Data was in transit, so more may follow.
                         Poll::Ready(Ok(bytes @ 1..)) if bytes < *bytes_left => {
                             *bytes_left -= bytes;
                             until.as_mut().reset((Instant::now() + LINGER).min(*latest));
@@ -160,8 +162,8 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.stands_in(bytes) {
-            return this.write_instead(cx, bytes.len());
+        if this.replaces(bytes) {
+            return this.write_replacement(cx, bytes.len());
         }
         Pin::new(&mut this.stream).poll_write(cx, bytes)
     }
@@ -173,9 +175,9 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if let Some(head) = slices.first()
-            && this.stands_in(head)
+            && this.replaces(head)
         {
-            return this.write_instead(cx, head.len());
+            return this.write_replacement(cx, head.len());
         }
         Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
     }
@@ -184,14 +186,14 @@ impl<T: AsyncRead + AsyncWrite + OverTcp + Unpin> AsyncWrite for Lingering<T> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper comes by here at the end of every turn, so this is where a waiting request's client is looked after.
+    /// hyper calls this at the end of every poll, so the client of a waiting request is checked here.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.presence.look(cx, self.stream.tcp());
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for LingeringStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,7 +204,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
     }
 }
 
-/// Reads once and forgets it; the number of bytes, 0 at the end of the stream.
+/// Reads once and discards the data; returns the number of bytes, 0 at the end of the stream.
 fn discard<T>(stream: &mut T, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
 where
     T: AsyncRead + Unpin,

@@ -1,9 +1,8 @@
-//! Turns a panic in a handler into an ordinary 500 answer.
+//! Turns a panic in a handler into a response with status 500.
 //!
-//! Invariant: one broken request never takes down the connection it came on, and the client
-//! learns nothing of the panic's text; that goes to the log with the request id. A panic while a
-//! response body is streamed, after the head was sent, is not caught here: the connection breaks,
-//! which is the only honest signal left by then.
+//! Invariant: a panic does not close its connection, and its text is not sent to the client but logged with the
+//! request id. A panic while a response body is streamed, after the head was sent, is not caught here: the connection
+//! breaks, which is the only possible signal by then.
 
 use std::{
     any::Any,
@@ -18,10 +17,10 @@ use tower::Service;
 
 use super::request_id::RequestId;
 
-/// Builds the answer to a request whose handler panicked.
+/// Builds the response to a request whose handler panicked.
 pub type OnPanic = fn(Option<&RequestId>) -> Response;
 
-/// Wraps a service so that panics become answers.
+/// Wraps a service so that panics become responses.
 #[derive(Debug, Clone)]
 pub struct CatchPanic<S> {
     inner: S,
@@ -41,7 +40,7 @@ where
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Guarded<S::Future>;
+    type Future = CatchPanicFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -49,10 +48,10 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let request_id = request.extensions().get::<RequestId>().cloned();
-        // The service is used again only through its clones, which share no state that a half-done
-        // call could leave broken other than what is behind locks, and those detect poisoning.
+        // The service is used again only through its clones. They share state only behind locks, which detect
+        // poisoning.
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
-        Guarded {
+        CatchPanicFuture {
             answer: called.map_err(|panic| Some(text(panic.as_ref()).to_owned())),
             request_id,
             on_panic: self.on_panic,
@@ -60,16 +59,16 @@ where
     }
 }
 
-/// The answer of [`CatchPanic`].
+/// The response future of [`CatchPanic`].
 #[derive(Debug)]
-pub struct Guarded<F> {
-    /// The running handler, or the text of the panic that ended it before it began.
+pub struct CatchPanicFuture<F> {
+    /// The running handler, or the text of a panic before its first poll.
     answer: Result<F, Option<String>>,
     request_id: Option<RequestId>,
     on_panic: OnPanic,
 }
 
-impl<F, E> Future for Guarded<F>
+impl<F, E> Future for CatchPanicFuture<F>
 where
     F: Future<Output = Result<Response, E>> + Unpin,
 {

@@ -1,8 +1,8 @@
-//! Whether the client is still there while a request waits.
+//! Detects that a client disconnects while its request waits.
 //!
-//! A worker that dies in the middle of a long poll must not be handed an intent: nobody would work on it until its lease
-//! runs out. hyper does not read while a request is being answered, so the connection looks at its socket itself, and
-//! only for requests that ask. Over TLS a polite goodbye looks like data; only an abrupt end is seen there.
+//! A worker that dies during a long poll must not get an intent, which would stay leased until the lease expires.
+//! hyper does not read while a request is processed, so the connection checks its socket itself, and only for
+//! requests that need it. Over TLS an orderly close looks like data; only an abrupt close is detected there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,23 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
-use super::stall::Unstalled;
+use super::stall::StallTimeoutStream;
 
 /// One per connection; found in each request's extensions.
 #[derive(Clone, Debug, Default)]
-pub struct Presence(Arc<State>);
+pub struct Presence(Arc<PresenceState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PresenceState {
     watched: AtomicBool,
     gone: AtomicBool,
     hung_up: Notify,
 }
 
 impl Presence {
-    /// Ends when the client has closed its side of the connection. Costs nothing unless it is waited for.
+    /// Returns when the client has closed its side of the connection. It costs nothing unless it is awaited.
     pub async fn hung_up(&self) {
-        let _watch = Watch::begin(&self.0);
+        let _watch = PresenceWatch::begin(&self.0);
         while !self.0.gone.load(Ordering::Acquire) {
             self.0.hung_up.notified().await;
         }
@@ -51,34 +51,34 @@ impl Presence {
     }
 }
 
-/// The socket is looked at only while this lives.
-struct Watch<'a>(&'a State);
+/// The socket is checked only while this guard exists.
+struct PresenceWatch<'a>(&'a PresenceState);
 
-impl<'a> Watch<'a> {
-    fn begin(state: &'a State) -> Self {
+impl<'a> PresenceWatch<'a> {
+    fn begin(state: &'a PresenceState) -> Self {
         state.watched.store(true, Ordering::Release);
         Self(state)
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for PresenceWatch<'_> {
     fn drop(&mut self) {
         self.0.watched.store(false, Ordering::Release);
     }
 }
 
-/// A stream that ends in a TCP socket.
+/// A stream over a TCP socket.
 pub(super) trait OverTcp {
     fn tcp(&self) -> &TcpStream;
 }
 
-impl OverTcp for Unstalled {
+impl OverTcp for StallTimeoutStream {
     fn tcp(&self) -> &TcpStream {
         self.socket()
     }
 }
 
-impl OverTcp for TlsStream<Unstalled> {
+impl OverTcp for TlsStream<StallTimeoutStream> {
     fn tcp(&self) -> &TcpStream {
         self.get_ref().0.socket()
     }

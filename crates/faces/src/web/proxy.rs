@@ -1,9 +1,8 @@
-//! Where a request really came from, with or without a proxy in front.
+//! The origin of a request, with or without a proxy.
 //!
-//! Invariant: forwarding headers are believed only when the operator said that a proxy stands in
-//! front, and then only the right-most value, the one that proxy wrote itself. *Loopback* is a
-//! privilege, so it asks for more than a local socket: behind a local proxy nobody has it, and a
-//! web page in a local browser does not get it either.
+//! Invariant: forwarding headers are trusted only if the operator configured a proxy, and then only the right-most
+//! value, which that proxy added. *Loopback* is a privilege, so it needs more than a local socket: requests behind a
+//! local proxy and requests of web pages in a local browser do not have it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,14 +14,14 @@ use http::{
 use super::cross_site;
 use super::server::Peer;
 
-/// A request's origin, as far as it can be believed.
+/// The origin of a request, as far as it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The address to name in logs and to count per client.
+    /// The address for logs and counters.
     pub client: IpAddr,
-    /// Whether the client's own hop was encrypted.
+    /// Whether the client's own connection is encrypted.
     pub https: bool,
-    /// Whether the request may use what is reserved to programs on this machine.
+    /// Whether the request has the privileges of programs on this machine.
     pub loopback: bool,
 }
 
@@ -49,14 +48,14 @@ impl Origin {
     }
 }
 
-/// The address to count a request for, without the rest of [`Origin`].
+/// The client address alone.
 pub(super) fn client(peer: Peer, headers: &HeaderMap, trust_proxy: bool) -> IpAddr {
     let forwarded = || rightmost(headers, "x-forwarded-for").and_then(address);
     let client = if trust_proxy { forwarded() } else { None };
     client.unwrap_or_else(|| peer.addr.ip().to_canonical())
 }
 
-/// The last item of the last header of that name: each hop appends, so this is the nearest one's.
+/// The last item of the last header of that name: each hop appends, so it belongs to the nearest hop.
 fn rightmost<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let last = headers.get_all(name).iter().next_back()?.to_str().ok()?;
     last.rsplit(',')
@@ -81,7 +80,7 @@ fn address(text: &str) -> Option<IpAddr> {
         .map(|address: IpAddr| address.to_canonical())
 }
 
-/// Whether the headers are those of a local program speaking to us directly.
+/// Whether the headers are those of a local program without a proxy.
 fn sent_locally(headers: &HeaderMap) -> bool {
     if headers.keys().any(is_forwarding) {
         return false;
@@ -93,7 +92,7 @@ fn sent_locally(headers: &HeaderMap) -> bool {
     let Ok(host) = host.to_str() else {
         return false;
     };
-    // A foreign name in Host means that a browser was led here by someone's DNS.
+    // A foreign name in Host indicates DNS rebinding.
     names_loopback(host)
         && headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
@@ -101,7 +100,7 @@ fn sent_locally(headers: &HeaderMap) -> bool {
         })
 }
 
-/// For a way in where no proxy can stand.
+/// For a socket that has no proxy.
 pub(super) fn remove_forwarding(headers: &mut HeaderMap) {
     while let Some(name) = headers.keys().find(|name| is_forwarding(name)).cloned() {
         headers.remove(name);
@@ -112,7 +111,7 @@ fn is_forwarding(name: &HeaderName) -> bool {
     name == FORWARDED || name.as_str().starts_with("x-forwarded-")
 }
 
-/// Whether a `Host` value names this machine itself; the port does not matter.
+/// Whether a `Host` value names this machine; the port is ignored.
 fn names_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! Names each request so that a log line, an error body and a client's complaint can be matched.
+//! Request ids, which connect a log line, an error body and a bug report.
 //!
 //! Invariant: an id is 1 to 128 characters of `A-Z a-z 0-9 _ . : -`, so it is safe in a header, a
 //! log line and a JSON string without escaping. Ids are unique within a process and unlikely to
@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The header that carries the id in both directions.
 pub static HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A client's id longer than this is replaced by one of ours.
+/// A longer client id is replaced.
 pub const LENGTH_MAX: usize = 128;
 
 /// The id of one request; found in the request's extensions.
@@ -20,7 +20,7 @@ pub const LENGTH_MAX: usize = 128;
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The id a client chose, if it is well-formed.
+    /// The id that the client sent, if it is valid.
     pub fn presented(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(&HEADER)?;
         let bytes = value.as_bytes();
@@ -41,7 +41,7 @@ const fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-')
 }
 
-/// Makes ids for requests that come without one.
+/// Generates ids for requests without one.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     /// The first half of each id, the same for the whole process.
@@ -77,8 +77,7 @@ fn hex(number: u64) -> [u8; 16] {
     digits
 }
 
-/// A bijection on 64 bits (the finaliser of SplitMix64): neighbours come out unlike each other,
-/// and different inputs never collide.
+/// A bijection on 64 bits (the finaliser of SplitMix64): different inputs never collide.
 const fn scattered(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

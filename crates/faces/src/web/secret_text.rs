@@ -1,12 +1,12 @@
-//! Secrets that must be kept as text, because they are made into keys or handed on.
+//! Secrets that are needed as text, because keys are derived from them or they are passed on.
 //!
-//! Where a secret is only compared, [`super::credentials::Secret`] keeps less of it.
+//! If a secret is only compared, use [`super::credentials::SecretDigest`].
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Text that is wiped from memory when dropped and never printed by `Debug`.
+/// Text that is zeroed when dropped and never printed by `Debug`.
 #[derive(Clone)]
 pub struct SecretText(Zeroizing<String>);
 

@@ -1,11 +1,10 @@
-//! The listener: accepts connections and drives HTTP/1.1 on them until told to stop.
+//! The listener: accepts connections and serves HTTP/1.1 until shutdown.
 //!
-//! Invariant: everything a client can make us hold is bounded: connections, time in a handshake,
-//! time and bytes of a request head, time in which a client takes little of its answer. At the cap
-//! an idle connection is closed and the new one served; see `connections`. On shutdown no new
-//! connection is taken, running requests get a bounded time to finish, and idle connections close
-//! at once. Upgraded connections (WebSocket) count under the cap but end when their own face ends
-//! them. Bodies, routing and authentication are not its business.
+//! Invariant: every resource that a client can occupy is bounded: connections, time of a handshake, time and bytes of
+//! a request head, time of a stalled response. At the limit an idle connection is evicted for the new one; see
+//! `connections`. On shutdown no connection is accepted, running requests get a bounded time to finish, and idle
+//! connections close at once. Upgraded connections (WebSocket) count in the limit and end when their face ends them.
+//! Bodies, routing and authentication are handled elsewhere.
 
 mod connection;
 
@@ -28,56 +27,56 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
-use super::connections::{Connections, NoPlace, client};
-use super::stall::Unstalled;
+use super::connections::{Connections, NoSlot, client};
+use super::stall::StallTimeoutStream;
 use super::tls;
 
 pub const CONNECTIONS_MAX_DEFAULT: usize = 4096;
-/// Also how long an idle connection lives, hence well above the 75 s that pooled clients count on.
+/// Also the lifetime of an idle connection, hence well above the 75 s that pooled clients expect.
 pub const HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(90);
-/// From the moment a connection is accepted to the end of its first request's head.
+/// From the accept to the end of the head of the first request.
 pub const FIRST_HEAD_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const DRAIN_TIMEOUT_DEFAULT: Duration = Duration::from_secs(8);
 pub const STALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Request line and headers together. Their number is held to 100 by hyper itself: naming a
-/// number here would cost an allocation per request.
+/// Request line and headers together. hyper limits the number of headers to 100; setting a number here would cost an
+/// allocation per request.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
 const BACKLOG: u32 = 1024;
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How often a connection that found every other one busy looks again for a place.
+/// The retry interval while all connections are busy.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
-/// One client may have this fraction of the connections.
+/// The fraction of the connections that one client may have.
 const CLIENT_SHARE: usize = 4;
-/// With few file descriptors a fraction of the connections would be too few to work with.
+/// With few file descriptors the fraction would be too small.
 const CONNECTIONS_PER_CLIENT_MIN: usize = 8;
 
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: SocketAddr,
-    pub tls: Option<tls::Files>,
-    /// One more closes the connection that has been idle longest; if none is idle, it waits in the kernel's queue.
+    pub tls: Option<tls::CertificateFiles>,
+    /// A further connection evicts the longest idle one; if none is idle, it waits in the kernel's queue.
     pub connections_max: usize,
-    /// Of one address (of IPv6 a /64). One more closes the client's longest idle connection; if none is idle, it is closed.
-    /// By default a quarter of all.
+    /// The limit of one address (of IPv6 a /64). A further connection evicts the client's longest idle one; if none
+    /// is idle, it is closed. By default a quarter of all.
     pub connections_per_client_max: Option<usize>,
-    /// A proxy stands in front, so many clients share the addresses of this machine and of its private networks.
+    /// A proxy is in front, so many clients share the addresses of this machine and of its private networks.
     pub behind_proxy: bool,
-    /// From the end of one answer to the end of the next request's head.
+    /// From the end of a response to the end of the head of the next request.
     pub head_timeout: Duration,
-    /// From the start, a TLS handshake included, to the end of the first request's head.
+    /// From the accept, including a TLS handshake, to the end of the head of the first request.
     pub first_head_timeout: Duration,
-    /// How long running requests may take to finish after shutdown began.
+    /// How long running requests may take after shutdown began.
     pub drain_timeout: Duration,
-    /// How long an answer may wait for the client to take any byte of it.
+    /// How long a response may make no progress.
     pub stall_timeout: Duration,
-    /// Body of the answer to a request whose head cannot be read; a protocol's own error shape.
+    /// The body of the response to an invalid request head, in the protocol's format.
     pub unreadable_body: &'static str,
 }
 
 impl Options {
-    /// Plain HTTP on `listen` with the default bounds.
+    /// Plain HTTP on `listen` with the default limits.
     pub const fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -99,7 +98,7 @@ impl Options {
         Connections::new(self.connections_max, per_client_max)
     }
 
-    /// Whether many clients come from this address.
+    /// Whether this address stands for many clients.
     fn is_proxy(&self, ip: IpAddr) -> bool {
         let near = match ip.to_canonical() {
             IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
@@ -121,7 +120,7 @@ pub enum Error {
     CutOff { connections: usize },
 }
 
-/// The other end of the connection a request came on; found in each request's extensions.
+/// The peer of the connection; found in the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub addr: SocketAddr,
@@ -133,13 +132,17 @@ pub struct Server {
     options: Options,
     listener: TcpListener,
     local_addr: SocketAddr,
-    tls: Option<tls::Reload>,
+    tls: Option<tls::ReloadableCertificate>,
 }
 
 impl Server {
     /// Loads the certificate and binds the address. Must be called inside a tokio runtime.
     pub fn bind(options: Options) -> Result<Self, Error> {
-        let tls = options.tls.clone().map(tls::Reload::load).transpose()?;
+        let tls = options
+            .tls
+            .clone()
+            .map(tls::ReloadableCertificate::load)
+            .transpose()?;
         let bound = listen(options.listen).and_then(|listener| {
             let local_addr = listener.local_addr()?;
             Ok((listener, local_addr))
@@ -156,18 +159,18 @@ impl Server {
         })
     }
 
-    /// The bound address, with the real port if 0 was asked for.
+    /// The bound address, with the real port if 0 was requested.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// The handle that replaces the certificate, if there is one.
-    pub fn tls(&self) -> Option<tls::Reload> {
+    /// The handle for reloading the certificate, if there is one.
+    pub fn tls(&self) -> Option<tls::ReloadableCertificate> {
         self.tls.clone()
     }
 
-    /// Serves until `shutdown` resolves, then drains. The error tells that requests had to be cut
-    /// off; dropping the future cuts all connections at once.
+    /// Serves until `shutdown` resolves, then drains. An error means that requests were cut off. Dropping the future
+    /// closes all connections at once.
     pub async fn run<S>(self, service: S, shutdown: impl Future) -> Result<(), Error>
     where
         S: Service<Request<Body>, Response = Response, Error = Infallible>,
@@ -181,7 +184,7 @@ impl Server {
             ..
         } = self;
         let connections = options.connections();
-        let (phase, phase_seen) = watch::channel(Phase::Serving);
+        let (phase, phase_seen) = watch::channel(ServerPhase::Serving);
         let mut pause = ACCEPT_PAUSE_MIN;
         let mut shutdown = pin!(shutdown);
         'serving: loop {
@@ -194,41 +197,41 @@ impl Server {
                 Ok((stream, addr)) => {
                     pause = ACCEPT_PAUSE_MIN;
                     let (client, shared) = (client(addr.ip()), options.is_proxy(addr.ip()));
-                    let place = loop {
+                    let slot = loop {
                         match connections.take(client, shared) {
-                            Ok(place) => break place,
-                            Err(NoPlace::ClientFull) => {
-                                tracing::debug!(%addr, "a client has too many busy connections");
+                            Ok(slot) => break slot,
+                            Err(NoSlot::ClientFull) => {
+                                tracing::debug!(%addr, "a client has reached its limit of connections");
                                 continue 'serving;
                             }
-                            Err(NoPlace::Full) => tokio::select! {
+                            Err(NoSlot::Full) => tokio::select! {
                                 biased;
                                 _ = &mut shutdown => break 'serving,
                                 () = sleep(FULL_PAUSE) => {}
                             },
                         }
                     };
-                    let activity = place.activity();
+                    let activity = slot.activity();
                     let connection = Connection {
                         peer: Peer {
                             addr,
                             tls: tls.is_some(),
                         },
                         service: service.clone(),
-                        place,
+                        slot,
                         phase: phase_seen.clone(),
                         first_head_by: Instant::now() + options.first_head_timeout,
                         head_timeout: options.head_timeout,
                         unreadable_body: options.unreadable_body,
                     };
                     let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
-                    let stream = Unstalled::new(stream, options.stall_timeout);
+                    let stream = StallTimeoutStream::new(stream, options.stall_timeout);
                     let served = tokio::spawn(connection.start(stream, acceptor));
                     activity.driven_by(served.abort_handle());
                 }
                 Err(error) if concerns_one_client(&error) => {}
                 Err(error) => {
-                    // Usually out of file descriptors: accepting again at once would only spin.
+                    // Usually out of file descriptors: an immediate retry would only spin.
                     let made_room = connections.make_room();
                     tracing::warn!(%error, made_room, "cannot accept connections; trying again shortly");
                     tokio::select! {
@@ -255,7 +258,7 @@ impl fmt::Debug for Server {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum ServerPhase {
     Serving,
     Draining,
     Cut,
@@ -266,7 +269,7 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A restarted server must not wait for the old one's closed connections to be forgotten.
+    // A restarted server must not wait for closed connections of its predecessor to time out.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)
@@ -280,14 +283,14 @@ fn concerns_one_client(error: &io::Error) -> bool {
     )
 }
 
-/// Waits until each connection has let go of its receiver, but not for long.
-async fn drain(phase: watch::Sender<Phase>, limit: Duration) -> Result<(), Error> {
-    phase.send_replace(Phase::Draining);
+/// Waits a bounded time until each connection has dropped its receiver.
+async fn drain(phase: watch::Sender<ServerPhase>, limit: Duration) -> Result<(), Error> {
+    phase.send_replace(ServerPhase::Draining);
     if timeout(limit, phase.closed()).await.is_ok() {
         return Ok(());
     }
     let connections = phase.receiver_count();
-    phase.send_replace(Phase::Cut);
+    phase.send_replace(ServerPhase::Cut);
     phase.closed().await;
     Err(Error::CutOff { connections })
 }

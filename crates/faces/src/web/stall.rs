@@ -1,11 +1,11 @@
-//! Gives up on a client that takes too little of its answer.
+//! Closes the connection of a client that does not read its response.
 //!
-//! A client that sends request after request and never reads an answer would keep its connection, and its place under
-//! the cap, for ever: hyper bounds the time to send a head, not the time to take an answer. So writes that wait while the
-//! client takes less than [`TAKEN_BYTES_MIN`] in the time limit fail, and the connection with them.
+//! A client that sends requests and never reads a response would keep its connection and its slot forever: hyper
+//! bounds the time to receive a head, not the time to send a response. So a blocked write fails when the client reads
+//! less than [`TAKEN_BYTES_MIN`] within the time limit.
 //!
-//! Invariant: a timer begins only when a write waits. It sits below TLS, where a byte written is a byte the client will
-//! be sent; above, a record half written looks like no progress at all.
+//! Invariant: a timer starts only when a write blocks. This layer is below TLS, where every written byte is sent;
+//! above TLS, a partly written record looks like no progress.
 
 use std::io::{self, Write as _};
 use std::net;
@@ -18,22 +18,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// What a client must take within the limit while an answer waits for it: about 550 bytes a second with the default of
-/// 30 s. Less would let one hold a large answer for days.
+/// The bytes that a client must read within the limit: about 550 bytes per second with the default of 30 s. Less
+/// would let a client hold a large response for days.
 const TAKEN_BYTES_MIN: usize = 16 << 10;
 
-/// A socket whose writes fail once its client has nearly stopped taking them.
+/// A socket whose writes fail when its client reads too slowly.
 #[derive(Debug)]
-pub(super) struct Unstalled {
+pub(super) struct StallTimeoutStream {
     socket: TcpStream,
     limit: Duration,
-    /// Present from the moment a write waits until the client has taken enough.
+    /// Set while a write is blocked.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Since then.
+    /// The bytes read since then.
     taken: usize,
 }
 
-impl Unstalled {
+impl StallTimeoutStream {
     pub(super) const fn new(socket: TcpStream, limit: Duration) -> Self {
         Self {
             socket,
@@ -47,7 +47,7 @@ impl Unstalled {
         &self.socket
     }
 
-    /// Passes a finished write of `offered` bytes on and holds a waiting one to its deadline.
+    /// Passes a finished write of `offered` bytes on and limits a blocked one.
     fn watch(
         &mut self,
         cx: &mut Context<'_>,
@@ -64,9 +64,9 @@ impl Unstalled {
         if let Some(deadline) = &mut self.deadline {
             ready!(deadline.as_mut().poll(cx));
         }
-        // The kernel calls a full socket writable again only when a good part of its buffer, which may be megabytes,
-        // is free. A slow reader may not get that far in time, so what counts is how much there is room for: none when
-        // the wait begins, and how much when it ends.
+        // The kernel reports a full socket as writable only when a large part of its buffer, possibly megabytes, is
+        // free. A slow reader may not get that far in time, so the free space counts: none when the wait begins, and
+        // how much when it ends.
         let attempt = second_handle(&self.socket).ok().map(write_now);
         match attempt {
             Some(Ok(written)) => {
@@ -86,14 +86,14 @@ impl Unstalled {
         }
         self.taken = 0;
         let deadline = self.deadline.insert(Box::pin(sleep(self.limit)));
-        // Polled so that it wakes this task; one that is over already says so at the next turn.
+        // Polled so that it wakes this task; an expired timer is handled at the next poll.
         if deadline.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
     }
 
-    /// Ends the wait if the client has taken enough, or all that there was.
+    /// Ends the wait if the client has read enough, or everything.
     fn took(&mut self, written: usize, offered: usize) {
         if self.deadline.is_none() {
             return;
@@ -106,16 +106,16 @@ impl Unstalled {
 }
 
 fn stopped_reading() -> io::Error {
-    let message = "the client has nearly stopped reading";
+    let message = "the client reads too slowly";
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// The same socket without tokio's memory of whether it is writable; it does not block either.
+/// The same socket without tokio's cached readiness; it does not block either.
 fn second_handle(socket: &TcpStream) -> io::Result<net::TcpStream> {
     Ok(socket.as_fd().try_clone_to_owned()?.into())
 }
 
-impl AsyncWrite for Unstalled {
+impl AsyncWrite for StallTimeoutStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl AsyncWrite for Unstalled {
     }
 }
 
-impl AsyncRead for Unstalled {
+impl AsyncRead for StallTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

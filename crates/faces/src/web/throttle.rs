@@ -1,15 +1,15 @@
-//! Slows down whoever tries credentials.
+//! Limits the rate of wrong credentials.
 //!
-//! A face marks the response to a wrong credential with [`FailedCredential`]; this layer, around all faces of a listener,
-//! counts those by address (of IPv6 the /64). An address has [`FAILURES_PER_MINUTE`] of them, and one more every few seconds.
-//! When they are used up, a wrong credential is answered with 429 in the face's own words, and so is a right one that is
-//! shorter than [`STRONG_CHARS_MIN`]: otherwise the answer would still tell a guesser what is right. A longer one cannot be
-//! guessed, so it is let through: a wrong worker behind the same address (a NAT, a proxy, one machine) locks nobody out who
-//! has a secret that we made.
+//! A face marks the response to a wrong credential with [`FailedCredential`]; this layer, around all faces of a
+//! listener, counts them by address (of IPv6 the /64). An address has [`FAILURES_PER_MINUTE`] failures, refilled one
+//! by one. When they are used up, a wrong credential gets 429 in the format of the face, and so does a right one that
+//! is shorter than [`STRONG_CHARS_MIN`]: otherwise the response would still reveal a right guess. A longer credential
+//! cannot be guessed, so it is accepted: a misconfigured worker behind the same address (a NAT, a proxy, one machine)
+//! does not lock out clients with generated secrets.
 //!
-//! Invariant: the table is bounded; when it is full of throttled addresses, further ones share one place. A request without
-//! failures before it costs one load. Requests without an address (the control socket, tests of a bare router) are not
-//! counted.
+//! Invariant: the table is bounded; when it is full of throttled addresses, further ones share one entry. While there
+//! are no failures, a request costs one load. Requests without an address (the control socket, tests of a bare
+//! router) are not counted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,28 +30,28 @@ use super::credentials;
 use super::proxy;
 use super::server::Peer;
 
-/// Wrong credentials that one address may show in a minute.
+/// Wrong credentials that one address may send per minute.
 pub const FAILURES_PER_MINUTE: u32 = 10;
-/// From this length on a secret counts as one that nobody guesses; those that we make are longer.
+/// A secret of this length cannot be guessed; generated secrets are longer.
 pub const STRONG_CHARS_MIN: usize = 32;
 const REFILL: Duration = Duration::from_secs(60 / FAILURES_PER_MINUTE as u64);
 const ADDRESSES_MAX: usize = 10_000;
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
-/// Whoever finds no place of its own.
+/// The shared entry of addresses that do not fit into the table.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// In a response: the credential of its request was wrong. A missing one is no guess and is not marked.
+/// Response extension: the credential of the request was wrong. A missing credential is not marked.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedCredential;
 
-/// In a request: its address has used up its failures. For faces whose credentials this layer cannot see.
+/// Request extension: the address has no failures left. For faces whose credentials this layer cannot see.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttled;
 
-/// Builds the answer to a throttled request, from its path.
+/// Builds the response to a throttled request, from its path.
 pub type TooManyFailures = fn(&str) -> Response;
 
-/// Marks the answer to a wrong credential.
+/// Marks the response to a wrong credential.
 pub(crate) fn marked(mut response: Response) -> Response {
     response.extensions_mut().insert(FailedCredential);
     response
@@ -67,7 +67,7 @@ pub struct Throttle<S> {
 }
 
 impl<S> Throttle<S> {
-    /// Without an answer for those who fail too often, nobody is counted.
+    /// Without `too_many` nothing is counted.
     pub fn new(inner: S, trust_proxy: bool, too_many: Option<TooManyFailures>) -> Self {
         Self {
             inner,
@@ -85,7 +85,7 @@ where
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Counted<S::Future>;
+    type Future = ThrottleFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -94,19 +94,19 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let peer = request.extensions().get::<Peer>();
         let Some((peer, too_many)) = peer.zip(self.too_many) else {
-            return Counted::Unseen(self.inner.call(request));
+            return ThrottleFuture::Unseen(self.inner.call(request));
         };
         let address = client(proxy::client(*peer, request.headers(), self.trust_proxy));
         if self.failures.is_throttled(address) {
             if shows_weak_credential(request.headers(), request.uri()) {
                 self.failures.note(address);
-                return Counted::Refused(Some(too_many(request.uri().path())));
+                return ThrottleFuture::Refused(Some(too_many(request.uri().path())));
             }
             request.extensions_mut().insert(Throttled);
         }
-        // Cheap: a path is shared, not copied.
+        // Cheap: the path is shared, not copied.
         let uri = request.uri().clone();
-        Counted::Running {
+        ThrottleFuture::Running {
             answer: self.inner.call(request),
             failures: self.failures.clone(),
             address,
@@ -116,9 +116,9 @@ where
     }
 }
 
-/// The answer of [`Throttle`].
+/// The response future of [`Throttle`].
 #[derive(Debug)]
-pub enum Counted<F> {
+pub enum ThrottleFuture<F> {
     Unseen(F),
     Refused(Option<Response>),
     Running {
@@ -130,7 +130,7 @@ pub enum Counted<F> {
     },
 }
 
-impl<F, E> Future for Counted<F>
+impl<F, E> Future for ThrottleFuture<F>
 where
     F: Future<Output = Result<Response, E>> + Unpin,
 {
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Whether a credential came along that is short enough to be a guess.
+/// Whether the request has a credential that is short enough to be guessed.
 fn shows_weak_credential(headers: &HeaderMap, uri: &Uri) -> bool {
     let weak = |length: usize| length < STRONG_CHARS_MIN;
     let in_header = ["x-api-key", "x-admin-token"]
@@ -181,20 +181,20 @@ fn shows_weak_credential(headers: &HeaderMap, uri: &Uri) -> bool {
     in_header || [password, bearer, in_query].into_iter().flatten().any(weak)
 }
 
-/// A cheap clone; all clones are the same table.
+/// Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct Failures(Arc<Inner>);
+pub struct Failures(Arc<FailuresShared>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    /// Whether anybody failed lately; the only thing that most requests look at.
+struct FailuresShared {
+    /// Whether there are recent failures; most requests read only this flag.
     any: AtomicBool,
-    table: Mutex<Table>,
+    table: Mutex<FailureTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    /// When each address would have all of its failures back.
+struct FailureTable {
+    /// When each address has all of its failures back.
     full_at: HashMap<IpAddr, Instant>,
     unlogged: u64,
     logged_at: Option<Instant>,
@@ -203,11 +203,11 @@ struct Table {
 
 impl Failures {
     fn is_throttled(&self, address: IpAddr) -> bool {
-        // Ordering: a failure that is being noted at this moment may be missed.
+        // Ordering: a concurrent failure may be missed.
         self.0.any.load(Ordering::Relaxed) && self.0.lock().is_throttled(address, Instant::now())
     }
 
-    /// Counts a failure; true if the address had none left.
+    /// Counts a failure; returns true if the address had none left.
     fn note(&self, address: IpAddr) -> bool {
         let now = Instant::now();
         let mut table = self.0.lock();
@@ -228,7 +228,7 @@ impl Failures {
         none_left
     }
 
-    /// Those that came since the last line, which would otherwise be told only with the next one.
+    /// Logs the failures since the last line, which would otherwise appear only with the next one.
     fn log_later(&self, address: IpAddr) {
         let now = Instant::now();
         let mut table = self.0.lock();
@@ -242,19 +242,19 @@ impl Failures {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl FailuresShared {
+    fn lock(&self) -> MutexGuard<'_, FailureTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl FailureTable {
     fn is_throttled(&self, address: IpAddr, now: Instant) -> bool {
         let full_at = self.full_at.get(&self.counted(address));
         full_at.is_some_and(|full_at| *full_at > now + REFILL * (FAILURES_PER_MINUTE - 1))
     }
 
-    /// One that is not known shares a place if there is none left.
+    /// An unknown address shares an entry if the table is full.
     fn counted(&self, address: IpAddr) -> IpAddr {
         if self.full_at.len() < ADDRESSES_MAX || self.full_at.contains_key(&address) {
             address
@@ -287,7 +287,7 @@ impl Table {
         tracing::warn!(
             failures,
             last_address = %address,
-            "wrong credentials were presented; an address that goes on is answered with 429"
+            "wrong credentials were sent; an address with too many of them gets status 429"
         );
     }
 }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn s14_an_address_has_ten_failures_a_minute_and_others_are_unaffected() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         for _ in 0..FAILURES_PER_MINUTE {
             assert!(!table.is_throttled(ip(1), now));
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn s14_the_table_of_addresses_is_bounded() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         for number in 0..ADDRESSES_MAX + 100 {
             let number = u32::try_from(number).unwrap();
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn s14_there_is_one_line_a_minute() {
-        let mut table = Table::default();
+        let mut table = FailureTable::default();
         let now = Instant::now();
         table.note(ip(1), now);
         assert!(table.may_log(now));

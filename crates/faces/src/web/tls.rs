@@ -1,8 +1,7 @@
 //! The listener's certificate: loaded from PEM files, replaceable while connections are open.
 //!
-//! Invariant: a configuration in use was complete and consistent when it was loaded (chain
-//! present, key matches); a reload that fails changes nothing. Connections keep the certificate
-//! they were opened with. Client certificates are not asked for.
+//! Invariant: a loaded configuration is complete and consistent (chain present, key matches); a failed reload changes
+//! nothing. Connections keep the certificate that they were opened with. Client certificates are not requested.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,9 +14,9 @@ use rustls_pki_types::{
     pem::{self, PemObject as _},
 };
 
-/// Where the certificate chain and its key are, both PEM.
+/// The paths of the certificate chain and its key, both PEM.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct CertificateFiles {
     /// The server's own certificate first, then the intermediate ones.
     pub certificates: PathBuf,
     pub key: PathBuf,
@@ -39,30 +38,29 @@ pub enum Error {
 
 /// The certificate in use; clones share it.
 #[derive(Debug, Clone)]
-pub struct Reload {
-    shared: Arc<Shared>,
+pub struct ReloadableCertificate {
+    shared: Arc<CertificateInUse>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    files: Files,
+struct CertificateInUse {
+    files: CertificateFiles,
     current: RwLock<Arc<ServerConfig>>,
 }
 
-impl Reload {
+impl ReloadableCertificate {
     /// Loads the files for the first time.
-    pub fn load(files: Files) -> Result<Self, Error> {
-        let current = RwLock::new(Arc::new(configured(&files)?));
+    pub fn load(files: CertificateFiles) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(load_config(&files)?));
         Ok(Self {
-            shared: Arc::new(Shared { files, current }),
+            shared: Arc::new(CertificateInUse { files, current }),
         })
     }
 
-    /// Reads the files again; on success new connections get what they hold now, on failure the
-    /// old certificate stays.
+    /// Loads the files again. On success new connections use the new certificate, on failure the old one stays.
     pub fn reload(&self) -> Result<(), Error> {
-        let fresh = Arc::new(configured(&self.shared.files)?);
-        // A poisoned lock still guards a whole Arc: the swap below is the only write.
+        let fresh = Arc::new(load_config(&self.shared.files)?);
+        // A poisoned lock is still valid: the swap below is the only write.
         let mut current = self
             .shared
             .current
@@ -72,14 +70,14 @@ impl Reload {
         Ok(())
     }
 
-    /// What the next connection should use.
+    /// The configuration for the next connection.
     pub fn current(&self) -> Arc<ServerConfig> {
         let current = self.shared.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn configured(files: &Files) -> Result<ServerConfig, Error> {
+fn load_config(files: &CertificateFiles) -> Result<ServerConfig, Error> {
     let chain = CertificateDer::pem_file_iter(&files.certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(unreadable(&files.certificates))?;
@@ -89,8 +87,7 @@ fn configured(files: &Files) -> Result<ServerConfig, Error> {
         });
     }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
-    // The provider is named rather than taken from the process-wide default, which another crate
-    // could have set or nobody at all.
+    // The provider is set explicitly, because the process-wide default may be missing or set by another crate.
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
@@ -114,8 +111,8 @@ mod tests {
 
     use super::*;
 
-    fn written(directory: &Path) -> Files {
-        let files = Files {
+    fn written(directory: &Path) -> CertificateFiles {
+        let files = CertificateFiles {
             certificates: directory.join("chain.pem"),
             key: directory.join("key.pem"),
         };
@@ -129,7 +126,7 @@ mod tests {
     fn a_failed_reload_keeps_the_certificate_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let files = written(directory.path());
-        let reload = Reload::load(files.clone()).unwrap();
+        let reload = ReloadableCertificate::load(files.clone()).unwrap();
         let first = reload.current();
 
         let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -149,10 +146,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = written(directory.path());
         fs::write(&files.certificates, "").unwrap();
-        let empty = Reload::load(files.clone()).unwrap_err();
+        let empty = ReloadableCertificate::load(files.clone()).unwrap_err();
         assert!(matches!(empty, Error::NoCertificate { .. }));
         fs::remove_file(&files.certificates).unwrap();
-        let missing = Reload::load(files).unwrap_err();
+        let missing = ReloadableCertificate::load(files).unwrap_err();
         assert!(missing.to_string().contains("chain.pem"));
     }
 }

@@ -1,9 +1,9 @@
-//! HTTP over a socket in the file system, for whoever may open the file.
+//! HTTP over a Unix socket, for the user who owns the file.
 //!
-//! Invariant: only the owner may, from the first moment on: the socket gets its mode before it gets its name. The system is
-//! asked who connects as well: the same user, or root. Sandboxed programs of that user can connect too, so whatever is served
-//! here asks for a token. What bounds strangers on an address (stalls, lingering) is left out; heads and the number of
-//! connections are bounded all the same, and at the cap an idle connection makes room. No proxy stands in front of it, so
+//! Invariant: only the owner can connect, from the first moment on: the socket gets its mode before it gets its name.
+//! The kernel's peer credentials are checked as well: the same user, or root. Sandboxed programs of that user can
+//! connect too, so every route needs a token. Limits against remote clients (stalls, lingering) are left out; heads
+//! and the number of connections are bounded, and at the limit an idle connection is evicted. There is no proxy, so
 //! forwarding headers are removed.
 
 use std::convert::Infallible;
@@ -31,26 +31,26 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::{Service, ServiceExt as _};
 
-use super::connections::{Activity, Connections, Place};
+use super::connections::{Activity, ConnectionSlot, Connections};
 use super::proxy;
 use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
 const CONNECTIONS_MAX: usize = 64;
-/// Where each of many local workers may hold one connection in a long poll.
+/// The limit where each of many local workers may hold one connection in a long poll.
 const PEER_CONNECTIONS_MAX: usize = 512;
 const ROOT: u32 = 0;
 const PAUSE: Duration = Duration::from_millis(100);
-/// What fits into the address of a socket on every system; Linux has room for 107 bytes.
+/// The portable length of a socket path; Linux allows 107 bytes.
 const PATH_BYTES_MAX: usize = 100;
 
-/// Requests over a socket come from this machine, and nobody else hears them.
+/// Requests over a Unix socket come from this machine and cannot be intercepted.
 pub const LOCAL_PEER: Peer = Peer {
     addr: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
     tls: true,
 };
 
-/// A path that fits into the address of a socket, and what must stay open as long as it is used. A long one goes by the
-/// descriptor of its directory.
+/// A path that fits into a socket address, and a file that must stay open while it is used. A long path goes through
+/// the descriptor of its directory.
 pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok((path.to_owned(), None));
@@ -62,21 +62,21 @@ pub fn short_path(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
     Ok((by_descriptor.join(name), Some(directory)))
 }
-/// All clients are one user's.
+/// All clients belong to one user.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A bound socket; its file goes away with it.
+/// A bound socket; its file is removed when it is dropped.
 #[derive(Debug)]
-pub struct Socket {
+pub struct UnixSocket {
     listener: UnixListener,
     path: PathBuf,
     peer: Option<Peer>,
-    /// The user of this process, to whom the file belongs.
+    /// The user of this process, who owns the file.
     owner: u32,
 }
 
-impl Socket {
-    /// Takes the place of whatever an earlier process left there. Must be called inside a tokio runtime.
+impl UnixSocket {
+    /// Replaces the file of an earlier process. Must be called inside a tokio runtime.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
@@ -97,14 +97,14 @@ impl Socket {
         })
     }
 
-    /// Has each request carry where it came from, as on an address.
+    /// Adds this peer to the extensions of each request, as a TCP listener does.
     #[must_use]
     pub fn with_peer(mut self, peer: Peer) -> Self {
         self.peer = Some(peer);
         self
     }
 
-    /// Serves until `shutdown` resolves; requests under way get `patience` to finish.
+    /// Serves until `shutdown` resolves; running requests get `patience` to finish.
     pub async fn run<S>(self, service: S, shutdown: impl Future, patience: Duration)
     where
         S: Service<Request<Body>, Response = Response, Error = Infallible>,
@@ -125,15 +125,13 @@ impl Socket {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) if !self.is_welcome(&stream) => {
-                    tracing::warn!(
-                        "another user connected to a local socket; the connection was closed"
-                    );
+                Ok((stream, _)) if !self.is_allowed_peer(&stream) => {
+                    tracing::warn!("a connection of another user to a local socket was refused");
                 }
                 Ok((stream, _)) => {
-                    let place = loop {
-                        if let Ok(place) = connections.take(CLIENT, true) {
-                            break place;
+                    let slot = loop {
+                        if let Ok(slot) = connections.take(CLIENT, true) {
+                            break slot;
                         }
                         tokio::select! {
                             biased;
@@ -141,13 +139,13 @@ impl Socket {
                             () = sleep(PAUSE) => {}
                         }
                     };
-                    let activity = place.activity();
-                    let served = serve(stream, service.clone(), self.peer, seen.clone(), place);
+                    let activity = slot.activity();
+                    let served = serve(stream, service.clone(), self.peer, seen.clone(), slot);
                     activity.driven_by(tokio::spawn(served).abort_handle());
                 }
                 Err(error) => {
                     let made_room = connections.make_room();
-                    tracing::warn!(%error, made_room, "a local socket cannot accept; trying again shortly");
+                    tracing::warn!(%error, made_room, "cannot accept connections on a local socket; trying again shortly");
                     sleep(PAUSE).await;
                 }
             }
@@ -160,16 +158,17 @@ impl Socket {
     }
 }
 
-impl Socket {
-    fn is_welcome(&self, stream: &UnixStream) -> bool {
+impl UnixSocket {
+    fn is_allowed_peer(&self, stream: &UnixStream) -> bool {
         let peer = stream.peer_cred();
         peer.is_ok_and(|peer| [self.owner, ROOT].contains(&peer.uid()))
     }
 }
 
-impl Drop for Socket {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // Another process may have taken its place already, and then this is not ours to remove; who looks finds out at once.
+        // Another process may have replaced the file already, which is then removed too; its clients notice that at
+        // once.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -179,19 +178,19 @@ async fn serve<S>(
     service: S,
     peer: Option<Peer>,
     mut ending: watch::Receiver<bool>,
-    place: Place,
+    slot: ConnectionSlot,
 ) where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let activity = place.activity();
+    let activity = slot.activity();
     let of_requests = Arc::clone(&activity);
     let answer = service_fn(move |request: Request<Incoming>| {
         let (service, activity) = (service.clone(), Arc::clone(&of_requests));
         async move {
             if !activity.begin(false) {
-                // The task that drives this connection is being ended to make room for another.
+                // The task of this connection is being aborted by an eviction.
                 return std::future::pending().await;
             }
             let mut request = request.map(Body::new);
@@ -200,11 +199,11 @@ async fn serve<S>(
                 request.extensions_mut().insert(peer);
             }
             let response = service.oneshot(request).await?;
-            Ok::<_, Infallible>(response.map(|body| Body::new(Answer { body, activity })))
+            Ok::<_, Infallible>(response.map(|body| Body::new(TrackedBody { body, activity })))
         }
     });
-    // A client that closes while its request waits ends the request: hyper reads ahead as long as half-closed connections are
-    // not asked for. So a worker that died in a long poll is handed nothing.
+    // A client that disconnects during a request ends the request: hyper reads ahead unless half-closed connections
+    // are enabled. So a worker that died in a long poll gets no intent.
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT_DEFAULT)
@@ -238,13 +237,13 @@ async fn serve<S>(
     }
 }
 
-/// A response's body. When it is over, its connection waits for the next request.
-struct Answer {
+/// A response body. When it ends, its connection waits for the next request.
+struct TrackedBody {
     body: Body,
     activity: Arc<Activity>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -264,7 +263,7 @@ impl HttpBody for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.activity.answered();
         self.activity.reads();
@@ -314,7 +313,7 @@ mod tests {
                 )
             },
         );
-        let socket = Socket::bind(&path).unwrap().with_peer(LOCAL_PEER);
+        let socket = UnixSocket::bind(&path).unwrap().with_peer(LOCAL_PEER);
         tokio::spawn(socket.run(Router::new().route("/", whoami), pending::<()>(), PATIENCE));
         let forged =
             "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: http\r\nForwarded: for=9.9.9.9\r\n";
@@ -331,7 +330,7 @@ mod tests {
         fs::create_dir_all(&deep).unwrap();
         let path = deep.join("consign.sock");
         fs::write(&path, "left over").unwrap();
-        let socket = Socket::bind(&path).unwrap();
+        let socket = UnixSocket::bind(&path).unwrap();
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
@@ -362,7 +361,7 @@ mod tests {
             pending::<()>().await;
             drop(dropped);
         });
-        let socket = Socket::bind(&path).unwrap();
+        let socket = UnixSocket::bind(&path).unwrap();
         tokio::spawn(socket.run(Router::new().route("/", wait), pending::<()>(), PATIENCE));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";

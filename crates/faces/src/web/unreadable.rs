@@ -1,7 +1,7 @@
-//! Answers to requests that never reached a service: heads that are malformed or too large.
+//! Responses to requests with a malformed or too large head, which never reach a service.
 //!
-//! hyper writes those itself, a bare status line, and offers no hook. They are recognised on their way out, by the
-//! header that every answer of ours carries, and given the same headers and an error body.
+//! hyper writes these responses itself, without a body, and offers no hook. They are detected before they are sent,
+//! by the absence of a header that all other responses have, and get the usual headers and an error body.
 
 use std::io;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ use tokio::io::AsyncWrite;
 
 use super::headers;
 
-/// Every answer that passed our layers has it.
+/// Every response that passed the layers has this header.
 const MARK: &[u8] = b"x-intent-version";
 
-/// What is written in place of a bare answer, and how much of it has left.
+/// The replacement of a bare response, and how much of it is written.
 #[derive(Debug)]
-pub(super) struct Instead {
+pub(super) struct ReplacementResponse {
     text: Vec<u8>,
     written: usize,
 }
 
-impl Instead {
-    /// `None` if the bytes are anything but the beginning of a bare refusal.
+impl ReplacementResponse {
+    /// `None` if the bytes are not the beginning of a bare error response.
     pub(super) fn of(bytes: &[u8], body: &str) -> Option<Self> {
         if !bytes.starts_with(b"HTTP/1.1 4") && !bytes.starts_with(b"HTTP/1.0 4") {
             return None;
@@ -49,7 +49,7 @@ impl Instead {
         Some(Self { text, written: 0 })
     }
 
-    /// Writes until all of it has left.
+    /// Writes until the replacement is complete.
     pub(super) fn poll_write<T: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut T,
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn a_bare_refusal_is_given_headers_and_a_body() {
         let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n";
-        let instead = Instead::of(bare, "{}").unwrap();
-        let text = String::from_utf8(instead.text).unwrap();
+        let replacement = ReplacementResponse::of(bare, "{}").unwrap();
+        let text = String::from_utf8(replacement.text).unwrap();
         assert!(text.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"));
         assert!(
             text.contains("x-frame-options: DENY\r\n")
@@ -90,7 +90,7 @@ mod tests {
             b"{\"error\":{}}",
             b"",
         ] {
-            assert!(Instead::of(bytes, "{}").is_none());
+            assert!(ReplacementResponse::of(bytes, "{}").is_none());
         }
     }
 }

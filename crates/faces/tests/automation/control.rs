@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use consign_faces::automation::listeners::{Serving, control};
-use consign_faces::web::credentials::Secret;
-use consign_faces::web::door::Door;
-use consign_faces::web::unix::Socket;
+use consign_faces::web::credentials::SecretDigest;
+use consign_faces::web::listener_policy::ListenerPolicy;
+use consign_faces::web::unix::UnixSocket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_
     let world = World::start(&[("echo", ECHO)], CONFIG).await;
     let path = world.path("control.sock");
     fs::write(&path, "left by a crash").unwrap();
-    let socket = Socket::bind(&path).unwrap();
+    let socket = UnixSocket::bind(&path).unwrap();
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(!world.path("control.sock.new").exists());
@@ -56,13 +56,13 @@ async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_
         throttles: false,
         request_id_seed: 1,
         // The socket is the operator's.
-        door: Door {
+        policy: ListenerPolicy {
             maintenance: true,
-            ..Door::default()
+            ..ListenerPolicy::default()
         },
     };
     let runtime = world.runtime.clone();
-    let token = Secret::new(TOKEN.to_owned());
+    let token = SecretDigest::new(TOKEN.to_owned());
     let served = tokio::spawn(async move { control(socket, runtime, &serving, token).await });
     for line in [
         "GET /healthz",

@@ -1,6 +1,6 @@
 //! Webhooks with good, bad and missing signatures.
 
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use data_encoding::{HEXLOWER, HEXUPPER};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
@@ -311,18 +311,18 @@ async fn a_body_of_any_depth_becomes_a_job_that_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_switches_of_the_server_hold_for_the_api_and_the_webhooks() {
-    let maintenance = Door {
+    let maintenance = ListenerPolicy {
         maintenance: true,
-        ..Door::default()
+        ..ListenerPolicy::default()
     };
-    let enforce_https = Door {
+    let enforce_https = ListenerPolicy {
         enforce_https: true,
-        ..Door::default()
+        ..ListenerPolicy::default()
     };
     let bearer = format!("authorization: Bearer {ALL}");
     let signed = header(b"{}");
-    for (door, status) in [(maintenance, 503), (enforce_https, 403)] {
-        let world = World::start_behind(door, &[("note", NOTE)], CONFIG).await;
+    for (policy, status) in [(maintenance, 503), (enforce_https, 403)] {
+        let world = World::start_behind(policy, &[("note", NOTE)], CONFIG).await;
         // From elsewhere, by way of somebody whom nobody trusts.
         let far = "x-forwarded-for: 203.0.113.9";
         let asked = send(world.api, "GET", "/jobs", &[&bearer, far], b"").await;

@@ -16,7 +16,7 @@ use consign_automation::runtime::{Options, Runtime};
 use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
 use consign_faces::automation::listeners::{AutomationListeners, ConnectionShares, Serving};
 use consign_faces::automation::loader::Loader;
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{self, Ledger};
 use consign_testkit::plants;
@@ -49,11 +49,15 @@ pub(crate) struct World {
 impl World {
     /// Runs these plugins, each with its script, under a configuration to which tokens and addresses are added.
     pub(crate) async fn start(plugins: &[(&str, &str)], config: &str) -> Self {
-        Self::start_behind(Door::default(), plugins, config).await
+        Self::start_behind(ListenerPolicy::default(), plugins, config).await
     }
 
     /// Beside a server with these switches.
-    pub(crate) async fn start_behind(door: Door, plugins: &[(&str, &str)], config: &str) -> Self {
+    pub(crate) async fn start_behind(
+        policy: ListenerPolicy,
+        plugins: &[(&str, &str)],
+        config: &str,
+    ) -> Self {
         plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::BACKEND, clock.clone());
@@ -97,7 +101,7 @@ impl World {
             loader: loader(here.join("config.yaml")),
             throttles: false,
             request_id_seed: 1,
-            door,
+            policy,
         };
         tokio::spawn(listeners.run(runtime.clone(), serving));
         Self {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use consign_faces::web::credentials::Secret;
+use consign_faces::web::credentials::SecretDigest;
 use http::Method;
 use serde_json::json;
 
@@ -151,7 +151,7 @@ async fn ip_071_ip_072_no_api_key_opens_an_admin_route() {
 
 #[tokio::test]
 async fn ip_073_secrets_that_are_not_set_match_nothing_not_even_emptiness() {
-    let empty = || Some(Secret::new(String::new()));
+    let empty = || Some(SecretDigest::new(String::new()));
     let worlds = [
         World::with(|options| {
             (

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::{Heartbeat, Identity};
+use consign_engine::{Heartbeat, NodeIdentity};
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Call, MAIN, World};
 
 fn heart(world: &World, id: i64, name: &str) -> Heartbeat {
-    let identity = Identity {
+    let identity = NodeIdentity {
         id,
         name: name.to_owned(),
         address: format!("http://10.0.0.{id}:7070"),

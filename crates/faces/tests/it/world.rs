@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use consign_engine::{Engine, Options as EngineOptions, SealKey, SharedStore};
 use consign_faces::intent::{self, Options};
-use consign_faces::web::credentials::Secret;
+use consign_faces::web::credentials::SecretDigest;
 use consign_faces::web::layers::{self, Layered};
 use consign_faces::web::server::Peer;
 use consign_kernel::receipt::Signer;
@@ -68,17 +68,17 @@ impl World {
         });
         let (drain, draining) = watch::channel(false);
         let mut options = Options {
-            admin_secret: Some(Secret::new(ADMIN.to_owned())),
-            dashboard_password: Some(Secret::new(PASSWORD.to_owned())),
-            metrics_token: Some(Secret::new(METRICS.to_owned())),
+            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
+            dashboard_password: Some(SecretDigest::new(PASSWORD.to_owned())),
+            metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
             trust_proxy: false,
             enforce_https: false,
             require_signatures: false,
             maintenance: false,
             draining,
-            make_room: None,
-            further_keys: None,
-            further_routes: None,
+            release_reserve: None,
+            additional_keys: None,
+            additional_openapi: None,
         };
         change(&mut options);
         let layers = layers::Options {

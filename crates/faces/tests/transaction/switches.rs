@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consign_faces::web::door::Door;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_transactions::problem::Problem;
 use consign_transactions::rail::{
     CallbackHint, CallbackMessage, Charge, Fenced, NullRail, Rail, RailFuture, RailReport,
@@ -27,9 +27,9 @@ const CLIENTS: [(&str, &str); 8] = [
     ("GET", "/api/atp/nothing"),
 ];
 
-async fn behind(door: Door) -> World {
+async fn behind(policy: ListenerPolicy) -> World {
     let setup = Setup {
-        door,
+        policy,
         ..Setup::default()
     };
     World::with(setup).await
@@ -37,9 +37,9 @@ async fn behind(door: Door) -> World {
 
 #[tokio::test]
 async fn maintenance_lets_only_operators_in() {
-    let world = behind(Door {
+    let world = behind(ListenerPolicy {
         maintenance: true,
-        ..Door::default()
+        ..ListenerPolicy::default()
     })
     .await;
     for (method, path) in CLIENTS {
@@ -62,11 +62,11 @@ async fn maintenance_lets_only_operators_in() {
 
 #[tokio::test]
 async fn enforced_https_turns_plain_requests_away_but_for_programs_on_this_machine() {
-    let door = Door {
+    let policy = ListenerPolicy {
         enforce_https: true,
-        ..Door::default()
+        ..ListenerPolicy::default()
     };
-    let world = behind(door).await;
+    let world = behind(policy).await;
     let operators = ("GET", "/api/atp/admin/audit");
     for (method, path) in CLIENTS.into_iter().chain([operators]) {
         let refused = world.send(method, path, &[FORWARDED, BEARER], "{}").await;
@@ -77,9 +77,9 @@ async fn enforced_https_turns_plain_requests_away_but_for_programs_on_this_machi
     }
     let health = world.send("GET", "/api/atp/health", &[FORWARDED], "").await;
     assert_eq!(health.status, 200);
-    let trusting = behind(Door {
+    let trusting = behind(ListenerPolicy {
         trust_proxy: true,
-        ..door
+        ..policy
     })
     .await;
     let encrypted = [FORWARDED, ("X-Forwarded-Proto", "https")];

@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
-use consign_faces::intent::{self, FurtherKeys};
+use consign_faces::intent::{self, AdditionalKeys};
 use consign_faces::transaction::{self, SiteHosts, UserTokens};
-use consign_faces::web::credentials::Secret;
-use consign_faces::web::door::Door;
+use consign_faces::web::credentials::SecretDigest;
+use consign_faces::web::listener_policy::ListenerPolicy;
 use consign_faces::web::secret_text::SecretText;
 use consign_faces::web::server::Peer;
 use consign_kernel::ids::SECOND_US;
@@ -55,7 +55,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) public_per_minute: u32,
     pub(crate) writes_per_minute: u32,
     pub(crate) compat: Option<&'a str>,
-    pub(crate) door: Door,
+    pub(crate) policy: ListenerPolicy,
     pub(crate) rail: Arc<dyn Rail>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Setup<'_> {
             public_per_minute: 0,
             writes_per_minute: 0,
             compat: None,
-            door: Door::default(),
+            policy: ListenerPolicy::default(),
             rail: Arc::new(NullRail),
         }
     }
@@ -113,7 +113,7 @@ impl World {
         let (drain, draining) = watch::channel(false);
         let keys = site.clone();
         let intent = intent::Options {
-            admin_secret: Some(Secret::new(ADMIN.to_owned())),
+            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
             dashboard_password: None,
             metrics_token: None,
             trust_proxy: false,
@@ -121,13 +121,13 @@ impl World {
             require_signatures: false,
             maintenance: false,
             draining,
-            further_keys: Some(FurtherKeys(Arc::new(move || keys.jwks()))),
-            make_room: None,
-            further_routes: Some(transaction::openapi::document()),
+            additional_keys: Some(AdditionalKeys(Arc::new(move || keys.jwks()))),
+            release_reserve: None,
+            additional_openapi: Some(transaction::openapi::document()),
         };
         let transactions = transaction::Options {
-            admin_secret: Some(Secret::new(ADMIN.to_owned())),
-            door: setup.door,
+            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
+            policy: setup.policy,
             hosts: SiteHosts::new(SITE, &[]),
             public_per_minute: setup.public_per_minute,
             writes_per_minute: setup.writes_per_minute,

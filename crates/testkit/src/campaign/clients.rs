@@ -1,7 +1,7 @@
 //! The clients: publishers, workers and an intruder, each with its own connection and history.
 //!
-//! Invariant: nothing is sent that is not in the history first. Trouble a client lives through; an answer that does not
-//! come ends it if there is one server, and sends it to the next among nodes.
+//! Invariant: every request is in the history before it is sent. A client continues after an error response. A
+//! missing response ends the client if there is one server, and moves it to the next endpoint otherwise.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,42 +11,42 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::reach::Reach;
-use crate::chance::Chance;
-use crate::history::{Act, Heard, History, now_us};
+use super::endpoints::Endpoints;
+use crate::history::{ClientAction, ClientOutcome, History, now_us};
+use crate::seeded_random::SeededRandom;
 
 pub const CLIENTS: usize = 8;
-/// Histories: the clients of the rounds, and the one who repeats and drains between them.
+/// Histories: the clients of the rounds, and the one that repeats and drains between them.
 pub const AUTHORS: usize = CLIENTS + 1;
 pub const SECOND_US: i64 = 1_000_000;
 pub const NAMESPACE: &str = "crash";
-/// The shortest lease there is, for workers that vanish.
+/// The shortest lease, for workers that vanish.
 pub const SHORT_LEASE_S: i64 = 10;
 pub const LONG_LEASE_S: i64 = 60;
-/// How long a slow worker thinks about its job, so that it is likely to be caught holding one.
+/// How long a slow worker holds its intent, so that a fault is likely to hit it.
 const SLOW_WORK: Duration = Duration::from_millis(30);
-/// An intruder without a token looks again after this.
+/// The pause of an intruder without a token.
 const IDLE: Duration = Duration::from_millis(5);
 
-/// A claim that somebody holds or held.
+/// A current or former claim.
 #[derive(Debug, Clone)]
-pub struct Hold {
+pub struct HeldClaim {
     pub id: String,
     pub token: String,
 }
 
-/// What clients of different rounds hand to each other.
+/// State that clients of different rounds share.
 #[derive(Debug, Default)]
-pub struct Shared {
-    /// Held on purpose when the server dies, to be settled after the restart.
-    held: Mutex<Vec<Hold>>,
-    /// Tokens that are worthless from the given time on.
-    stale: Mutex<Vec<(Hold, i64)>>,
-    /// How much later than by the clock of clients a lease may end.
+pub struct SharedClaims {
+    /// Held on purpose when the server is killed, to be settled after the restart.
+    held: Mutex<Vec<HeldClaim>>,
+    /// Tokens that are invalid from the given time on.
+    stale: Mutex<Vec<(HeldClaim, i64)>>,
+    /// How much later than by the clients' clock a lease may end.
     apart_us: i64,
 }
 
-impl Shared {
+impl SharedClaims {
     pub fn clocks_apart(apart_us: i64) -> Self {
         Self {
             apart_us,
@@ -54,43 +54,44 @@ impl Shared {
         }
     }
 
-    fn keep(&self, hold: Hold) {
+    fn keep(&self, held_claim: HeldClaim) {
         self.held
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(hold);
+            .push(held_claim);
     }
 
-    fn take_held(&self) -> Option<Hold> {
+    fn take_held(&self) -> Option<HeldClaim> {
         self.held
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop()
     }
 
-    fn is_stale_from(&self, hold: &Hold, from_us: i64) {
+    fn is_stale_from(&self, held_claim: &HeldClaim, from_us: i64) {
         let mut stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
-        stale.push((hold.clone(), from_us));
+        stale.push((held_claim.clone(), from_us));
     }
 
-    fn pick_stale(&self, chance: &mut Chance) -> Option<Hold> {
+    fn pick_stale(&self, random: &mut SeededRandom) -> Option<HeldClaim> {
         let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
-        let (hold, from_us) = stale.get(usize::try_from(chance.below(stale.len() as u64)).ok()?)?;
-        (*from_us < now_us()).then(|| hold.clone())
+        let (held_claim, from_us) =
+            stale.get(usize::try_from(random.below(stale.len() as u64)).ok()?)?;
+        (*from_us < now_us()).then(|| held_claim.clone())
     }
 }
 
-/// Where the history of a client in a round lies.
+/// The history file of a client in a round.
 pub fn history_file(folder: &Path, client: usize, round: u64) -> PathBuf {
     folder.join(format!("round-{round}-client-{client}.jsonl"))
 }
 
-/// Some intents die at their first failure, so that there are dead letters to remember.
+/// Some intents have one attempt, so that there are dead letters.
 pub fn is_tried_once(key: &str) -> bool {
     key.ends_with('7')
 }
 
-/// What a publish with this key says; the same for everybody who uses the key.
+/// The body of a publish with this key; the same for all clients.
 pub fn publish_body(key: &str) -> Value {
     let attempts_max = if is_tried_once(key) { 1 } else { 20 };
     json!({
@@ -102,10 +103,10 @@ pub fn publish_body(key: &str) -> Value {
     })
 }
 
-/// The end of a client's work.
+/// Why a client ended.
 #[derive(Debug)]
-pub enum Stop {
-    /// The server is gone, or it was told to end.
+pub enum ClientStop {
+    /// The server is gone, or the client was stopped.
     Over,
     /// The history could not be written.
     History(io::Error),
@@ -116,8 +117,8 @@ pub struct Client {
     pub index: usize,
     round: u64,
     history: History,
-    reach: Reach,
-    chance: Chance,
+    endpoints: Endpoints,
+    random: SeededRandom,
     slow: bool,
 }
 
@@ -126,15 +127,15 @@ impl Client {
         index: usize,
         round: u64,
         folder: &Path,
-        reach: Reach,
-        chance: &Chance,
+        endpoints: Endpoints,
+        random: &SeededRandom,
     ) -> io::Result<Self> {
         Ok(Self {
             index,
             round,
             history: History::open(&history_file(folder, index, round))?,
-            reach,
-            chance: chance.branch(index, round),
+            endpoints,
+            random: random.branch(index, round),
             slow: false,
         })
     }
@@ -145,12 +146,12 @@ impl Client {
         self
     }
 
-    /// Works until the server is gone or it is told to end.
-    pub fn work(mut self, shared: &Shared) -> io::Result<()> {
+    /// Works until the server is gone or the client is stopped.
+    pub fn work(mut self, shared: &SharedClaims) -> io::Result<()> {
         let mut step = 0;
         let stop = loop {
-            if self.reach.is_over() {
-                break Stop::Over;
+            if self.endpoints.is_over() {
+                break ClientStop::Over;
             }
             step += 1;
             let done = match self.index {
@@ -165,211 +166,228 @@ impl Client {
             }
         };
         match stop {
-            Stop::Over => Ok(()),
-            Stop::History(error) => Err(error),
+            ClientStop::Over => Ok(()),
+            ClientStop::History(error) => Err(error),
         }
     }
 
-    pub fn publish(&mut self, key: &str) -> Result<(), Stop> {
-        self.act(&Act::Publish {
+    pub fn publish(&mut self, key: &str) -> Result<(), ClientStop> {
+        self.action(&ClientAction::Publish {
             key: key.to_owned(),
         })
         .map(drop)
     }
 
-    fn publish_and_repeat(&mut self, step: u64) -> Result<(), Stop> {
+    fn publish_and_repeat(&mut self, step: u64) -> Result<(), ClientStop> {
         let key = format!("r{}-solo-{step}", self.round);
         self.publish(&key)?;
-        if self.chance.percent(25) {
+        if self.random.percent(25) {
             self.publish(&key)?;
         }
         Ok(())
     }
 
-    /// Claims one intent and does with it what chance says.
-    fn serve(&mut self, shared: &Shared, step: u64) -> Result<(), Stop> {
+    /// Claims one intent and chooses at random what to do with it.
+    fn serve(&mut self, shared: &SharedClaims, step: u64) -> Result<(), ClientStop> {
         if step == 1
-            && let Some(hold) = shared.take_held()
+            && let Some(held_claim) = shared.take_held()
         {
-            return self.fulfil(&hold, shared);
+            return self.fulfil(&held_claim, shared);
         }
-        let Some(hold) = self.claim("")? else {
+        let Some(held_claim) = self.claim("")? else {
             return Ok(());
         };
         if self.slow {
             thread::sleep(SLOW_WORK);
         }
-        if self.chance.percent(10) {
+        if self.random.percent(10) {
             let path = self.any_path();
-            let forged = Hold {
-                id: hold.id.clone(),
-                token: self.chance.token(),
+            let forged = HeldClaim {
+                id: held_claim.id.clone(),
+                token: self.random.token(),
             };
             self.forge(&forged, path)?;
         }
-        // In each round somebody vanishes at once, so that there is always something to prove.
+        // In each round one worker vanishes early, so that there is always something to check.
         let fate = if self.index == 3 && step == 2 {
             0
         } else {
-            self.chance.below(100)
+            self.random.below(100)
         };
         match fate {
             0..5 => {
-                // Without a clear answer the lease may be the old one or the new one.
-                let lease_s = match self.extend(&hold, SHORT_LEASE_S)? {
-                    Heard::Yes { .. } => SHORT_LEASE_S,
-                    Heard::Nothing | Heard::Refused { .. } | Heard::Lost => LONG_LEASE_S,
+                // Without a clear response the lease may be the old one or the new one.
+                let lease_s = match self.extend(&held_claim, SHORT_LEASE_S)? {
+                    ClientOutcome::Yes { .. } => SHORT_LEASE_S,
+                    ClientOutcome::Nothing
+                    | ClientOutcome::Refused { .. }
+                    | ClientOutcome::Lost => LONG_LEASE_S,
                 };
                 let over_us = now_us() + (lease_s + 1) * SECOND_US;
-                shared.is_stale_from(&hold, over_us + shared.apart_us);
+                shared.is_stale_from(&held_claim, over_us + shared.apart_us);
             }
-            5..12 => shared.keep(hold),
-            12..27 => self.fail(&hold, shared)?,
+            5..12 => shared.keep(held_claim),
+            12..27 => self.fail(&held_claim, shared)?,
             27..40 => {
-                self.extend(&hold, LONG_LEASE_S)?;
-                self.fulfil(&hold, shared)?;
+                self.extend(&held_claim, LONG_LEASE_S)?;
+                self.fulfil(&held_claim, shared)?;
             }
-            _ => self.fulfil(&hold, shared)?,
+            _ => self.fulfil(&held_claim, shared)?,
         }
         Ok(())
     }
 
-    /// Tries tokens that were good once, on whatever became of their intents.
-    fn intrude(&mut self, shared: &Shared) -> Result<(), Stop> {
-        if let Some(hold) = shared.pick_stale(&mut self.chance) {
+    /// Tries former tokens on their intents.
+    fn intrude(&mut self, shared: &SharedClaims) -> Result<(), ClientStop> {
+        if let Some(held_claim) = shared.pick_stale(&mut self.random) {
             let path = self.any_path();
-            return self.forge(&hold, path);
+            return self.forge(&held_claim, path);
         }
         thread::sleep(IDLE);
-        // Nothing is stale yet. Also notices that the server is gone.
+        // No token is stale yet. This also detects that the server is gone.
         self.claim_elsewhere()
     }
 
-    /// Claims what has this goal, or anything.
-    pub fn claim(&mut self, goal: &str) -> Result<Option<Hold>, Stop> {
+    /// Claims an intent with this goal, or any.
+    pub fn claim(&mut self, goal: &str) -> Result<Option<HeldClaim>, ClientStop> {
         let goal = goal.to_owned();
-        Ok(match self.act(&Act::Claim { goal })? {
-            Heard::Yes { id, token } => Some(Hold { id, token }),
-            Heard::Nothing | Heard::Refused { .. } | Heard::Lost => None,
+        Ok(match self.action(&ClientAction::Claim { goal })? {
+            ClientOutcome::Yes { id, token } => Some(HeldClaim { id, token }),
+            ClientOutcome::Nothing | ClientOutcome::Refused { .. } | ClientOutcome::Lost => None,
         })
     }
 
-    fn claim_elsewhere(&mut self) -> Result<(), Stop> {
+    fn claim_elsewhere(&mut self) -> Result<(), ClientStop> {
         let path = "/claim?namespace=empty";
-        let answer = self.reach.http().send("POST", path, &[], None);
+        let answer = self.endpoints.http().send("POST", path, &[], None);
         match answer {
             Ok(_) => Ok(()),
-            Err(_) => self.reach.after(&Heard::Lost),
+            Err(_) => self.endpoints.after(&ClientOutcome::Lost),
         }
     }
 
-    fn extend(&mut self, hold: &Hold, lease_s: i64) -> Result<Heard, Stop> {
-        self.act(&Act::Extend {
-            id: hold.id.clone(),
-            token: hold.token.clone(),
+    fn extend(
+        &mut self,
+        held_claim: &HeldClaim,
+        lease_s: i64,
+    ) -> Result<ClientOutcome, ClientStop> {
+        self.action(&ClientAction::Extend {
+            id: held_claim.id.clone(),
+            token: held_claim.token.clone(),
             lease_s,
         })
     }
 
-    pub fn fulfil(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
-        let result = format!("{}-{}", self.index, self.chance.token());
-        let heard = self.act(&Act::Fulfil {
-            id: hold.id.clone(),
-            token: hold.token.clone(),
+    pub fn fulfil(
+        &mut self,
+        held_claim: &HeldClaim,
+        shared: &SharedClaims,
+    ) -> Result<(), ClientStop> {
+        let result = format!("{}-{}", self.index, self.random.token());
+        let outcome = self.action(&ClientAction::Fulfil {
+            id: held_claim.id.clone(),
+            token: held_claim.token.clone(),
             result,
         })?;
-        self.settled(hold, &heard, shared)
+        self.settled(held_claim, &outcome, shared)
     }
 
-    fn fail(&mut self, hold: &Hold, shared: &Shared) -> Result<(), Stop> {
-        let heard = self.act(&Act::Fail {
-            id: hold.id.clone(),
-            token: hold.token.clone(),
+    fn fail(&mut self, held_claim: &HeldClaim, shared: &SharedClaims) -> Result<(), ClientStop> {
+        let outcome = self.action(&ClientAction::Fail {
+            id: held_claim.id.clone(),
+            token: held_claim.token.clone(),
         })?;
-        self.settled(hold, &heard, shared)
+        self.settled(held_claim, &outcome, shared)
     }
 
-    /// A token is worthless once its claim is settled; some try it again at once.
-    fn settled(&mut self, hold: &Hold, heard: &Heard, shared: &Shared) -> Result<(), Stop> {
-        if !matches!(heard, Heard::Yes { .. }) {
+    /// A token is invalid once its claim is settled; some clients use it again at once.
+    fn settled(
+        &mut self,
+        held_claim: &HeldClaim,
+        outcome: &ClientOutcome,
+        shared: &SharedClaims,
+    ) -> Result<(), ClientStop> {
+        if !matches!(outcome, ClientOutcome::Yes { .. }) {
             return Ok(());
         }
-        shared.is_stale_from(hold, now_us());
-        if self.chance.percent(20) {
+        shared.is_stale_from(held_claim, now_us());
+        if self.random.percent(20) {
             let path = self.any_path();
-            self.forge(hold, path)?;
+            self.forge(held_claim, path)?;
         }
         Ok(())
     }
 
-    fn forge(&mut self, hold: &Hold, path: &str) -> Result<(), Stop> {
-        self.act(&Act::Forge {
-            id: hold.id.clone(),
+    fn forge(&mut self, held_claim: &HeldClaim, path: &str) -> Result<(), ClientStop> {
+        self.action(&ClientAction::Forge {
+            id: held_claim.id.clone(),
             path: path.to_owned(),
-            token: hold.token.clone(),
+            token: held_claim.token.clone(),
         })
         .map(drop)
     }
 
     fn any_path(&mut self) -> &'static str {
-        ["extend_claim", "fulfill", "fail"][usize::try_from(self.chance.below(3)).unwrap_or(0)]
+        ["extend_claim", "fulfill", "fail"][usize::try_from(self.random.below(3)).unwrap_or(0)]
     }
 
-    /// Intention, request, answer; each on disk before the next.
-    fn act(&mut self, act: &Act) -> Result<Heard, Stop> {
+    /// Writes the intention, sends the request, writes the outcome, in this order.
+    fn action(&mut self, action: &ClientAction) -> Result<ClientOutcome, ClientStop> {
         self.history
-            .intend(self.round, act)
-            .map_err(Stop::History)?;
-        let heard = self.send(act);
-        self.history.conclude(&heard).map_err(Stop::History)?;
-        self.reach.after(&heard)?;
-        Ok(heard)
+            .intend(self.round, action)
+            .map_err(ClientStop::History)?;
+        let outcome = self.send(action);
+        self.history
+            .conclude(&outcome)
+            .map_err(ClientStop::History)?;
+        self.endpoints.after(&outcome)?;
+        Ok(outcome)
     }
 
-    fn send(&mut self, act: &Act) -> Heard {
-        let (path, headers, body) = match act {
-            Act::Publish { key } => {
+    fn send(&mut self, action: &ClientAction) -> ClientOutcome {
+        let (path, headers, body) = match action {
+            ClientAction::Publish { key } => {
                 let headers = vec![("Idempotency-Key", key.as_str())];
                 ("/intent".to_owned(), headers, Some(publish_body(key)))
             }
-            Act::Claim { goal } if goal.is_empty() => {
+            ClientAction::Claim { goal } if goal.is_empty() => {
                 let path = format!("/claim?namespace={NAMESPACE}&wait=1");
                 (path, Vec::new(), None)
             }
-            Act::Claim { goal } => {
+            ClientAction::Claim { goal } => {
                 let path = format!("/claim?namespace={NAMESPACE}&goal={goal}");
                 (path, Vec::new(), None)
             }
-            Act::Extend { id, token, lease_s } => {
+            ClientAction::Extend { id, token, lease_s } => {
                 let body = json!({"claim_token": token, "seconds": lease_s});
                 (format!("/extend_claim/{id}"), Vec::new(), Some(body))
             }
-            Act::Fulfil { id, token, result } => {
+            ClientAction::Fulfil { id, token, result } => {
                 let body = json!({"claim_token": token, "result": {"by": result}});
                 (format!("/fulfill/{id}"), Vec::new(), Some(body))
             }
-            Act::Fail { id, token } => {
+            ClientAction::Fail { id, token } => {
                 let body = json!({"claim_token": token, "error": "did not work"});
                 (format!("/fail/{id}"), Vec::new(), Some(body))
             }
-            Act::Forge { id, path, token } => {
+            ClientAction::Forge { id, path, token } => {
                 let body = json!({"claim_token": token, "seconds": 60, "error": "forged"});
                 (format!("/{path}/{id}"), Vec::new(), Some(body))
             }
         };
-        let http = self.reach.http();
+        let http = self.endpoints.http();
         let Ok(reply) = http.send("POST", &path, &headers, body.as_ref()) else {
-            return Heard::Lost;
+            return ClientOutcome::Lost;
         };
         let json = reply.json();
         let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
         match reply.status {
-            204 => Heard::Nothing,
-            200..=299 => Heard::Yes {
+            204 => ClientOutcome::Nothing,
+            200..=299 => ClientOutcome::Yes {
                 id: text("id"),
                 token: text("claim_token"),
             },
-            status => Heard::Refused { status },
+            status => ClientOutcome::Refused { status },
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Promises, how often each was checked, and where one was broken.
+//! Promises: how often each was checked, and the violations.
 //!
-//! Invariant: a promise that was never checked is not kept but unproven, and counts as broken.
+//! Invariant: a promise that was never checked is unproven and counts as broken.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub enum Promise {
     Heals,
     EndsAfterLostSync,
     BackupWhole,
-    /// The fault reached somebody, or the round proves nothing.
+    /// A client noticed the fault; otherwise the round proves nothing.
     Felt,
     /// Each node works again soon after a fault is over.
     Alive,
-    /// Whoever was to have another clock did read it.
+    /// The process whose clock was moved has read it.
     ClockMoved,
-    /// Work that one node takes reaches whoever waits at another.
+    /// An intent published on one node reaches a waiting client on another.
     Reached,
 }
 
@@ -55,7 +55,7 @@ impl Promise {
         Self::Reached,
     ];
 
-    /// What every campaign must have checked, whatever its faults.
+    /// The promises that every campaign must check.
     pub const ALWAYS: [Self; 8] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
@@ -67,7 +67,7 @@ impl Promise {
         Self::StoreSound,
     ];
 
-    /// The name of its test, without that of the campaign.
+    /// The name of its test, without the campaign.
     fn test(self) -> &'static str {
         match self {
             Self::PublishSurvives => "ip_006_every_acknowledged_publish_survives",
@@ -95,11 +95,11 @@ impl Promise {
 
 #[derive(Debug)]
 pub struct Findings {
-    /// The campaign, with which the names of its tests begin.
+    /// The campaign, which is the prefix of the test names.
     campaign: &'static str,
     checked: BTreeMap<Promise, u64>,
     broken: BTreeMap<Promise, Vec<String>>,
-    /// What a campaign that came to its end must have checked, so that a promise without a check is a gap.
+    /// The promises that a finished campaign must have checked; a promise without a check is a gap.
     due: Vec<Promise>,
 }
 
@@ -113,7 +113,7 @@ impl Findings {
         }
     }
 
-    /// Notes one check; the evidence is only asked for when the promise was broken.
+    /// Records one check; the evidence is built only for a violation.
     pub fn check(&mut self, promise: Promise, kept: bool, evidence: impl FnOnce() -> String) {
         *self.checked.entry(promise).or_default() += 1;
         if !kept {
@@ -125,7 +125,7 @@ impl Findings {
         self.broken.is_empty()
     }
 
-    /// All phases ran, so that these must have been checked.
+    /// The campaign is complete, so these promises must have been checked.
     pub fn completed(&mut self, due: Vec<Promise>) {
         self.due = due;
     }
@@ -142,8 +142,8 @@ impl Findings {
         format!("{}_{}", self.campaign, promise.test())
     }
 
-    /// Test name, evidence against it, and number of checks. After a broken promise the campaign
-    /// stops, and what it could not check any more is left out.
+    /// Test name, evidence of violations, and number of checks. After a violation the campaign stops, and promises
+    /// without a check are left out.
     pub fn verdicts(&self) -> Vec<(String, Vec<String>, u64)> {
         let mut verdicts = Vec::new();
         for promise in Promise::ALL {

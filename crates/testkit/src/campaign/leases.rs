@@ -1,41 +1,40 @@
-//! What the histories say about leases, without asking the server.
+//! Checks of leases from the histories alone.
 //!
-//! A client knows the server's moment of decision only as an interval between sending and hearing.
-//! Invariant: a violation is reported only when no moment inside the intervals could explain what
-//! was heard.
+//! A client knows the moment of the server's decision only as the interval between request and response.
+//! Invariant: a violation is reported only if no moment inside the intervals could explain the outcome.
 
 use std::collections::BTreeMap;
 
 use super::clients::{SECOND_US, SHORT_LEASE_S, is_tried_once};
 use super::findings::{Findings, Promise};
-use crate::history::{Act, Entry, Heard};
+use crate::history::{ClientAction, ClientOutcome, HistoryEntry};
 
 const DEFAULT_LEASE_US: i64 = 60 * SECOND_US;
-/// The two processes read the same clock, but not with the same ticks.
+/// Two processes read the same clock with different resolution.
 const TOLERANCE_US: i64 = 50_000;
 
 /// One granted claim and everything its holder did with it.
 #[derive(Debug)]
-pub struct Claim<'a> {
-    granted: &'a Entry,
+pub struct ObservedClaim<'a> {
+    granted: &'a HistoryEntry,
     token: &'a str,
-    acts: Vec<&'a Entry>,
+    actions: Vec<&'a HistoryEntry>,
 }
 
-impl Claim<'_> {
+impl ObservedClaim<'_> {
     /// The first moment at which this lease may have been over.
     fn may_end_us(&self) -> i64 {
         let mut end_us = self.granted.sent_us + DEFAULT_LEASE_US;
-        for entry in &self.acts {
-            match (&entry.act, &entry.heard) {
-                (Act::Extend { lease_s, .. }, Heard::Yes { .. }) => {
+        for entry in &self.actions {
+            match (&entry.action, &entry.outcome) {
+                (ClientAction::Extend { lease_s, .. }, ClientOutcome::Yes { .. }) => {
                     end_us = entry.sent_us + lease_s * SECOND_US;
                 }
-                (Act::Extend { lease_s, .. }, heard) if heard.is_unknown() => {
+                (ClientAction::Extend { lease_s, .. }, outcome) if outcome.is_unknown() => {
                     end_us = end_us.min(entry.sent_us + lease_s * SECOND_US);
                 }
-                (Act::Fail { .. } | Act::Fulfil { .. }, heard)
-                    if heard.is_unknown() || matches!(heard, Heard::Yes { .. }) =>
+                (ClientAction::Fail { .. } | ClientAction::Fulfil { .. }, outcome)
+                    if outcome.is_unknown() || matches!(outcome, ClientOutcome::Yes { .. }) =>
                 {
                     return end_us.min(entry.sent_us);
                 }
@@ -47,88 +46,92 @@ impl Claim<'_> {
 
     /// Whether it may have been granted when the other lease was over.
     fn may_follow(&self, other: &Self, tolerance_us: i64) -> bool {
-        self.granted.heard_us + tolerance_us >= other.may_end_us()
+        self.granted.ended_us + tolerance_us >= other.may_end_us()
     }
 
     /// The last moment at which this lease may have been alive.
     fn must_end_us(&self) -> i64 {
-        let mut end_us = self.granted.heard_us.saturating_add(DEFAULT_LEASE_US);
-        for entry in &self.acts {
-            let Act::Extend { lease_s, .. } = &entry.act else {
+        let mut end_us = self.granted.ended_us.saturating_add(DEFAULT_LEASE_US);
+        for entry in &self.actions {
+            let ClientAction::Extend { lease_s, .. } = &entry.action else {
                 continue;
             };
             let lease_us = lease_s * SECOND_US;
-            let extended_us = entry.heard_us.saturating_add(lease_us);
-            if matches!(entry.heard, Heard::Yes { .. }) {
+            let extended_us = entry.ended_us.saturating_add(lease_us);
+            if matches!(entry.outcome, ClientOutcome::Yes { .. }) {
                 end_us = extended_us;
-            } else if entry.heard == Heard::Lost {
-                // A node that slept may carry it out later, but not after the lease was over.
+            } else if entry.outcome == ClientOutcome::Lost {
+                // A suspended node may execute it later, but not after the end of the lease.
                 end_us = end_us.saturating_add(lease_us).max(extended_us);
-            } else if entry.heard.is_unknown() {
+            } else if entry.outcome.is_unknown() {
                 end_us = end_us.max(extended_us);
             }
         }
         end_us
     }
 
-    /// Whether its holder went away on purpose, and the server knows the short lease.
+    /// Whether its holder vanished on purpose, and the server has the short lease.
     fn vanished(&self) -> bool {
-        self.acts.last().is_some_and(|entry| {
-            matches!(entry.heard, Heard::Yes { .. })
-                && matches!(entry.act, Act::Extend { lease_s, .. } if lease_s == SHORT_LEASE_S)
+        self.actions.last().is_some_and(|entry| {
+            matches!(entry.outcome, ClientOutcome::Yes { .. })
+                && matches!(entry.action, ClientAction::Extend { lease_s, .. } if lease_s == SHORT_LEASE_S)
         })
     }
 
     fn fulfilled_us(&self) -> Option<i64> {
-        let done = self.acts.iter().find(|entry| {
-            matches!(entry.act, Act::Fulfil { .. }) && matches!(entry.heard, Heard::Yes { .. })
+        let done = self.actions.iter().find(|entry| {
+            matches!(entry.action, ClientAction::Fulfil { .. })
+                && matches!(entry.outcome, ClientOutcome::Yes { .. })
         });
-        done.map(|entry| entry.heard_us)
+        done.map(|entry| entry.ended_us)
     }
 }
 
-/// Granted claims by intent, in the order in which their answers were heard.
-pub fn claims(entries: &[Entry]) -> BTreeMap<&str, Vec<Claim<'_>>> {
-    let mut claims: BTreeMap<&str, Vec<Claim<'_>>> = BTreeMap::new();
+/// Granted claims by intent, in the order of their responses.
+pub fn claims(entries: &[HistoryEntry]) -> BTreeMap<&str, Vec<ObservedClaim<'_>>> {
+    let mut claims: BTreeMap<&str, Vec<ObservedClaim<'_>>> = BTreeMap::new();
     for granted in entries {
-        if let (Act::Claim { .. }, Heard::Yes { id, token }) = (&granted.act, &granted.heard) {
-            claims.entry(id).or_default().push(Claim {
+        if let (ClientAction::Claim { .. }, ClientOutcome::Yes { id, token }) =
+            (&granted.action, &granted.outcome)
+        {
+            claims.entry(id).or_default().push(ObservedClaim {
                 granted,
                 token,
-                acts: Vec::new(),
+                actions: Vec::new(),
             });
         }
     }
     for entry in entries {
-        let (Act::Extend { id, token, .. }
-        | Act::Fulfil { id, token, .. }
-        | Act::Fail { id, token }) = &entry.act
+        let (ClientAction::Extend { id, token, .. }
+        | ClientAction::Fulfil { id, token, .. }
+        | ClientAction::Fail { id, token }) = &entry.action
         else {
             continue;
         };
         let of_intent = claims.get_mut(id.as_str()).into_iter().flatten();
         for claim in of_intent.filter(|claim| claim.token == token) {
-            claim.acts.push(entry);
+            claim.actions.push(entry);
         }
     }
     for of_intent in claims.values_mut() {
-        of_intent.sort_by_key(|claim| claim.granted.heard_us);
+        of_intent.sort_by_key(|claim| claim.granted.ended_us);
         for claim in of_intent {
-            claim.acts.sort_by_key(|entry| entry.sent_us);
+            claim.actions.sort_by_key(|entry| entry.sent_us);
         }
     }
     claims
 }
 
-/// Intents whose holder vanished, with their once-keys. Those that may be tried only once are left
-/// out: the end of their lease is their end.
-pub fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
+/// Intents whose holder vanished, with their once-keys. Intents with a single attempt are left out: they end with
+/// their lease.
+pub fn left_behind(entries: &[HistoryEntry]) -> BTreeMap<&str, &str> {
     let claims = claims(entries);
     let mut left = BTreeMap::new();
     for entry in entries {
-        if let (Act::Publish { key }, Heard::Yes { id, .. }) = (&entry.act, &entry.heard)
+        if let (ClientAction::Publish { key }, ClientOutcome::Yes { id, .. }) =
+            (&entry.action, &entry.outcome)
             && let Some(of_intent) = claims.get(id.as_str())
-            && of_intent.iter().any(Claim::vanished)
+            && of_intent.iter().any(ObservedClaim::vanished)
             && !is_tried_once(key)
         {
             left.insert(id.as_str(), key.as_str());
@@ -137,23 +140,23 @@ pub fn left_behind(entries: &[Entry]) -> BTreeMap<&str, &str> {
     left
 }
 
-/// Looks for two holders at once, work after the end, forged tokens and leases that got lost. Leases may have been measured
-/// by clocks that are so far apart.
-pub fn judge(entries: &[Entry], apart_us: i64, findings: &mut Findings) {
+/// Finds two holders at once, work after the end, forged tokens and lost leases. Leases may have been measured by
+/// clocks that differ by `apart_us`.
+pub fn judge(entries: &[HistoryEntry], apart_us: i64, findings: &mut Findings) {
     let tolerance_us = TOLERANCE_US + apart_us;
     for (id, of_intent) in claims(entries) {
         for pair in of_intent.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
-            // A client that slept may hear last what was granted first.
+            // A suspended client may receive last what was granted first.
             let free =
                 second.may_follow(first, tolerance_us) || first.may_follow(second, tolerance_us);
             findings.check(Promise::OneLease, free, || {
                 format!(
                     "{id} was claimed by client {} at {} and by client {} at {}, before {}",
                     first.granted.client,
-                    first.granted.heard_us,
+                    first.granted.ended_us,
                     second.granted.client,
-                    second.granted.heard_us,
+                    second.granted.ended_us,
                     first.may_end_us(),
                 )
             });
@@ -164,7 +167,10 @@ pub fn judge(entries: &[Entry], apart_us: i64, findings: &mut Findings) {
                 format!("{id} was claimed again after it was fulfilled")
             });
         }
-        let fulfilled = of_intent.iter().filter_map(Claim::fulfilled_us).count();
+        let fulfilled = of_intent
+            .iter()
+            .filter_map(ObservedClaim::fulfilled_us)
+            .count();
         findings.check(Promise::OneLease, fulfilled <= 1, || {
             format!("{id} was fulfilled {fulfilled} times")
         });
@@ -173,40 +179,43 @@ pub fn judge(entries: &[Entry], apart_us: i64, findings: &mut Findings) {
         }
     }
     for entry in entries {
-        let Act::Forge { id, path, token } = &entry.act else {
+        let ClientAction::Forge { id, path, token } = &entry.action else {
             continue;
         };
-        if entry.heard.is_unknown() {
+        if entry.outcome.is_unknown() {
             continue;
         }
-        let refused = entry.heard == Heard::Refused { status: 404 };
+        let refused = entry.outcome == ClientOutcome::Refused { status: 404 };
         findings.check(Promise::TokenChecked, refused, || {
-            let heard = &entry.heard;
-            format!("/{path}/{id} with the wrong token {token}: {heard:?}")
+            let outcome = &entry.outcome;
+            format!("/{path}/{id} with the wrong token {token}: {outcome:?}")
         });
     }
 }
 
-/// A holder inside its lease must never be turned away, and one that comes late always.
-fn refusals(id: &str, claim: &Claim<'_>, tolerance_us: i64, findings: &mut Findings) {
-    for (place, entry) in claim.acts.iter().enumerate() {
-        let before = Claim {
+/// A holder inside its lease must never be refused, and a late one always.
+fn refusals(id: &str, claim: &ObservedClaim<'_>, tolerance_us: i64, findings: &mut Findings) {
+    for (place, entry) in claim.actions.iter().enumerate() {
+        let before = ObservedClaim {
             granted: claim.granted,
             token: claim.token,
-            acts: claim.acts[..place].to_vec(),
+            actions: claim.actions[..place].to_vec(),
         };
-        let certainly_held = entry.heard_us < before.may_end_us() - tolerance_us;
-        let let_in = matches!(entry.heard, Heard::Yes { .. });
+        let certainly_held = entry.ended_us < before.may_end_us() - tolerance_us;
+        let let_in = matches!(entry.outcome, ClientOutcome::Yes { .. });
         if entry.sent_us > before.must_end_us().saturating_add(tolerance_us)
-            && !entry.heard.is_unknown()
+            && !entry.outcome.is_unknown()
         {
             findings.check(Promise::LateRefused, !let_in, || {
-                format!("{id}: {:?} came after the lease was over", entry.act)
+                format!("{id}: {:?} came after the lease was over", entry.action)
             });
         }
-        if certainly_held && !entry.heard.is_unknown() {
+        if certainly_held && !entry.outcome.is_unknown() {
             findings.check(Promise::LeaseSurvives, let_in, || {
-                format!("{id}: {:?} by its holder was {:?}", entry.act, entry.heard)
+                format!(
+                    "{id}: {:?} by its holder was {:?}",
+                    entry.action, entry.outcome
+                )
             });
         }
     }
@@ -216,38 +225,38 @@ fn refusals(id: &str, claim: &Claim<'_>, tolerance_us: i64, findings: &mut Findi
 mod tests {
     use super::*;
 
-    fn entry(at_s: i64, act: Act, heard: Heard) -> Entry {
-        Entry {
+    fn entry(at_s: i64, action: ClientAction, outcome: ClientOutcome) -> HistoryEntry {
+        HistoryEntry {
             client: 0,
             round: 1,
             sent_us: at_s * SECOND_US,
-            heard_us: at_s * SECOND_US + 1_000,
-            act,
-            heard,
+            ended_us: at_s * SECOND_US + 1_000,
+            action,
+            outcome,
         }
     }
 
-    fn yes(token: &str) -> Heard {
-        Heard::Yes {
+    fn yes(token: &str) -> ClientOutcome {
+        ClientOutcome::Yes {
             id: "a".to_owned(),
             token: token.to_owned(),
         }
     }
 
-    fn claim() -> Act {
-        Act::Claim {
+    fn claim() -> ClientAction {
+        ClientAction::Claim {
             goal: String::new(),
         }
     }
 
-    fn fail(token: &str) -> Act {
-        Act::Fail {
+    fn fail(token: &str) -> ClientAction {
+        ClientAction::Fail {
             id: "a".to_owned(),
             token: token.to_owned(),
         }
     }
 
-    fn is_clean(entries: &[Entry]) -> bool {
+    fn is_clean(entries: &[HistoryEntry]) -> bool {
         let mut findings = Findings::new("test");
         judge(entries, 0, &mut findings);
         findings.is_clean()
@@ -258,18 +267,18 @@ mod tests {
         let claim = |at_s, token| entry(at_s, claim(), yes(token));
         assert!(!is_clean(&[claim(0, "t"), claim(5, "u")]));
         assert!(is_clean(&[claim(0, "t"), claim(61, "u")]));
-        let failed = |heard| entry(3, fail("t"), heard);
+        let failed = |outcome| entry(3, fail("t"), outcome);
         assert!(is_clean(&[claim(0, "t"), failed(yes("")), claim(5, "u")]));
         assert!(is_clean(&[
             claim(0, "t"),
-            failed(Heard::Lost),
+            failed(ClientOutcome::Lost),
             claim(5, "u")
         ]));
-        let refused = |status| failed(Heard::Refused { status });
+        let refused = |status| failed(ClientOutcome::Refused { status });
         assert!(!is_clean(&[claim(0, "t"), refused(404), claim(5, "u")]));
         assert!(is_clean(&[claim(0, "t"), refused(503), claim(5, "u")]));
-        let heard_late = |at_s| Entry {
-            heard_us: 62 * SECOND_US,
+        let heard_late = |at_s| HistoryEntry {
+            ended_us: 62 * SECOND_US,
             ..claim(at_s, "t")
         };
         assert!(is_clean(&[claim(61, "u"), heard_late(0)]));
@@ -280,8 +289,8 @@ mod tests {
     fn clocks_that_are_apart_let_a_lease_end_that_much_early_or_late_and_no_more() {
         let claim = |at_s, token| entry(at_s, claim(), yes(token));
         let late = |at_s| entry(at_s, fail("t"), yes(""));
-        let refused = |at_s| entry(at_s, fail("t"), Heard::Refused { status: 404 });
-        let is_clean = |entries: &[Entry], apart_s| {
+        let refused = |at_s| entry(at_s, fail("t"), ClientOutcome::Refused { status: 404 });
+        let is_clean = |entries: &[HistoryEntry], apart_s| {
             let mut findings = Findings::new("test");
             judge(entries, apart_s * SECOND_US, &mut findings);
             findings.is_clean()
@@ -294,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_forged_token_must_be_answered_with_404() {
-        let forge = Act::Forge {
+        let forge = ClientAction::Forge {
             id: "a".to_owned(),
             path: "fail".to_owned(),
             token: "x".to_owned(),
@@ -302,7 +311,7 @@ mod tests {
         assert!(is_clean(&[entry(
             0,
             forge.clone(),
-            Heard::Refused { status: 404 }
+            ClientOutcome::Refused { status: 404 }
         )]));
         assert!(!is_clean(&[entry(0, forge, yes(""))]));
     }
@@ -310,7 +319,7 @@ mod tests {
     #[test]
     fn a_holder_may_not_be_refused_inside_its_lease() {
         let claim = entry(0, claim(), yes("t"));
-        let refused = |at_s| entry(at_s, fail("t"), Heard::Refused { status: 404 });
+        let refused = |at_s| entry(at_s, fail("t"), ClientOutcome::Refused { status: 404 });
         assert!(!is_clean(&[claim.clone(), refused(5)]));
         assert!(is_clean(&[claim, refused(60)]));
     }
@@ -318,7 +327,7 @@ mod tests {
     #[test]
     fn a_holder_that_comes_late_must_be_refused() {
         let claim = entry(0, claim(), yes("t"));
-        let extended = Act::Extend {
+        let extended = ClientAction::Extend {
             id: "a".to_owned(),
             token: "t".to_owned(),
             lease_s: 90,
@@ -326,7 +335,7 @@ mod tests {
         let late = |at_s| entry(at_s, fail("t"), yes(""));
         assert!(is_clean(&[claim.clone(), late(59)]));
         assert!(!is_clean(&[claim.clone(), late(61)]));
-        let extended = entry(10, extended, Heard::Refused { status: 503 });
+        let extended = entry(10, extended, ClientOutcome::Refused { status: 503 });
         assert!(is_clean(&[claim.clone(), extended.clone(), late(61)]));
         assert!(!is_clean(&[claim, extended, late(101)]));
     }

@@ -1,4 +1,4 @@
-//! What a campaign is asked for on its command line.
+//! The command line of a campaign.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,22 +7,22 @@ use super::findings::Promise;
 use super::results::Results;
 use crate::results::Revision;
 
-/// What every campaign understands, after its name.
+/// The arguments of every campaign.
 pub const USAGE: &str = "--consign BIN [--rounds N] [--minutes M] [--seed S] [--fault NAME]... [--plant NAME] \
                          [--results FILE] [--revision R] [--resume | --resume-dirty]";
-/// A slice of a campaign; more is done by resuming it.
+/// The longest slice of a campaign; resume it for more.
 const MINUTES_MAX: u64 = 30;
 
-/// A fault of some kind of campaign, by its name.
-pub trait Named: Copy + PartialEq + 'static {
+/// A fault of a campaign.
+pub trait CampaignFault: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
 
     fn name(self) -> &'static str;
 
-    /// What a campaign with this fault must have checked, beside what all of them check.
+    /// The promises that a campaign with this fault must check, beside those of all campaigns.
     fn promises(self) -> &'static [Promise];
 
-    /// How many rounds it has for one of the others.
+    /// Its number of rounds relative to the others.
     fn weight(self) -> u64 {
         1
     }
@@ -40,17 +40,17 @@ pub trait Named: Copy + PartialEq + 'static {
 #[derive(Debug)]
 pub struct Plan<F> {
     pub consign: PathBuf,
-    /// In all, resumed ones included.
+    /// In total, including resumed ones.
     pub rounds: u64,
     pub limit: Duration,
     pub seed: u64,
     pub plant: Option<String>,
     pub faults: Vec<F>,
-    /// What an earlier slice of this campaign did.
+    /// The results of earlier slices.
     pub before: Results,
 }
 
-impl<F: Named> Plan<F> {
+impl<F: CampaignFault> Plan<F> {
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut consign, mut rounds, mut seed, mut plant) = (None, None, None, None);
         let (mut minutes, mut results, mut revision) = (None, None, Revision::default());

@@ -1,4 +1,4 @@
-//! What a campaign prints: one line for each stretch, one for each promise, and how to see a failure again.
+//! The output of a campaign: one line per trial, one per promise, and how to repeat a failure.
 #![expect(clippy::print_stdout, reason = "a campaign speaks through its lines")]
 
 use super::findings::Findings;
@@ -7,8 +7,8 @@ use super::results::{Outcome, Results};
 /// Evidence beyond this is only counted.
 const EVIDENCE_MAX: usize = 8;
 
-/// The end of a stretch.
-pub fn stretch(outcome: &Outcome, so_far: &Results) {
+/// The end of a trial.
+pub fn trial(outcome: &Outcome, so_far: &Results) {
     let also = outcome.also.map(|(name, count)| {
         let words = name.replace('_', " ");
         format!("{count} {words}, ")
@@ -25,7 +25,7 @@ pub fn stretch(outcome: &Outcome, so_far: &Results) {
     );
 }
 
-/// One line per promise, in the form of Rust's own test runner. Says whether all were kept.
+/// One line per promise, in the format of Rust's test runner. Returns whether all were kept.
 pub fn promises(findings: &Findings) -> bool {
     let (mut passed, mut failed) = (0, 0);
     for (name, evidence, checked) in findings.verdicts() {

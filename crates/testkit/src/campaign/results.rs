@@ -1,4 +1,4 @@
-//! What a campaign did so far, and its lines in the results file: one for each stretch, so that it can go on later.
+//! The totals of a campaign, and its lines in the results file: one per trial, so that it can be resumed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 
 use crate::results::{self, Revision};
 
-/// What came out of one stretch.
+/// The result of one trial.
 #[derive(Debug)]
 pub struct Outcome {
     pub seed: u64,
-    pub stretch: u64,
-    pub stretch_seed: u64,
-    /// Its name, with what should be known about it.
+    pub trial: u64,
+    pub trial_seed: u64,
+    /// Its name, with details.
     pub fault: String,
     pub plant: Option<String>,
     pub rounds: u64,
     pub kills: u64,
     pub operations: u64,
-    /// What else this kind of campaign counts.
+    /// A further counter of this kind of campaign.
     pub also: Option<(&'static str, u64)>,
     pub seconds: f64,
     pub broken: Vec<String>,
 }
 
-/// What a campaign did so far, and where it is written down.
+/// The totals of a campaign, and its results file.
 #[derive(Debug, Clone, Default)]
 pub struct Results {
     path: Option<PathBuf>,
     revision: Revision,
-    /// What the report should say of results that do not count here.
+    /// A note about results of other revisions.
     pub left_aside: Option<String>,
-    pub stretches: u64,
+    pub trials: u64,
     pub rounds: u64,
     pub kills: u64,
     pub operations: u64,
@@ -41,7 +41,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Begins anew; the file keeps what other campaigns wrote.
+    /// Starts a new campaign; the file keeps the lines of others.
     pub fn fresh(path: Option<PathBuf>, revision: Revision) -> Self {
         Self {
             path,
@@ -50,7 +50,7 @@ impl Results {
         }
     }
 
-    /// Goes on with the campaign of this seed, or with the last one in the file, of this revision.
+    /// Resumes the campaign of this seed, or the last one in the file, of this revision.
     pub fn resume(path: &Path, revision: Revision, seed: Option<u64>) -> io::Result<(Self, u64)> {
         let lines = results::read(path, &revision)?;
         let last = lines.own.last().and_then(|line| line["seed"].as_u64());
@@ -66,7 +66,7 @@ impl Results {
         };
         for line in lines.own.iter().filter(|line| line["seed"] == seed) {
             let number = |name: &str| line[name].as_u64().unwrap_or(0);
-            results.stretches = results.stretches.max(number("stretch") + 1);
+            results.trials = results.trials.max(number("stretch") + 1);
             results.rounds += number("rounds");
             results.kills += number("kills");
             results.operations += number("operations");
@@ -76,7 +76,7 @@ impl Results {
     }
 
     pub fn add(&mut self, result: &Outcome) -> io::Result<()> {
-        self.stretches = result.stretch + 1;
+        self.trials = result.trial + 1;
         self.rounds += result.rounds;
         self.kills += result.kills;
         self.operations += result.operations;
@@ -95,8 +95,8 @@ fn line(result: &Outcome) -> Value {
     let mut line = json!({
         "time": since.as_secs(),
         "seed": result.seed,
-        "stretch": result.stretch,
-        "stretch_seed": result.stretch_seed,
+        "stretch": result.trial,
+        "stretch_seed": result.trial_seed,
         "fault": result.fault,
         "plant": result.plant,
         "rounds": result.rounds,
@@ -123,8 +123,8 @@ mod tests {
         let mut results = Results::fresh(Some(path.clone()), revision());
         let mut result = Outcome {
             seed: 7,
-            stretch: 0,
-            stretch_seed: 7,
+            trial: 0,
+            trial_seed: 7,
             fault: "power".to_owned(),
             plant: None,
             rounds: 20,
@@ -135,7 +135,7 @@ mod tests {
             broken: Vec::new(),
         };
         results.add(&result).unwrap();
-        result.stretch = 1;
+        result.trial = 1;
         results.add(&result).unwrap();
         std::fs::write(
             &path,
@@ -145,14 +145,14 @@ mod tests {
         let (resumed, seed) = Results::resume(&path, revision(), None).unwrap();
         assert!(resumed.left_aside.is_none());
         assert_eq!(seed, 7);
-        assert_eq!((resumed.stretches, resumed.rounds), (2, 40));
+        assert_eq!((resumed.trials, resumed.rounds), (2, 40));
         assert_eq!((resumed.kills, resumed.operations), (40, 2_000));
         let (other, _) = Results::resume(&path, revision(), Some(8)).unwrap();
-        assert_eq!(other.stretches, 0);
+        assert_eq!(other.trials, 0);
         let newer = || Revision::from("b".to_owned());
         assert!(Results::resume(&path, newer(), None).is_err());
         let (newer, _) = Results::resume(&path, newer(), Some(7)).unwrap();
-        assert_eq!(newer.stretches, 0);
+        assert_eq!(newer.trials, 0);
         assert!(newer.left_aside.unwrap().starts_with("2 results"));
     }
 }

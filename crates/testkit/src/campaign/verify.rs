@@ -1,4 +1,4 @@
-//! Holds what the clients heard against what the server knows after a restart.
+//! Compares the responses of the clients with the state of the server after a restart.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,86 +10,105 @@ use serde_json::Value;
 use super::clients::NAMESPACE;
 use super::findings::{Findings, Promise};
 use super::leases;
-use crate::history::{Act, Entry, Heard};
+use crate::history::{ClientAction, ClientOutcome, HistoryEntry};
 use crate::process::{Http, Reply};
 
-/// How often a question is asked again that was answered with trouble.
+/// How often a failed read is repeated.
 const TROUBLES_MAX: u32 = 20;
 const TROUBLE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Checks everything the clients were told, intent by intent.
-pub fn acknowledged(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
-    for (id, told) in told(entries) {
+/// Checks everything that was acknowledged, intent by intent.
+pub fn acknowledged(
+    entries: &[HistoryEntry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    for (id, acknowledged_by_id) in acknowledged_by_id(entries) {
         let reply = ask(http, &format!("/result/{id}"))?;
         let (status, json) = (reply.status, reply.json());
-        if let Some(key) = told.key {
+        if let Some(key) = acknowledged_by_id.key {
             let there = status == 200 && json["goal"] == key;
             findings.check(Promise::PublishSurvives, there, || {
                 format!("{key} was acknowledged as {id}, now status {status}")
             });
         }
-        for result in told.results {
+        for result in acknowledged_by_id.results {
             let kept = json["status"] == "fulfilled" && json["result"]["by"] == result;
             findings.check(Promise::SettlementSurvives, kept, || {
                 format!("{id} was fulfilled with {result}, now {json}")
             });
         }
-        if told.fails > 0 {
-            let (heard, known) = (told.fails, Facts::load(http, id)?.count("failed"));
-            findings.check(Promise::SettlementSurvives, heard <= known, || {
-                format!("{id}: {heard} failures were accepted, {known} are known")
+        if acknowledged_by_id.fails > 0 {
+            let (outcome, known) = (
+                acknowledged_by_id.fails,
+                FactVerbs::load(http, id)?.count("failed"),
+            );
+            findings.check(Promise::SettlementSurvives, outcome <= known, || {
+                format!("{id}: {outcome} failures were accepted, {known} are known")
             });
         }
     }
     Ok(())
 }
 
-/// What clients were told about one intent.
+/// What clients received about one intent.
 #[derive(Debug, Default)]
-struct Told<'a> {
+struct AcknowledgedState<'a> {
     key: Option<&'a str>,
     results: Vec<&'a str>,
     fails: usize,
 }
 
-fn told(entries: &[Entry]) -> BTreeMap<&str, Told<'_>> {
-    let mut told: BTreeMap<&str, Told<'_>> = BTreeMap::new();
+fn acknowledged_by_id(entries: &[HistoryEntry]) -> BTreeMap<&str, AcknowledgedState<'_>> {
+    let mut acknowledged_by_id: BTreeMap<&str, AcknowledgedState<'_>> = BTreeMap::new();
     for entry in entries {
-        let Heard::Yes { id: answered, .. } = &entry.heard else {
+        let ClientOutcome::Yes { id: answered, .. } = &entry.outcome else {
             continue;
         };
-        match &entry.act {
-            Act::Publish { key } => told.entry(answered).or_default().key = Some(key),
-            Act::Fulfil { id, result, .. } => told.entry(id).or_default().results.push(result),
-            Act::Fail { id, .. } => told.entry(id).or_default().fails += 1,
-            Act::Claim { .. } | Act::Extend { .. } | Act::Forge { .. } => {}
+        match &entry.action {
+            ClientAction::Publish { key } => {
+                acknowledged_by_id.entry(answered).or_default().key = Some(key)
+            }
+            ClientAction::Fulfil { id, result, .. } => acknowledged_by_id
+                .entry(id)
+                .or_default()
+                .results
+                .push(result),
+            ClientAction::Fail { id, .. } => acknowledged_by_id.entry(id).or_default().fails += 1,
+            ClientAction::Claim { .. }
+            | ClientAction::Extend { .. }
+            | ClientAction::Forge { .. } => {}
         }
     }
-    told
+    acknowledged_by_id
 }
 
-/// As long as the disk is healthy, nobody hears of trouble.
-pub fn no_trouble(entries: &[Entry], findings: &mut Findings) {
+/// While the disk is healthy, no client receives an error.
+pub fn no_trouble(entries: &[HistoryEntry], findings: &mut Findings) {
     for entry in entries {
-        findings.check(Promise::HealthyAnswers, !entry.heard.is_trouble(), || {
-            format!("{:?} was answered {:?}", entry.act, entry.heard)
+        findings.check(Promise::HealthyAnswers, !entry.outcome.is_trouble(), || {
+            format!("{:?} was answered {:?}", entry.action, entry.outcome)
         });
     }
 }
 
-/// Every once-key that was ever used has one intent, and everybody was told the same one.
-pub fn once_keys(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
+/// Every once-key has one intent, and all clients received the same one.
+pub fn once_keys(
+    entries: &[HistoryEntry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
     let stored = by_goal(http)?;
-    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut acknowledged_by_id: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for entry in entries {
-        if let Act::Publish { key } = &entry.act {
-            let ids = told.entry(key).or_default();
-            if let Heard::Yes { id, .. } = &entry.heard {
+        if let ClientAction::Publish { key } = &entry.action {
+            let ids = acknowledged_by_id.entry(key).or_default();
+            if let ClientOutcome::Yes { id, .. } = &entry.outcome {
                 ids.push(id);
             }
         }
     }
-    for (key, mut ids) in told {
+    for (key, mut ids) in acknowledged_by_id {
         let answers = ids.len();
         ids.sort_unstable();
         ids.dedup();
@@ -107,11 +126,15 @@ pub fn once_keys(entries: &[Entry], http: &mut Http, findings: &mut Findings) ->
     Ok(())
 }
 
-/// The server's own record of each claimed intent makes sense and holds all that was heard.
-pub fn timelines(entries: &[Entry], http: &mut Http, findings: &mut Findings) -> io::Result<()> {
+/// The timeline of each claimed intent is consistent and contains everything that was acknowledged.
+pub fn timelines(
+    entries: &[HistoryEntry],
+    http: &mut Http,
+    findings: &mut Findings,
+) -> io::Result<()> {
     let left_behind = leases::left_behind(entries);
     for (id, claims) in leases::claims(entries) {
-        let facts = Facts::load(http, id)?;
+        let facts = FactVerbs::load(http, id)?;
         findings.check(Promise::OneLease, facts.one_holder_at_a_time(), || {
             format!("{id}: {:?}", facts.0)
         });
@@ -135,9 +158,9 @@ pub fn timelines(entries: &[Entry], http: &mut Http, findings: &mut Findings) ->
 
 /// The verbs of an intent's facts, oldest first.
 #[derive(Debug)]
-struct Facts(Vec<String>);
+struct FactVerbs(Vec<String>);
 
-impl Facts {
+impl FactVerbs {
     fn load(http: &mut Http, id: &str) -> io::Result<Self> {
         let reply = ask(http, &format!("/intents/{id}/timeline"))?.json();
         let facts = reply["facts"].as_array().cloned().unwrap_or_default();
@@ -149,7 +172,7 @@ impl Facts {
         self.0.iter().filter(|known| *known == verb).count()
     }
 
-    /// Some lease ran out, and whoever came next got the intent.
+    /// A lease expired, and the next worker got the intent.
     fn offered_again(&self) -> bool {
         let ran_out = self.0.iter().position(|verb| verb == "expired");
         let again = ran_out.is_some_and(|at| self.0[at..].iter().any(|verb| verb == "claimed"));
@@ -179,7 +202,7 @@ impl Facts {
     }
 }
 
-/// Reads something. Trouble promises nothing, so it is asked again.
+/// Reads a path, and repeats after an error response.
 fn ask(http: &mut Http, path: &str) -> io::Result<Reply> {
     let mut reply = http.get(path)?;
     for _ in 0..TROUBLES_MAX {
@@ -211,12 +234,12 @@ fn by_goal(http: &mut Http) -> io::Result<BTreeMap<String, Vec<String>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::Facts;
+    use super::FactVerbs;
 
     #[test]
     fn a_timeline_shows_one_holder_at_a_time() {
         let fits = |verbs: &str| {
-            Facts(verbs.split(' ').map(str::to_owned).collect()).one_holder_at_a_time()
+            FactVerbs(verbs.split(' ').map(str::to_owned).collect()).one_holder_at_a_time()
         };
         assert!(fits(
             "admitted claimed extended failed claimed expired claimed completed"

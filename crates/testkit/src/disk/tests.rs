@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::{Disk, Loss};
-use crate::chance::Chance;
+use crate::seeded_random::SeededRandom;
 
 /// A tree with one durable file `old` that holds "old", and the log of what follows.
 struct Story {
@@ -76,9 +76,9 @@ impl Story {
 
     fn cut(&self, seed: u64) -> (Disk, Loss) {
         let mut disk = Disk::read(self.folder.path()).unwrap();
-        let mut chance = Chance::new(seed);
-        disk.replay(&self.log, &mut chance);
-        let loss = disk.cut_power(&mut chance);
+        let mut random = SeededRandom::new(seed);
+        disk.replay(&self.log, &mut random);
+        let loss = disk.cut_power(&mut random);
         (disk, loss)
     }
 }
@@ -150,7 +150,7 @@ fn the_tree_holds_what_the_disk_held() {
     std::fs::write(story.path("other"), "made and never synced").unwrap();
     let mut disk = Disk::read(story.folder.path()).unwrap();
     disk.names.remove(&story.path("other"));
-    disk.replay(&story.log, &mut Chance::new(1));
+    disk.replay(&story.log, &mut SeededRandom::new(1));
     disk.write(story.folder.path()).unwrap();
     assert_eq!(std::fs::read(story.path("old")).unwrap(), b"new");
     assert!(!story.path("other").exists());

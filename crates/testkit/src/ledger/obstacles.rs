@@ -1,4 +1,4 @@
-//! A ledger that stands in the way of settlements, claims and ends for as long as a test says so. Everything else passes.
+//! A ledger that refuses settlements, claims and cancellations while a test demands it. Other requests pass.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use consign_kernel::command::{Apart, Command, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::{Answered, Error, Passing, SharedStore};
 
-/// What is in the way at the moment.
+/// The current obstacles.
 #[derive(Debug, Default)]
 pub struct Obstacles {
     refusing: AtomicBool,
@@ -17,13 +17,13 @@ pub struct Obstacles {
     met: AtomicUsize,
 }
 
-/// What becomes of those who claim.
+/// What happens to claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
     #[default]
     Pass,
     Refused,
-    /// As by a mistake of ours.
+    /// A panic, as by a defect.
     Panic,
 }
 
@@ -31,33 +31,34 @@ impl Obstacles {
     /// The same ledger, behind these obstacles.
     #[must_use]
     pub fn before(self: &Arc<Self>, store: &SharedStore) -> SharedStore {
-        Arc::new(Behind {
+        Arc::new(ObstructedStore {
             store: Arc::clone(store),
             obstacles: Arc::clone(self),
         })
     }
 
-    /// Whether requests that settle something are turned away.
+    /// Whether settlements are refused.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::SeqCst);
     }
 
-    /// Whether requests by which an operator ends something are turned away.
+    /// Whether cancellations are refused.
     pub fn refuse_ends(&self, refusing: bool) {
         self.refusing_ends.store(refusing, Ordering::SeqCst);
     }
 
-    /// So many times somebody writes a record first that a settlement expects to be as it was read, if it is there.
+    /// The number of times that a conflicting write changes a record before a settlement that expects it, if the
+    /// record exists.
     pub fn send_rivals(&self, count: usize) {
         self.rivals.store(count, Ordering::SeqCst);
     }
 
-    /// How many settlements met an obstacle.
+    /// The number of settlements that met an obstacle.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
 
-    /// What becomes of requests that claim something.
+    /// Sets what happens to claims.
     pub fn let_claims(&self, claims: Claims) {
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
     }
@@ -84,7 +85,7 @@ impl Obstacles {
         self.refusing_ends.load(Ordering::SeqCst) && request.steps.iter().any(ends)
     }
 
-    /// The record that a rival is to write before this request.
+    /// The record of the next conflicting write, if this request gets one.
     fn contended(&self, request: &Request) -> Option<record::Key> {
         let mut steps = request.steps.iter();
         let settles = steps.any(|step| matches!(step, Command::Settle(_)));
@@ -104,13 +105,13 @@ impl Obstacles {
     }
 }
 
-struct Behind {
+struct ObstructedStore {
     store: SharedStore,
     obstacles: Arc<Obstacles>,
 }
 
-impl Behind {
-    /// Writes what is there once more, which is another version.
+impl ObstructedStore {
+    /// Writes the same value again, which creates a new version.
     async fn write_again(&self, key: record::Key, seed: [u8; 32]) -> Result<(), Error> {
         let Some(known) = self.store.record(key).await? else {
             return Ok(());
@@ -131,7 +132,7 @@ impl Behind {
     }
 }
 
-impl Passing for Behind {
+impl Passing for ObstructedStore {
     fn behind(&self) -> &SharedStore {
         &self.store
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use consign_engine::{Heartbeat, Identity, NodeState, Operator, Timekeeper};
+use consign_engine::{Heartbeat, NodeIdentity, NodeState, Operator, Timekeeper};
 use consign_kernel::state::State;
 use consign_transactions::problem::Problem;
 
@@ -159,7 +159,7 @@ async fn the_sweep_wakes_by_itself_when_something_is_due() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draining_node_serves_requests_and_sweeps_nothing_until_it_is_resumed() {
     let world = World::with(|options| options.sweep = Duration::from_millis(100)).await;
-    let identity = Identity {
+    let identity = NodeIdentity {
         id: 1,
         name: "only".to_owned(),
         address: String::new(),
@@ -208,12 +208,12 @@ async fn at_061_a_node_with_a_wrong_clock_takes_no_transaction_by_its_name_eithe
     world.bank.hold_back_no_more();
     let fast = world.other(|_| {}).await;
     // By its clock the first lease has expired.
-    world.engine.clock_is_wrong(true);
+    world.engine.set_wrong_clock(true);
     world.pass(61);
     let refused = fast.reconcile().await.unwrap_err();
     assert!(matches!(refused, Problem::StoreUnavailable), "{refused}");
     assert_eq!(world.bank.payments(), []);
-    world.engine.clock_is_wrong(false);
+    world.engine.set_wrong_clock(false);
     fast.reconcile().await.unwrap();
     assert_eq!(world.shown("int_abc").await["state"], "settled");
     world.bank.let_go();

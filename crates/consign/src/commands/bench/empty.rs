@@ -16,7 +16,7 @@ pub(crate) struct EmptyArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 
-    /// Where the address is written to
+    /// Where the address is written
     #[command(flatten)]
     data: DataArgs,
 }

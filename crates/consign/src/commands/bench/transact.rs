@@ -1,8 +1,8 @@
-//! `consign bench --work transact`: agents' transactions against whole cycles on the same server, and what a receipt costs
-//! whoever verifies it.
+//! `consign bench --work transact`: agent transactions compared with whole cycles on the same server, and the cost of
+//! verifying a receipt.
 //!
-//! Invariant: every intent is signed before the clock starts, so that the generator spends no more on a transaction than on
-//! a cycle; running out of them is an error and no slow server.
+//! Invariant: every intent is signed before the measurement, so that the generator spends no more time on a
+//! transaction than on a cycle. Running out of signed intents is an error.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -22,34 +22,34 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::load;
-use super::private::SITE;
+use super::private_server::SITE;
 
-/// More transactions than this share of the cycles would be news.
+/// Transactions are expected to stay below this share of the cycles.
 const ORDERS_PER_CYCLE: f64 = 1.0;
-/// For the moments around the rounds, in which clients run too.
+/// For the time around the rounds, in which clients run too.
 const ORDERS_MIN: usize = 1_000;
 const LIFE: Duration = Duration::from_mins(10);
 
-/// Verifications that are timed together, and how often that is done.
+/// Verifications that are timed together, and the number of such rounds.
 const VERIFIED_AT_ONCE: u32 = 200;
 const VERIFIED_ROUNDS: usize = 21;
 
-/// What was found.
+/// The report.
 #[derive(Debug, Serialize)]
-pub(super) struct Findings {
+pub(super) struct TransactReport {
     work: Workload,
     /// Transactions for each cycle.
     ratio: f64,
-    receipt: Receipt,
-    /// Of the side that suffered more.
+    receipt: ReceiptTimes,
+    /// The larger value of the two runs.
     stolen_share: Option<f64>,
     pub(super) transactions: BenchReport,
     pub(super) cycles: BenchReport,
 }
 
-/// What the server's own receipt costs whoever is shown it: medians of rounds.
+/// The cost of reading and verifying a receipt: medians of rounds.
 #[derive(Debug, Serialize)]
-struct Receipt {
+struct ReceiptTimes {
     bytes: usize,
     read_us: f64,
     verify_us: f64,
@@ -60,13 +60,13 @@ struct Receipt {
 pub(super) async fn measure(
     plan: BenchPlan,
     tell: &mut dyn FnMut(&str),
-) -> anyhow::Result<Findings> {
+) -> anyhow::Result<TransactReport> {
     let cycling = BenchPlan {
         work: Workload::Cycle,
         ..plan.clone()
     };
     let cycles = load(cycling, tell).await?;
-    let agent = Agent::new()?;
+    let agent = BenchAgent::new()?;
     let enough = cycles.cycles_per_s.max * plan.length().as_secs_f64() * ORDERS_PER_CYCLE;
     #[expect(
         clippy::cast_possible_truncation,
@@ -77,7 +77,7 @@ pub(super) async fn measure(
     tell(&format!("signing {count} intents"));
     let transacting = BenchPlan {
         orders: (0..count).map(|index| agent.order(index)).collect(),
-        // They lie there already.
+        // They are stored already.
         backlog: 0,
         finished: 0,
         ..plan
@@ -87,7 +87,7 @@ pub(super) async fn measure(
     tell("verifying a receipt");
     let receipt = receipt(&server, &agent.order(count)).await?;
     let stolen = [&transactions, &cycles].map(|report| report.usage.stolen_share);
-    Ok(Findings {
+    Ok(TransactReport {
         work: Workload::Transact,
         ratio: transactions.cycles_per_s.median / cycles.cycles_per_s.median,
         receipt,
@@ -97,33 +97,33 @@ pub(super) async fn measure(
     })
 }
 
-pub(super) fn table(findings: &Findings) -> String {
-    let Receipt {
+pub(super) fn table(report: &TransactReport) -> String {
+    let ReceiptTimes {
         bytes,
         read_us,
         verify_us,
         read_and_verify_us,
-    } = &findings.receipt;
+    } = &report.receipt;
     format!(
         "{}\n{}\n{:<15}{:.2} transactions a cycle\n\
          {:<15}{read_and_verify_us:.0} us to read and verify {bytes} bytes (read {read_us:.0}, verify {verify_us:.0})\n",
-        consign_bench::table(&findings.cycles),
-        consign_bench::table(&findings.transactions),
+        consign_bench::table(&report.cycles),
+        consign_bench::table(&report.transactions),
         "ratio",
-        findings.ratio,
+        report.ratio,
         "receipt",
     )
 }
 
-/// Signs intents; its key lives as long as the measurement.
-struct Agent {
+/// Signs intents with a temporary key.
+struct BenchAgent {
     signer: Signer,
     public: AtpPublicKey,
     /// Tells the intents of this run from those of others in the same ledger.
     run: String,
 }
 
-impl Agent {
+impl BenchAgent {
     fn new() -> anyhow::Result<Self> {
         let (mut seed, mut run) = ([0; 32], [0; 8]);
         for bytes in [&mut seed[..], &mut run[..]] {
@@ -171,7 +171,7 @@ impl Agent {
 }
 
 /// Has one more order carried out, and verifies its receipt with the site's published key, as a stranger would.
-async fn receipt(server: &str, order: &TransactionOrder) -> anyhow::Result<Receipt> {
+async fn receipt(server: &str, order: &TransactionOrder) -> anyhow::Result<ReceiptTimes> {
     let client = Client::new(Options {
         server: server.to_owned(),
         ..Options::default()
@@ -191,7 +191,7 @@ async fn receipt(server: &str, order: &TransactionOrder) -> anyhow::Result<Recei
     time(&receipt, &keyring)
 }
 
-fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<Receipt> {
+fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<ReceiptTimes> {
     let now = Micros(Timestamp::now().as_microsecond());
     let read = || AtpDocument::read(receipt.as_bytes(), VERIFY_BYTES_MAX);
     let document = read().map_err(|problem| anyhow!("no receipt: {problem}"))?;
@@ -201,7 +201,7 @@ fn time(receipt: &str, keyring: &Keyring) -> anyhow::Result<Receipt> {
             "the server's receipt does not verify: {verified:?}"
         ));
     }
-    Ok(Receipt {
+    Ok(ReceiptTimes {
         bytes: receipt.len(),
         read_us: median_us(read),
         verify_us: median_us(|| keyring.verify(&document, now)),
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn orders_are_signed_by_their_agent_and_no_two_are_the_same() {
-        let agent = Agent::new().unwrap();
+        let agent = BenchAgent::new().unwrap();
         let read = |order: &TransactionOrder| {
             let document =
                 AtpDocument::read(order.authorize.as_bytes(), REQUEST_BYTES_MAX).unwrap();

@@ -12,7 +12,7 @@ use crate::commands::store::StoreArgs;
 use crate::config::protocol_settings;
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure};
-use crate::secrets::Name;
+use crate::secrets::SecretName;
 use crate::serve::begin::BeginArgs;
 use crate::{out, render};
 
@@ -98,7 +98,7 @@ impl Args {
         if show {
             out::note("");
         }
-        let made_main_key = ledger.made.contains(&Name::BusSecret);
+        let made_main_key = ledger.made.contains(&SecretName::BusSecret);
         ledger.close();
         let report = report.map_err(|error| self.stopped(error))?;
         self.show(&report)?;

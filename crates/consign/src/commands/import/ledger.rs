@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemTimes};
-use consign_faces::intent::settings::Settings;
+use consign_faces::intent::settings::IntentSettings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
 use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
 use crate::data_dir::DataDir;
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
-use crate::secrets::{self, Name, Overrides, Secret, Secrets};
+use crate::secrets::{self, Overrides, Secret, SecretName, Secrets};
 use crate::serve::begin::{self, BeginArgs};
 
 /// An engine, and the lock that keeps servers from starting while it exists.
@@ -26,7 +26,7 @@ use crate::serve::begin::{self, BeginArgs};
 pub(super) struct ImportLedger {
     pub(super) engine: Engine,
     /// Secrets that were created for it.
-    pub(super) made: Vec<Name>,
+    pub(super) made: Vec<SecretName>,
     sqlite: Option<Arc<Sqlite>>,
     _locks: Vec<DataLock>,
 }
@@ -36,17 +36,17 @@ impl ImportLedger {
     pub(super) async fn open(
         data: &DataDir,
         path: &Path,
-        settings: &Settings,
+        settings: &IntentSettings,
         allowed: BeginArgs,
     ) -> anyhow::Result<Self> {
         data.create()?;
         let locks = vec![DataLock::acquire(data)?, DataLock::database(path)?];
-        let place = Place::File(path.to_owned());
+        let place = LedgerLocation::File(path.to_owned());
         allowed.refuse_loss(&place, data).await?;
         allowed.refuse_future(&place, Sqlite::last_time(path)?, SystemTimes::own_wall())?;
         let seal_key = std::env::var("CONSIGN_SEAL_KEY").ok().map(Secret::new);
         let overrides = Overrides::new(settings, seal_key);
-        let secrets = Secrets::open(data, &overrides, secrets::Ledger::at(path)?)?;
+        let secrets = Secrets::open(data, &overrides, secrets::LedgerState::at(path)?)?;
         let keys = ImportKeys {
             main_key: secrets.bus_secret.reveal().to_owned(),
             seal: SealKey::new(*secrets.seal_key.reveal()),
@@ -61,11 +61,11 @@ impl ImportLedger {
     pub(super) fn rehearse(
         data: &DataDir,
         path: &Path,
-        settings: &Settings,
+        settings: &IntentSettings,
     ) -> anyhow::Result<Self> {
         let main_key = match &settings.bus_secret {
             Some(secret) => Some(secret.clone()),
-            None => secrets::read(data, Name::BusSecret)?,
+            None => secrets::read(data, SecretName::BusSecret)?,
         };
         // A dry run seals and signs nothing, so these keys are never used.
         let keys = ImportKeys {
@@ -90,9 +90,9 @@ impl ImportLedger {
     fn on_file(
         path: &Path,
         keys: ImportKeys,
-        settings: &Settings,
+        settings: &IntentSettings,
         locks: Vec<DataLock>,
-        made: Vec<Name>,
+        made: Vec<SecretName>,
     ) -> anyhow::Result<Self> {
         let clock = Arc::new(EngineClock::start(Sqlite::last_time(path)?));
         let sqlite = Arc::new(Sqlite::open(sqlite::Options {
@@ -126,7 +126,7 @@ fn engine(
     store: SharedStore,
     clock: Arc<EngineClock>,
     keys: ImportKeys,
-    settings: &Settings,
+    settings: &IntentSettings,
 ) -> anyhow::Result<Engine> {
     Ok(Engine::new(Options {
         store,

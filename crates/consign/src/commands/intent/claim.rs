@@ -22,11 +22,11 @@ pub(crate) struct Args {
     #[arg(long, short)]
     namespace: Option<String>,
 
-    /// Who is asking; intents meant for another worker are not offered
+    /// Id of this worker; intents for another worker are not offered
     #[arg(long, value_name = "ID")]
     worker_id: Option<String>,
 
-    /// What this worker can do, separated by commas
+    /// Capabilities of this worker, separated by commas
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     capabilities: Vec<String>,
 
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     )]
     wait: Option<u64>,
 
-    /// Take up to this many at once, up to 100
+    /// Claim up to this many at once, up to 100
     #[arg(
         long,
         value_name = "N",
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Many<'a> {
+struct ClaimedList<'a> {
     intents: &'a [Claimed],
 }
 
@@ -76,7 +76,7 @@ impl Args {
         let claimed = self.link.client()?.claim(&claim).await?;
         match (claimed.as_slice(), self.output.json, self.max) {
             ([one], true, None) => out::json(one)?,
-            (many, true, Some(_)) => out::json(&Many { intents: many })?,
+            (many, true, Some(_)) => out::json(&ClaimedList { intents: many })?,
             ([], _, _) => {}
             (some, _, _) => out::data(&human(some))?,
         }

@@ -2,7 +2,7 @@
 
 use consign_client::Key;
 
-use super::fulfil::Done;
+use super::fulfil::SettledOutput;
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
 use crate::link::LinkArgs;
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long)]
     token: Key,
 
-    /// What went wrong: TEXT, @FILE, or - for standard input
+    /// Reason of the failure: TEXT, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT")]
     error: String,
 
@@ -36,12 +36,12 @@ impl Args {
             .fail(&self.id, self.token.reveal(), error.trim())
             .await?;
         if self.output.json {
-            out::json(&Done {
+            out::json(&SettledOutput {
                 ok: true,
                 id: &self.id,
             })?;
         } else {
-            out::note(&format!("{} is reported as failed", self.id));
+            out::note(&format!("reported a failure of {}", self.id));
         }
         Ok(Exit::Done)
     }

@@ -17,11 +17,11 @@ pub(crate) struct Args {
     #[arg(long)]
     token: Key,
 
-    /// What came out: JSON, @FILE, or - for standard input
+    /// Result: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", conflicts_with = "text")]
     result: Option<String>,
 
-    /// What came out, as plain text: TEXT, @FILE, or - for standard input
+    /// Result as plain text: TEXT, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
 
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// What `fulfil` and `fail` print with `--json`.
 #[derive(Serialize)]
-pub(super) struct Done<'a> {
+pub(super) struct SettledOutput<'a> {
     pub(super) ok: bool,
     pub(super) id: &'a str,
 }
@@ -51,7 +51,7 @@ impl Args {
             .fulfil(&self.id, self.token.reveal(), output.as_ref())
             .await?;
         if self.output.json {
-            out::json(&Done {
+            out::json(&SettledOutput {
                 ok: true,
                 id: &self.id,
             })?;

@@ -8,7 +8,7 @@ use crate::failure::Exit;
 use crate::link::LinkArgs;
 use crate::{out, render};
 
-/// A longer goal would push the other columns off the screen; `show` has it whole.
+/// A longer goal would push the other columns off the screen; `show` prints it in full.
 const GOAL_CHARS_SHOWN: usize = 40;
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long)]
     goal: Option<String>,
 
-    /// How many at most, up to 100
+    /// Maximum number, up to 100
     #[arg(
         long,
         value_name = "N",
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     )]
     limit: Option<u32>,
 
-    /// Continue where an earlier list ended
+    /// Continue after the last page
     #[arg(long)]
     cursor: Option<String>,
 

@@ -17,7 +17,7 @@ use crate::{input, out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What is wanted; workers ask for goals by this name
+    /// Kind of work; workers claim by it
     goal: String,
 
     /// Data for the worker: JSON, @FILE, or - for standard input
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS")]
     delay: Option<f64>,
 
-    /// Tries before it becomes a dead letter, 1 to 20 [server default: 3]
+    /// Attempts before it becomes a dead letter, 1 to 20 [server default: 3]
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
 
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORD")]
     required_capability: Option<String>,
 
-    /// Publishing again with the same key gives the same intent
+    /// A second publish with the same key returns the same intent
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 
@@ -80,7 +80,7 @@ enum Visibility {
 }
 
 #[derive(Serialize)]
-struct DryRun<'a> {
+struct PublishPreview<'a> {
     method: &'static str,
     path: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ impl Args {
     }
 
     fn show(&self, publish: &Publish) -> anyhow::Result<Exit> {
-        let request = DryRun {
+        let request = PublishPreview {
             method: "POST",
             path: "/intent",
             idempotency_key: self.idempotency_key.as_deref(),
@@ -149,7 +149,7 @@ impl Args {
     }
 }
 
-/// What the server would refuse or silently change, told before anything is sent.
+/// Checks before sending what the server would refuse or silently change.
 fn check(publish: &Publish) -> Result<(), Failure> {
     let refuse = |what: String| Err(Failure::usage(what));
     let goal_chars = publish.goal.trim().chars().count();

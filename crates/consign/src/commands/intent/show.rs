@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// The intent
     id: String,
 
-    /// Everything that happened to it instead
+    /// Show its timeline instead
     #[arg(long, conflicts_with = "receipt")]
     timeline: bool,
 
@@ -32,7 +32,7 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.link.client()?;
         if self.receipt {
-            // Already JSON, and its bytes are what the signature covers.
+            // It is JSON already, and the signature covers its bytes.
             out::data(&client.receipt(&self.id).await?)?;
         } else if self.timeline {
             let timeline = client.timeline(&self.id).await?;

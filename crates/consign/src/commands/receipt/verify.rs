@@ -10,7 +10,7 @@ use super::site::{self, PinArgs};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::link::ServerArgs;
-use crate::secrets::{self, Name};
+use crate::secrets::{self, SecretName};
 use crate::{input, out, render};
 
 #[derive(Debug, clap::Args)]
@@ -141,7 +141,7 @@ impl Args {
             return Ok(PublicKey::from_jwks(&self.server.client()?.jwks().await?)?);
         }
         let data = self.server.data.directory();
-        match secrets::read_bytes(&data, Name::ReceiptSeed)? {
+        match secrets::read_bytes(&data, SecretName::ReceiptSeed)? {
             Some(seed) => Ok(vec![Signer::from_seed(seed.reveal()).public().clone()]),
             None => Err(Failure::usage(format!(
                 "no keys to verify with: {} contains none",

@@ -14,8 +14,8 @@ use super::{ProgressPrinter, StoreArgs, must_be_ours, no_ledger, now, warn_cost}
 use crate::commands::OutputArgs;
 use crate::data_dir::sync_directory;
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::out;
-use crate::place::Place;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = KINDS)]
@@ -51,9 +51,10 @@ impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let from = self.store.place()?;
         match &from {
-            Place::File(path) => must_be_ours(path)?,
-            Place::Database(address) if Postgres::exists(&address.for_reading()).await? => {}
-            Place::Database(address) => return Err(no_ledger(address).into()),
+            LedgerLocation::File(path) => must_be_ours(path)?,
+            LedgerLocation::Database(address)
+                if Postgres::exists(&address.for_reading()).await? => {}
+            LedgerLocation::Database(address) => return Err(no_ledger(address).into()),
         }
         if self.to.exists() {
             return Err(
@@ -62,7 +63,7 @@ impl Args {
                     .into(),
             );
         }
-        if let Place::Database(address) = &from
+        if let LedgerLocation::Database(address) = &from
             && !self.output.json
         {
             warn_cost(&address.for_reading()).await?;
@@ -88,14 +89,14 @@ impl Args {
 }
 
 /// An incomplete backup looks like a complete one, so the file gets its name at the end.
-pub(crate) async fn back_up(from: &Place, to: &Path, show: bool) -> anyhow::Result<u64> {
+pub(crate) async fn back_up(from: &LedgerLocation, to: &Path, show: bool) -> anyhow::Result<u64> {
     let mut beside = to.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     remove_half(&beside)?;
     let copied = match from {
-        Place::File(path) => copy_file(path, &beside, show),
-        Place::Database(address) => save(&address.for_reading(), &beside, show).await,
+        LedgerLocation::File(path) => copy_file(path, &beside, show),
+        LedgerLocation::Database(address) => save(&address.for_reading(), &beside, show).await,
     };
     if copied.is_err() {
         // The original error says more than one about the leftover would.

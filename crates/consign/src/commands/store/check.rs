@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
 use crate::serve::begin::AHEAD_US_MAX;
 use crate::{out, render};
 
@@ -68,12 +68,12 @@ impl Args {
             None
         };
         let (findings, keep) = match place {
-            Place::File(path) => {
+            LedgerLocation::File(path) => {
                 let mut findings = future(&path)?;
                 findings.extend(check_file(path).await?);
                 (findings, "the file")
             }
-            Place::Database(address) => {
+            LedgerLocation::Database(address) => {
                 let address = address.for_reading();
                 if !self.output.json {
                     warn_cost(&address).await?;
@@ -112,16 +112,16 @@ impl Args {
         Err(Failure::failed(message).hint(hint).into())
     }
 
-    async fn repair(&self, place: &Place) -> anyhow::Result<RepairCounts> {
+    async fn repair(&self, place: &LedgerLocation) -> anyhow::Result<RepairCounts> {
         let dry_run = self.dry_run;
         let (repaired, left) = match place {
-            Place::File(path) => {
+            LedgerLocation::File(path) => {
                 must_be_ours(path)?;
                 let _lock = DataLock::database(path)?;
                 let done = sqlite::repair(path, now(), AHEAD_US_MAX, dry_run)?;
                 (done.repaired, done.left)
             }
-            Place::Database(address) => {
+            LedgerLocation::Database(address) => {
                 if Postgres::pending(address).await?.is_none() {
                     return Err(no_ledger(address).into());
                 }

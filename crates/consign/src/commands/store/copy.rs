@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::{ProgressPrinter, now};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::place::Place;
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
@@ -76,13 +76,13 @@ struct CopiedPart {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let from = Place::end(&self.from, self.from_password_file.as_deref())?;
-        let to = Place::end(&self.to, self.to_password_file.as_deref())?;
+        let from = LedgerLocation::end(&self.from, self.from_password_file.as_deref())?;
+        let to = LedgerLocation::end(&self.to, self.to_password_file.as_deref())?;
         if self.dry_run {
             return self.rehearse(&from, &to).await;
         }
         // Otherwise it would be refused as locked by a server.
-        if let (Place::File(from), Place::File(to)) = (&from, &to)
+        if let (LedgerLocation::File(from), LedgerLocation::File(to)) = (&from, &to)
             && from.canonicalize().ok() == to.canonicalize().ok()
             && from.exists()
         {
@@ -127,7 +127,7 @@ impl Args {
             out::note(&format!("{to} holds what {from} held ({seconds:.1} s)"));
             out::note("keys are not in it: servers on it need the keys of those before");
         }
-        if ahead_us > 2 * SECOND_US && matches!(to, Place::Database(_)) {
+        if ahead_us > 2 * SECOND_US && matches!(to, LedgerLocation::Database(_)) {
             // A file stores its time; servers on a database use their clocks.
             let ahead_s = ahead_us / SECOND_US;
             out::note(&format!(
@@ -138,13 +138,13 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    async fn rehearse(&self, from: &Place, to: &Place) -> anyhow::Result<Exit> {
+    async fn rehearse(&self, from: &LedgerLocation, to: &LedgerLocation) -> anyhow::Result<Exit> {
         must_exist(from)?;
         let (source, target, anew) = (from.to_end(), to.to_end(), self.anew);
         let plan = tokio::task::spawn_blocking(move || copy::look(&source, &target, anew));
         let mut plan: Plan = plan.await.context("the dry run panicked")??;
         for place in [from, to] {
-            if let Place::File(path) = place
+            if let LedgerLocation::File(path) = place
                 && DataLock::is_held(path)
             {
                 plan.obstacles
@@ -199,10 +199,10 @@ impl Args {
 }
 
 /// Checked before a lock file is created for it.
-fn must_exist(from: &Place) -> anyhow::Result<()> {
+fn must_exist(from: &LedgerLocation) -> anyhow::Result<()> {
     match from {
-        Place::File(path) => super::must_be_ours(path),
-        Place::Database(_) => Ok(()),
+        LedgerLocation::File(path) => super::must_be_ours(path),
+        LedgerLocation::Database(_) => Ok(()),
     }
 }
 

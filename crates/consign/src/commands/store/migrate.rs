@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{StoreArgs, must_be_ours, no_ledger, now};
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
+use crate::ledger_location::LedgerLocation;
 use crate::out;
-use crate::place::Place;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = WHEN)]
@@ -39,21 +39,21 @@ struct MigrateReport {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let place = self.store.place()?;
-        if let Place::File(path) = &place {
+        if let LedgerLocation::File(path) = &place {
             must_be_ours(path)?;
         }
         // A running server has migrated its file itself. The migration locks a database.
         let _lock = if self.dry_run { None } else { place.lock()? };
         let migrations = match &place {
-            Place::File(path) => sqlite::pending(path)?,
-            Place::Database(address) => Postgres::pending(address)
+            LedgerLocation::File(path) => sqlite::pending(path)?,
+            LedgerLocation::Database(address) => Postgres::pending(address)
                 .await?
                 .ok_or_else(|| no_ledger(address))?,
         };
         if !self.dry_run {
             match &place {
-                Place::File(path) => sqlite::migrate(path, now().0)?,
-                Place::Database(address) => Postgres::migrate(address, now()).await?,
+                LedgerLocation::File(path) => sqlite::migrate(path, now().0)?,
+                LedgerLocation::Database(address) => Postgres::migrate(address, now()).await?,
             }
         }
         self.show(&MigrateReport {

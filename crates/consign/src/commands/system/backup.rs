@@ -15,8 +15,8 @@ use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::commands::automation::request::block_on;
 use crate::commands::store;
 use crate::failure::{Exit, Failure};
+use crate::ledger_location::LedgerLocation;
 use crate::out;
-use crate::place::Place;
 use crate::system::StateDir;
 
 const AFTER_HELP: &str = "\
@@ -128,7 +128,7 @@ impl Args {
                 let message = format!("{} exists already", copy.display());
                 return Err(Failure::failed(message).hint("move it away").into());
             }
-            let from = Place::File(ledger.to_owned());
+            let from = LedgerLocation::File(ledger.to_owned());
             block_on(async { store::back_up(&from, &copy, false).await })?;
             let added = archive.add(&ledger_name(ledger), &copy);
             fs::remove_file(&copy).with_context(|| format!("cannot remove {}", copy.display()))?;

@@ -8,27 +8,30 @@ use serde_json::{Map, Value, json};
 
 use super::super::reject::status_of;
 use super::super::routes::Route;
-use super::operation::{Auth, Body, Content, Link, Operation, Parameter, Place, Reply, Tag};
+use super::operation::{
+    Auth, Operation, OperationLink, Parameter, ParameterIn, RequestBody, ResponseContent,
+    ResponseSpec, Tag,
+};
 use super::schema::{Schema, exactly, integer, optional, required, text};
 use crate::web::{headers, request_id};
 
 /// The version of `OpenAPI` that the document follows.
 pub(super) const VERSION: &str = "3.1.0";
 
-const ABOUT: &str = "Publish an intent, let a worker claim it, read what became of it. \
-     Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, it never changes its meaning. \
-     Times are Unix seconds. An explicit null is the same as leaving an optional field out, unknown fields are not \
-     looked at, and bodies are read as JSON whatever their Content-Type says.";
+const ABOUT: &str = "Publish an intent, let a worker claim it, read the result. \
+     Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, whose meaning never changes. \
+     Times are Unix seconds. An explicit null is the same as leaving an optional field out, unknown fields are ignored, \
+     and bodies are parsed as JSON whatever their Content-Type is.";
 
-/// Up to this many codes an answer is shared between operations; more of them are one operation's own.
+/// A response with up to this many codes is shared between operations; a response with more codes belongs to one operation.
 const SHARED_CODES_MAX: usize = 3;
 
 pub(super) fn document(routes: &[Route]) -> Value {
-    let mut parts = Parts::default();
+    let mut components = Components::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in routes {
         let method = route.method.as_str().to_ascii_lowercase();
-        let operation = parts.operation(&route.operation);
+        let operation = components.operation(&route.operation);
         paths
             .entry(route.path)
             .or_default()
@@ -46,26 +49,26 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "description": ABOUT,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        // Relative: wherever this document was fetched from.
+        // Relative to the URL of this document.
         "servers": [{"url": "/"}],
         "tags": tags,
         "paths": paths,
         "components": {
-            "schemas": parts.schemas,
-            "responses": parts.responses,
+            "schemas": components.schemas,
+            "responses": components.responses,
             "headers": header_definitions(),
             "securitySchemes": security_schemes(),
         },
     })
 }
 
-/// What several operations refer to.
-struct Parts {
+/// The components that operations refer to.
+struct Components {
     schemas: Map<String, Value>,
     responses: Map<String, Value>,
 }
 
-impl Default for Parts {
+impl Default for Components {
     fn default() -> Self {
         let mut schemas = Map::new();
         let codes = text().one_of(Code::ALL.iter().map(|code| code.name()));
@@ -77,7 +80,7 @@ impl Default for Parts {
     }
 }
 
-impl Parts {
+impl Components {
     fn operation(&mut self, operation: &Operation) -> Value {
         let mut out = Map::new();
         out.insert("operationId".to_owned(), operation.id.into());
@@ -94,11 +97,11 @@ impl Parts {
         if let Some(body) = &operation.body {
             out.insert("requestBody".to_owned(), self.body(body));
         }
-        out.insert("responses".to_owned(), self.replies(operation));
+        out.insert("responses".to_owned(), self.responses(operation));
         out.into()
     }
 
-    /// The schema by reference, its definition kept.
+    /// Adds the definition of a schema and returns a reference to it.
     fn schema(&mut self, schema: &Schema) -> Value {
         schema.each_named(&mut |name, named| {
             self.schemas.insert(name.to_owned(), named.definition());
@@ -109,18 +112,18 @@ impl Parts {
     fn parameter(&mut self, parameter: &Parameter) -> Value {
         let mut out = json!({
             "name": parameter.name,
-            "in": parameter.place.name(),
-            "required": parameter.place == Place::Path,
+            "in": parameter.location.name(),
+            "required": parameter.location == ParameterIn::Path,
             "schema": self.schema(&parameter.schema),
         });
-        if parameter.place == Place::Query {
-            // An empty value is the same as none.
+        if parameter.location == ParameterIn::Query {
+            // An empty value is the same as an absent one.
             out["allowEmptyValue"] = true.into();
         }
         out
     }
 
-    fn body(&mut self, body: &Body) -> Value {
+    fn body(&mut self, body: &RequestBody) -> Value {
         let example: Value = serde_json::from_str(body.example).expect("an example is JSON");
         json!({
             "required": body.required,
@@ -129,10 +132,10 @@ impl Parts {
         })
     }
 
-    fn replies(&mut self, operation: &Operation) -> Value {
+    fn responses(&mut self, operation: &Operation) -> Value {
         let mut out = Map::new();
-        for reply in &operation.replies {
-            out.insert(reply.status.as_str().to_owned(), self.reply(reply));
+        for response in &operation.responses {
+            out.insert(response.status.as_str().to_owned(), self.response(response));
         }
         let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
         for code in operation.codes() {
@@ -141,7 +144,7 @@ impl Parts {
                 .or_default()
                 .push(code);
         }
-        // Refused before anybody reads it, whatever the route.
+        // Refused before a handler runs, for every route.
         by_status.insert(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(),
             vec![Code::InvalidRequest],
@@ -152,27 +155,27 @@ impl Parts {
         out.into()
     }
 
-    fn reply(&mut self, reply: &Reply) -> Value {
+    fn response(&mut self, response: &ResponseSpec) -> Value {
         let mut out = json!({
-            "description": reply.about,
-            "headers": header_references(reply.headers, true),
+            "description": response.about,
+            "headers": header_references(response.headers, true),
         });
-        match &reply.content {
-            Content::Nothing => {}
-            Content::Json(schema) => {
+        match &response.content {
+            ResponseContent::Nothing => {}
+            ResponseContent::Json(schema) => {
                 let mut content = json!({"schema": self.schema(schema)});
-                if !reply.example.is_empty() {
+                if !response.example.is_empty() {
                     content["example"] =
-                        serde_json::from_str(reply.example).expect("an example is JSON");
+                        serde_json::from_str(response.example).expect("an example is JSON");
                 }
                 out["content"] = json!({"application/json": content});
             }
-            Content::Text(kind) => {
+            ResponseContent::Text(kind) => {
                 out["content"] = json!({*kind: {"schema": {"type": "string"}}});
             }
         }
-        if !reply.links.is_empty() {
-            let links = reply
+        if !response.links.is_empty() {
+            let links = response
                 .links
                 .iter()
                 .map(|one| (one.to.to_owned(), link(*one)));
@@ -188,7 +191,7 @@ impl Parts {
             (503, _) => &["Maybe-Retry-After"],
             _ => &[],
         };
-        // A head that cannot be read is refused before its request has a name.
+        // A head that cannot be parsed is refused before the request gets an id.
         let is_named = !matches!(status, 400 | 431);
         let response = json!({
             "description": meaning(status),
@@ -216,7 +219,7 @@ impl Parts {
     }
 }
 
-fn link(link: Link) -> Value {
+fn link(link: OperationLink) -> Value {
     let mut out = json!({"operationId": link.to, "parameters": {"id": "$response.body#/id"}});
     if link.with_token {
         out["requestBody"] = json!({"claim_token": "$response.body#/claim_token"});
@@ -231,27 +234,27 @@ fn error(codes: &[Code], batch: bool) -> Schema {
         required("message", text().about("For people; may change.")),
     ];
     if batch {
-        let index = integer().about("The place of the item at fault, from 0.");
+        let index = integer().about("The position of the item at fault, from 0.");
         fields.push(optional("index", index));
     }
     exactly(vec![required("error", exactly(fields))])
 }
 
-/// What a status means here, in a sentence.
+/// The meaning of a status in one sentence.
 pub(super) fn meaning(status: u16) -> &'static str {
     match status {
-        400 => "Something in the request is wrong; the code says what.",
+        400 => "The request is invalid; the code says why.",
         401 => "No credentials, or wrong ones.",
-        403 => "The credentials are right but do not allow this.",
-        404 => "It does not exist, or is not yours.",
+        403 => "The credentials are valid but do not allow this.",
+        404 => "It does not exist, or belongs to another key.",
         408 => "The body did not arrive in time.",
         413 => "The body, the payload or the result is too large.",
         422 => "The Idempotency-Key was used before with a different body.",
-        429 => "Too much for this key; wait a minute, or finish some work first.",
+        429 => "A limit of this key is reached; wait a minute, or finish open intents first.",
         431 => "The request line or the headers are too large.",
-        500 => "A defect of the server. Tell the operator the X-Request-ID.",
+        500 => "Internal error. Report the X-Request-ID to the operator.",
         503 => "The server is busy or in maintenance; try again shortly.",
-        _ => "Refused.",
+        _ => "The request is refused.",
     }
 }
 
@@ -261,7 +264,7 @@ fn header_references(extra: &[&str], is_named: bool) -> Value {
     let all = always.chain(id).chain(extra.iter().copied());
     all.map(|name| {
         let reference = json!({"$ref": format!("#/components/headers/{name}")});
-        // One header may have two descriptions: certain on one answer, possible on another.
+        // One header may have two descriptions: always sent with one response, sometimes with another.
         let sent = name.strip_prefix("Maybe-").unwrap_or(name);
         (sent.to_owned(), reference)
     })
@@ -282,19 +285,19 @@ fn header_definitions() -> Value {
     for (name, description, required, schema) in [
         (
             request_id::HEADER.as_str(),
-            "Yours if you sent one, otherwise made here. Quote it when you complain.",
+            "The id that you sent, or a generated one. Include it in a bug report.",
             true,
             json!({"type": "string", "pattern": id}),
         ),
         (
             "Retry-After",
-            "Seconds to wait before asking again.",
+            "Seconds to wait before the next try.",
             true,
             json!({"type": "integer", "minimum": 1}),
         ),
         (
             "Maybe-Retry-After",
-            "Seconds to wait before asking again; only with database_busy and node_draining.",
+            "Seconds to wait before the next try; only with database_busy and node_draining.",
             false,
             json!({"type": "integer", "minimum": 1}),
         ),
@@ -325,7 +328,7 @@ fn header_definitions() -> Value {
     out.into()
 }
 
-/// Ways in, any one of which is enough.
+/// Alternative credentials.
 fn security(auth: Auth) -> Value {
     let client = [
         json!({"apiKey": []}),
@@ -347,10 +350,10 @@ fn security(auth: Auth) -> Value {
 fn security_schemes() -> Value {
     let header = |name: &str, about: &str| json!({"type": "apiKey", "in": "header", "name": name, "description": about});
     json!({
-        "apiKey": header("X-API-KEY", "The main key, or one that an operator made for you."),
-        "signature": header("X-Signature", "HMAC-SHA256 under the API key, 64 lower-case hex digits, over method, path with sorted query, timestamp, nonce and body, joined by newlines. A server may insist on it; one that is sent must be right."),
+        "apiKey": header("X-API-KEY", "The main key, or one that an operator created."),
+        "signature": header("X-Signature", "HMAC-SHA256 under the API key, 64 lower-case hex digits, over method, path with sorted query, timestamp, nonce and body, joined by newlines. A server may require it; a signature that is sent must be valid."),
         "timestamp": header("X-Timestamp", "Unix time in whole seconds, at most 300 s off. Part of a signature."),
-        "nonce": header("X-Nonce", "Never the same twice. Part of a signature."),
+        "nonce": header("X-Nonce", "Must be unique. Part of a signature."),
         "adminToken": header("X-Admin-Token", "The operator's token, for programs."),
         "adminPassword": {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
         "metricsToken": {"type": "http", "scheme": "bearer", "description": "The metrics token, for Prometheus."},

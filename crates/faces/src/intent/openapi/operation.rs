@@ -1,14 +1,14 @@
-//! What is told about one route: who may call it, what it takes, and everything it may answer.
+//! The description of one route: credentials, parameters, body, responses and errors.
 //!
-//! Invariant: the errors of an operation are listed as codes; their statuses, their shape and their headers follow from
-//! the code, as they do when the error is sent.
+//! Invariant: the errors of an operation are listed as codes; statuses, bodies and headers follow from the code, as they
+//! do when the error is sent.
 
 use consign_kernel::error::Code;
 use http::StatusCode;
 
 use super::schema::Schema;
 
-/// Which chapter of the documentation an operation is in.
+/// The section of the documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::intent) enum Tag {
     Publish,
@@ -42,26 +42,26 @@ impl Tag {
 
     pub(super) const fn about(self) -> &'static str {
         match self {
-            Self::Publish => "Hand work over. What was answered with 201 is on disk.",
+            Self::Publish => {
+                "Publish work. A response with status 201 means that the intent is on disk."
+            }
             Self::Work => {
-                "Take an intent, keep its lease while you work, and say how it went. A lease that runs out is given to somebody else."
+                "Claim an intent, extend its lease while you work, and report the outcome. When a lease expires, another worker can claim the intent."
             }
-            Self::Read => "Follow what became of your intents, and take the proof with you.",
-            Self::Store => {
-                "Short-lived values next to the queue. Every API key has a store of its own."
-            }
+            Self::Read => "Read the state, history and receipts of your intents.",
+            Self::Store => "Short-lived values next to the queue. Each API key has its own store.",
             Self::Operate => {
-                "For operators: keys, dead letters, single intents, the state of the queue."
+                "For operators: keys, dead letters, single intents, nodes, the state of the queue."
             }
-            Self::Server => "What the server says about itself.",
+            Self::Server => "Health, metrics, keys and documentation of the server.",
         }
     }
 }
 
-/// Who may call.
+/// The credentials that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::intent) enum Auth {
-    /// Anybody.
+    /// None.
     Open,
     /// An API key, signed or not.
     Client,
@@ -69,7 +69,7 @@ pub(in crate::intent) enum Auth {
     Operator,
     /// The metrics token, or an operator.
     Metrics,
-    /// A client or an operator: what holds no secret, but is not for strangers.
+    /// A client or an operator, for documents that contain no secret but are not public.
     Reader,
 }
 
@@ -84,7 +84,7 @@ impl Auth {
         }
     }
 
-    /// What the checks at the door may answer, before an operation is looked at.
+    /// The errors of the checks before the handler.
     pub(super) const fn codes(self) -> &'static [Code] {
         match self {
             Self::Open => &[Code::InvalidRequest, Code::Internal],
@@ -124,13 +124,13 @@ impl Auth {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParameterIn {
     Path,
     Query,
     Header,
 }
 
-impl Place {
+impl ParameterIn {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -143,48 +143,48 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) location: ParameterIn,
     pub(super) schema: Schema,
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Body {
+pub(super) struct RequestBody {
     pub(super) required: bool,
     pub(super) schema: Schema,
-    /// JSON text, as one would type it.
+    /// An example as JSON text.
     pub(super) example: &'static str,
     pub(super) bytes_max: usize,
 }
 
-/// What an answer carries.
+/// The body of a response.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum ResponseContent {
     Nothing,
     Json(Schema),
-    /// Anything but JSON, by its media type.
+    /// Not JSON; the media type.
     Text(&'static str),
 }
 
-/// An answer that is no error.
+/// A successful response.
 #[derive(Debug, Clone)]
-pub(super) struct Reply {
+pub(super) struct ResponseSpec {
     pub(super) status: StatusCode,
     pub(super) about: &'static str,
-    pub(super) content: Content,
-    /// As it may look; empty if there is nothing to see.
+    pub(super) content: ResponseContent,
+    /// An example; may be empty.
     pub(super) example: &'static str,
-    /// Headers beyond those of every answer.
+    /// Headers beyond those of every response.
     pub(super) headers: &'static [&'static str],
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<OperationLink>,
 }
 
-/// What one may do next with an answer.
+/// A follow-up operation for a response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
-    /// The id of the operation that takes the intent of this answer.
+pub(super) struct OperationLink {
+    /// The id of the operation that takes the intent of this response.
     pub(super) to: &'static str,
-    /// Whether it takes the token too.
+    /// Whether it takes the claim token too.
     pub(super) with_token: bool,
 }
 
@@ -197,12 +197,12 @@ pub(in crate::intent) struct Operation {
     pub(super) summary: &'static str,
     pub(super) about: &'static str,
     pub(super) parameters: Vec<Parameter>,
-    pub(super) body: Option<Body>,
-    pub(super) replies: Vec<Reply>,
+    pub(super) body: Option<RequestBody>,
+    pub(super) responses: Vec<ResponseSpec>,
     own_codes: Vec<Code>,
-    /// Whether an error may name the item at fault.
+    /// Whether an error may contain the index of an item.
     pub(super) batch: bool,
-    /// A query string that makes a good example.
+    /// An example query string.
     pub(super) example_query: &'static str,
 }
 
@@ -216,7 +216,7 @@ impl Operation {
             about: "",
             parameters: Vec::new(),
             body: None,
-            replies: Vec::new(),
+            responses: Vec::new(),
             own_codes: Vec::new(),
             batch: false,
             example_query: "",
@@ -229,21 +229,21 @@ impl Operation {
     }
 
     pub(super) fn path(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Path, name, schema)
+        self.parameter(ParameterIn::Path, name, schema)
     }
 
     pub(super) fn query(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Query, name, schema)
+        self.parameter(ParameterIn::Query, name, schema)
     }
 
     pub(super) fn header(self, name: &'static str, schema: Schema) -> Self {
-        self.parameter(Place::Header, name, schema)
+        self.parameter(ParameterIn::Header, name, schema)
     }
 
-    fn parameter(mut self, place: Place, name: &'static str, schema: Schema) -> Self {
+    fn parameter(mut self, location: ParameterIn, name: &'static str, schema: Schema) -> Self {
         self.parameters.push(Parameter {
             name,
-            place,
+            location,
             schema,
         });
         self
@@ -264,7 +264,7 @@ impl Operation {
         bytes_max: usize,
         example: &'static str,
     ) -> Self {
-        self.body = Some(Body {
+        self.body = Some(RequestBody {
             required,
             schema,
             example,
@@ -280,7 +280,7 @@ impl Operation {
         schema: Schema,
         example: &'static str,
     ) -> Self {
-        self.reply(status, about, Content::Json(schema), example)
+        self.response(status, about, ResponseContent::Json(schema), example)
     }
 
     pub(super) fn answers_text(
@@ -289,21 +289,21 @@ impl Operation {
         kind: &'static str,
         example: &'static str,
     ) -> Self {
-        self.reply(StatusCode::OK, about, Content::Text(kind), example)
+        self.response(StatusCode::OK, about, ResponseContent::Text(kind), example)
     }
 
     pub(super) fn answers_nothing(self, about: &'static str) -> Self {
-        self.reply(StatusCode::NO_CONTENT, about, Content::Nothing, "")
+        self.response(StatusCode::NO_CONTENT, about, ResponseContent::Nothing, "")
     }
 
-    fn reply(
+    fn response(
         mut self,
         status: StatusCode,
         about: &'static str,
-        content: Content,
+        content: ResponseContent,
         example: &'static str,
     ) -> Self {
-        self.replies.push(Reply {
+        self.responses.push(ResponseSpec {
             status,
             about,
             content,
@@ -314,28 +314,28 @@ impl Operation {
         self
     }
 
-    /// Headers that the last answer carries beyond those of every answer.
+    /// Headers of the last response beyond those of every response.
     pub(super) fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
-        if let Some(reply) = self.replies.last_mut() {
-            reply.headers = headers;
+        if let Some(response) = self.responses.last_mut() {
+            response.headers = headers;
         }
         self
     }
 
-    /// The intent of the last answer can be looked at with these operations.
-    pub(super) fn leads_to(self, operations: &'static [&'static str]) -> Self {
+    /// These operations take the intent of the last response.
+    pub(super) fn links_to(self, operations: &'static [&'static str]) -> Self {
         self.link(operations, false)
     }
 
-    /// The intent and the token of the last answer are what these operations take.
-    pub(super) fn hands_over_to(self, operations: &'static [&'static str]) -> Self {
+    /// These operations take the intent and the claim token of the last response.
+    pub(super) fn links_with_token_to(self, operations: &'static [&'static str]) -> Self {
         self.link(operations, true)
     }
 
     fn link(mut self, operations: &'static [&'static str], with_token: bool) -> Self {
-        if let Some(reply) = self.replies.last_mut() {
-            let links = operations.iter().map(|to| Link { to, with_token });
-            reply.links.extend(links);
+        if let Some(response) = self.responses.last_mut() {
+            let links = operations.iter().map(|to| OperationLink { to, with_token });
+            response.links.extend(links);
         }
         self
     }
@@ -355,7 +355,7 @@ impl Operation {
         self
     }
 
-    /// Every code this may be refused with, in the order of the list of all codes.
+    /// Every error code of the operation, in the order of the list of all codes.
     pub(super) fn codes(&self) -> Vec<Code> {
         let may = |code: &Code| self.own_codes.contains(code) || self.auth.codes().contains(code);
         Code::ALL.iter().copied().filter(may).collect()

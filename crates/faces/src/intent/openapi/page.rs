@@ -1,4 +1,4 @@
-//! The table of routes as one page for people: no script, nothing loaded from anywhere.
+//! The table of routes as an HTML page, without scripts and external resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,11 +11,11 @@ use super::super::dashboard::escape;
 use super::super::reject::status_of;
 use super::super::routes::Route;
 use super::document::meaning;
-use super::operation::{Auth, Content, Operation, Tag};
+use super::operation::{Auth, Operation, ResponseContent, Tag};
 use super::schema::Schema;
 
 const STYLE: &str = include_str!("page.css");
-/// Examples are written for a server that was started without any flags.
+/// The address of a server that was started without flags.
 const EXAMPLE_SERVER: &str = "http://127.0.0.1:7070";
 const EXAMPLE_ID: &str = "01a1dea803707330800005a06ad96f6b";
 
@@ -23,12 +23,12 @@ const WAYS_IN: &[(&str, &str, &str)] = &[
     (
         "API key",
         "X-API-KEY: ck_…",
-        "Clients and workers. Operators make more keys with POST /admin/generate_key.",
+        "Clients and workers. Operators create more keys with POST /admin/generate_key.",
     ),
     (
         "Signature",
         "X-Signature, X-Timestamp, X-Nonce",
-        "On top of the key, if the server insists: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
+        "In addition to the key, if the server requires it: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
     ),
     ("Admin token", "X-Admin-Token: ca_…", "Operators' programs."),
     (
@@ -39,7 +39,7 @@ const WAYS_IN: &[(&str, &str, &str)] = &[
     (
         "Metrics token",
         "Authorization: Bearer cm_…",
-        "Prometheus, for /metrics alone.",
+        "Prometheus, for /metrics only.",
     ),
 ];
 
@@ -129,9 +129,9 @@ fn article(page: &mut String, route: &Route) {
     );
     takes(page, operation);
     let _ = write!(page, "<h4>Example</h4><pre>{}</pre>", escape(&curl(route)));
-    for reply in operation.replies.iter().take(1) {
-        if !reply.example.is_empty() {
-            let _ = write!(page, "<pre>{}</pre>", escape(reply.example));
+    for response in operation.responses.iter().take(1) {
+        if !response.example.is_empty() {
+            let _ = write!(page, "<pre>{}</pre>", escape(response.example));
         }
     }
     answers(page, operation);
@@ -142,9 +142,9 @@ fn article(page: &mut String, route: &Route) {
 fn takes(page: &mut String, operation: &Operation) {
     let mut rows = Vec::new();
     for parameter in &operation.parameters {
-        let place = parameter.place.name();
-        let row = Row::new(parameter.name.to_owned(), &parameter.schema);
-        rows.push(row.note(place));
+        let location = parameter.location.name();
+        let row = FieldRow::new(parameter.name.to_owned(), &parameter.schema);
+        rows.push(row.note(location));
     }
     if let Some(body) = &operation.body {
         let mut fields = Vec::new();
@@ -158,7 +158,7 @@ fn takes(page: &mut String, operation: &Operation) {
     table(
         page,
         ["Name", "Type", "Meaning"],
-        rows.into_iter().map(Row::cells),
+        rows.into_iter().map(FieldRow::cells),
     );
     if let Some(body) = &operation.body {
         let _ = write!(
@@ -171,19 +171,19 @@ fn takes(page: &mut String, operation: &Operation) {
 
 fn answers(page: &mut String, operation: &Operation) {
     page.push_str("<h4>Answers</h4>");
-    for reply in &operation.replies {
-        let what = match &reply.content {
-            Content::Nothing => "no body".to_owned(),
-            Content::Text(kind) => format!("<code>{}</code>", escape(kind)),
-            Content::Json(schema) => kind_of(schema),
+    for response in &operation.responses {
+        let what = match &response.content {
+            ResponseContent::Nothing => "no body".to_owned(),
+            ResponseContent::Text(kind) => format!("<code>{}</code>", escape(kind)),
+            ResponseContent::Json(schema) => kind_of(schema),
         };
         let _ = write!(
             page,
             "<p><b>{}</b> {} <span class=\"soft\">({what})</span></p>",
-            reply.status.as_u16(),
-            escape(reply.about)
+            response.status.as_u16(),
+            escape(response.about)
         );
-        if let Content::Json(schema) = &reply.content {
+        if let ResponseContent::Json(schema) = &response.content {
             let mut rows = Vec::new();
             if schema.name().is_none() {
                 collect(&mut rows, "", schema);
@@ -192,7 +192,7 @@ fn answers(page: &mut String, operation: &Operation) {
                 table(
                     page,
                     ["Name", "Type", "Meaning"],
-                    rows.into_iter().map(Row::cells),
+                    rows.into_iter().map(FieldRow::cells),
                 );
             }
         }
@@ -227,10 +227,10 @@ fn shapes(page: &mut String, routes: &[Route]) {
     let mut shapes: BTreeMap<&str, &Schema> = BTreeMap::new();
     for route in routes {
         let bodies = route.operation.body.iter().map(|body| &body.schema);
-        let replies = route.operation.replies.iter();
-        let answers = replies.filter_map(|reply| match &reply.content {
-            Content::Json(schema) => Some(schema),
-            Content::Nothing | Content::Text(_) => None,
+        let responses = route.operation.responses.iter();
+        let answers = responses.filter_map(|response| match &response.content {
+            ResponseContent::Json(schema) => Some(schema),
+            ResponseContent::Nothing | ResponseContent::Text(_) => None,
         });
         for schema in bodies.chain(answers) {
             schema.each_named(&mut |name, named| {
@@ -249,7 +249,7 @@ fn shapes(page: &mut String, routes: &[Route]) {
         table(
             page,
             ["Name", "Type", "Meaning"],
-            rows.into_iter().map(Row::cells),
+            rows.into_iter().map(FieldRow::cells),
         );
         page.push_str("</div>");
     }
@@ -270,15 +270,15 @@ fn errors(page: &mut String) {
     page.push_str("</div></section>");
 }
 
-/// One line about a field.
-struct Row {
+/// One row of the table of fields.
+struct FieldRow {
     name: String,
     kind: String,
     about: String,
     notes: Vec<&'static str>,
 }
 
-impl Row {
+impl FieldRow {
     fn new(name: String, schema: &Schema) -> Self {
         let mut about = escape(schema.described());
         let limits = schema.limits();
@@ -311,11 +311,11 @@ impl Row {
     }
 }
 
-/// The fields of a schema and of what it is made of, down to what has a name of its own.
-fn collect(rows: &mut Vec<Row>, prefix: &str, schema: &Schema) {
+/// The fields of a schema and of its parts, except parts that have a name of their own.
+fn collect(rows: &mut Vec<FieldRow>, prefix: &str, schema: &Schema) {
     for field in schema.fields() {
         let name = format!("{prefix}{}", field.name);
-        let row = Row::new(name.clone(), &field.schema);
+        let row = FieldRow::new(name.clone(), &field.schema);
         rows.push(if field.required {
             row.note("required")
         } else {
@@ -334,11 +334,11 @@ fn collect(rows: &mut Vec<Row>, prefix: &str, schema: &Schema) {
     }
 }
 
-fn nested(rows: &mut Vec<Row>, name: &str, schema: &Schema) {
+fn nested(rows: &mut Vec<FieldRow>, name: &str, schema: &Schema) {
     if schema.name().is_none() {
         for field in schema.fields() {
             let name = format!("{name}.{}", field.name);
-            let row = Row::new(name.clone(), &field.schema);
+            let row = FieldRow::new(name.clone(), &field.schema);
             rows.push(if field.required {
                 row.note("required")
             } else {
@@ -352,7 +352,7 @@ fn nested(rows: &mut Vec<Row>, name: &str, schema: &Schema) {
     }
 }
 
-/// The type, with a link where it is described elsewhere.
+/// The type, with a link to its description.
 fn kind_of(schema: &Schema) -> String {
     if let Some(name) = schema.name() {
         return format!("<a href=\"#shape-{name}\">{name}</a>");
@@ -369,7 +369,7 @@ fn kind_of(schema: &Schema) -> String {
     }
 }
 
-/// What one would type.
+/// An example command.
 fn curl(route: &Route) -> String {
     let operation = &route.operation;
     let mut line = String::from("curl");
@@ -404,7 +404,7 @@ fn method(route: &Route) -> String {
     format!("<span class=\"method {class}\">{name}</span>")
 }
 
-/// Cells are HTML already.
+/// The cells contain HTML.
 fn table(page: &mut String, columns: [&str; 3], rows: impl Iterator<Item = [String; 3]>) {
     page.push_str("<div class=\"scroll\"><table><thead><tr>");
     for column in columns {

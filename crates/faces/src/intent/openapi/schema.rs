@@ -1,48 +1,48 @@
-//! One JSON value described: what it may be, its limits, and what it is for.
+//! The schema of a JSON value: type, limits and purpose.
 //!
-//! Written once here, read twice: as JSON Schema for programs and as words for people. Fields keep the order in which
-//! they are written down, since that is the order in which people understand them.
+//! Each schema is rendered twice: as JSON Schema and as text. Fields keep the order in which they are declared, which is
+//! the order for readers.
 
 use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
-/// What one value may be.
+/// The schema of one value.
 #[derive(Debug, Clone)]
 pub(super) struct Schema {
-    /// Under this name it is described once, and everything else refers to it.
+    /// A named schema is defined once and referred to.
     name: Option<&'static str>,
     about: &'static str,
-    /// Of JSON Schema; none means anything.
+    /// The types of JSON Schema; none means any type.
     types: Vec<&'static str>,
     /// All other keywords of JSON Schema.
     rules: Map<String, Value>,
-    /// Limits that JSON Schema cannot say, and limits in words.
+    /// Limits as text, including those that JSON Schema cannot express.
     limits: Vec<String>,
-    fields: Vec<Field>,
+    fields: Vec<SchemaField>,
     items: Option<Box<Self>>,
-    /// It is exactly one of these.
+    /// The value matches exactly one of these.
     variants: Vec<Self>,
 }
 
 /// A member of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Field {
+pub(super) struct SchemaField {
     pub(super) name: &'static str,
     pub(super) required: bool,
     pub(super) schema: Schema,
 }
 
-pub(super) fn required(name: &'static str, schema: Schema) -> Field {
-    Field {
+pub(super) fn required(name: &'static str, schema: Schema) -> SchemaField {
+    SchemaField {
         name,
         required: true,
         schema,
     }
 }
 
-pub(super) fn optional(name: &'static str, schema: Schema) -> Field {
-    Field {
+pub(super) fn optional(name: &'static str, schema: Schema) -> SchemaField {
+    SchemaField {
         name,
         required: false,
         schema,
@@ -84,22 +84,22 @@ pub(super) fn list(items: Schema) -> Schema {
     schema
 }
 
-/// One of these shapes.
+/// A value that matches one of these schemas.
 pub(super) fn either(variants: Vec<Schema>) -> Schema {
     let mut schema = anything();
     schema.variants = variants;
     schema
 }
 
-/// An object that may have further members; they are not looked at.
-pub(super) fn object(fields: Vec<Field>) -> Schema {
+/// An object that may have further members, which are ignored.
+pub(super) fn object(fields: Vec<SchemaField>) -> Schema {
     let mut schema = anything().of_type("object");
     schema.fields = fields;
     schema
 }
 
-/// An object with these members and no others: what the server writes.
-pub(super) fn exactly(fields: Vec<Field>) -> Schema {
+/// An object with exactly these members, for responses.
+pub(super) fn exactly(fields: Vec<SchemaField>) -> Schema {
     object(fields).rule("additionalProperties", false)
 }
 
@@ -123,7 +123,7 @@ impl Schema {
         self.of_type("null")
     }
 
-    /// A keyword of JSON Schema that needs no words for people.
+    /// A keyword of JSON Schema that has no text.
     pub(super) fn rule(mut self, keyword: &str, value: impl Into<Value>) -> Self {
         self.rules.insert(keyword.to_owned(), value.into());
         self
@@ -146,15 +146,15 @@ impl Schema {
             .limit(format!("{min} to {max} items"))
     }
 
-    /// A number outside is refused.
+    /// A number outside of the range is refused.
     pub(super) fn within<N: Into<Value> + Display + Copy>(self, min: N, max: N) -> Self {
         self.rule("minimum", min)
             .rule("maximum", max)
             .limit(format!("{min} to {max}"))
     }
 
-    /// A number outside is drawn to the nearer end, so that no keyword of JSON Schema fits.
-    pub(super) fn drawn_into<N: Display>(self, min: N, max: N) -> Self {
+    /// A number outside of the range is clamped, which no keyword of JSON Schema can express.
+    pub(super) fn clamped_to<N: Display>(self, min: N, max: N) -> Self {
         self.limit(format!("clamped to {min} to {max}"))
     }
 
@@ -189,7 +189,7 @@ impl Schema {
         self.about
     }
 
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[SchemaField] {
         &self.fields
     }
 
@@ -205,7 +205,7 @@ impl Schema {
         self.limits.join("; ")
     }
 
-    /// The type in a word or two.
+    /// The type as text.
     pub(super) fn kind(&self) -> String {
         if self.types.is_empty() {
             return "any JSON".to_owned();
@@ -213,7 +213,7 @@ impl Schema {
         self.types.join(" or ")
     }
 
-    /// The description of this value, or a reference to it if it has a name.
+    /// The definition, or a reference to it if it has a name.
     pub(super) fn reference(&self) -> Value {
         match self.name {
             Some(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
@@ -221,7 +221,7 @@ impl Schema {
         }
     }
 
-    /// The description itself, whatever its name.
+    /// The definition, whether it has a name or not.
     pub(super) fn definition(&self) -> Value {
         let mut out = self.rules.clone();
         match self.types.as_slice() {
@@ -229,7 +229,7 @@ impl Schema {
             [only] => drop(out.insert("type".to_owned(), json!(only))),
             several => drop(out.insert("type".to_owned(), json!(several))),
         }
-        // Null is one of the values, so a list of them must have it too.
+        // A nullable enum must contain null.
         if let (true, Some(Value::Array(values))) =
             (self.types.contains(&"null"), out.get_mut("enum"))
         {
@@ -266,9 +266,9 @@ impl Schema {
         out.into()
     }
 
-    /// What a reader of the document alone would miss: the purpose, and limits that no keyword tells.
+    /// The purpose, and the limits that no keyword expresses.
     fn description(&self) -> String {
-        let told = [
+        let stated = [
             "minLength",
             "minItems",
             "minimum",
@@ -276,15 +276,17 @@ impl Schema {
             "const",
             "default",
         ];
-        let untold = !told.iter().any(|keyword| self.rules.contains_key(*keyword));
+        let unstated = !stated
+            .iter()
+            .any(|keyword| self.rules.contains_key(*keyword));
         match (self.about, self.limits()) {
-            (about, limits) if limits.is_empty() || !untold => about.to_owned(),
+            (about, limits) if limits.is_empty() || !unstated => about.to_owned(),
             ("", limits) => limits,
             (about, limits) => format!("{about} Limit: {limits}."),
         }
     }
 
-    /// Hands every named description in this one to `found`, itself included.
+    /// Calls `found` with every named schema in this one, itself included.
     pub(super) fn each_named<'a>(&'a self, found: &mut impl FnMut(&'static str, &'a Self)) {
         if let Some(name) = self.name {
             found(name, self);
@@ -296,7 +298,7 @@ impl Schema {
     }
 }
 
-/// A value as people write it: a text without its quotes.
+/// A value as text: a string without its quotes.
 fn words_of(value: &Value) -> String {
     value
         .as_str()
@@ -344,8 +346,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_no_keyword_tells_is_told_in_words() {
-        let schema = integer().about("Tries.").drawn_into(1, 20);
-        let told = "Tries. Limit: clamped to 1 to 20.";
-        assert_eq!(schema.definition()["description"], told);
+        let schema = integer().about("Tries.").clamped_to(1, 20);
+        let stated = "Tries. Limit: clamped to 1 to 20.";
+        assert_eq!(schema.definition()["description"], stated);
     }
 }

@@ -1,6 +1,6 @@
-//! The values that requests and answers are made of, each described once.
+//! The schemas of requests and responses.
 //!
-//! Numbers come from the kernel's limits and words from its tables, so that a description cannot fall behind the rules.
+//! Numbers and names come from the kernel's limits and tables, so that the documentation matches the rules.
 
 use consign_engine::NodeState;
 use consign_kernel::error::Code;
@@ -11,39 +11,39 @@ use consign_kernel::receipt;
 use consign_kernel::state::{Cause, Verb};
 
 use super::schema::{
-    Field, Schema, anything, boolean, either, exactly, integer, list, number, object, optional,
-    required, text,
+    Schema, SchemaField, anything, boolean, either, exactly, integer, list, number, object,
+    optional, required, text,
 };
 
-/// Reserved for other faces, hence no namespace of this one.
+/// Reserved for other faces.
 const NAMESPACE_PATTERN: &str = r"^(?!beam\.|mesh\.)[A-Za-z0-9._-]+$";
 const ANY_NAMESPACE_PATTERN: &str = "^[A-Za-z0-9._-]+$";
 const LABEL_PATTERN: &str = "^[A-Za-z0-9_.:-]+$";
-/// Something that is no white space; spelled out, since what counts as white space differs from language to language.
+/// A character that is not white space. Spelled out, because the definition of white space differs between languages.
 const SOMETHING_PATTERN: &str = "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 
 pub(super) fn id() -> Schema {
-    text().about("The intent.").hex_digits(32)
+    text().about("The id of the intent.").hex_digits(32)
 }
 
 pub(super) fn claim_token() -> Schema {
-    text().about("The claim_token of your claim; it proves that the lease is yours.")
+    text().about("The claim_token of your claim, which proves that you hold the lease.")
 }
 
 fn token() -> Schema {
     text()
-        .about("Proves that the lease is yours; send it with everything you do to this intent.")
+        .about("Proves that you hold the lease; send it with every request for this intent.")
         .hex_digits(32)
 }
 
 pub(super) fn namespace() -> Schema {
     text()
-        .about("A queue of its own; letters, digits and . - _ only. Names beginning with beam. or mesh. are reserved.")
+        .about("A separate queue; letters, digits and . - _ only. Names beginning with beam. or mesh. are reserved.")
         .characters(1, limits::NAMESPACE_CHARS_MAX)
         .rule("pattern", NAMESPACE_PATTERN)
 }
 
-/// For those who only look or clear away: reserved names are no error there.
+/// For reads and purges, where reserved names are allowed.
 pub(super) fn any_namespace() -> Schema {
     text()
         .about("Only this namespace.")
@@ -52,18 +52,18 @@ pub(super) fn any_namespace() -> Schema {
 }
 
 fn shown_namespace() -> Schema {
-    text().about("The queue it is in.")
+    text().about("The namespace of the intent.")
 }
 
 fn goal() -> Schema {
     text()
-        .about("What is to be done; workers claim by it. White space around it is removed.")
+        .about("The kind of work; workers claim by it. White space around it is removed.")
         .characters(1, limits::GOAL_CHARS_MAX)
         .rule("pattern", SOMETHING_PATTERN)
 }
 
 fn shown_goal() -> Schema {
-    text().about("What is to be done.")
+    text().about("The kind of work.")
 }
 
 fn label(about: &'static str) -> Schema {
@@ -73,11 +73,11 @@ fn label(about: &'static str) -> Schema {
         .rule("pattern", LABEL_PATTERN)
 }
 
-/// The words of the four states.
+/// The names of the four states.
 pub(super) fn status() -> Schema {
     let words = ProfileId::Intent.profile().words;
     text()
-        .about("Where the intent is in its life.")
+        .about("The state of the intent.")
         .one_of(words.iter().map(|(_, _, word)| *word))
 }
 
@@ -89,7 +89,7 @@ fn visibility() -> Schema {
 
 fn result_type() -> Schema {
     text()
-        .about("How the result is meant.")
+        .about("The type of the result.")
         .one_of(["json", "text"])
 }
 
@@ -106,7 +106,7 @@ pub(super) fn new_intent() -> Schema {
 pub(super) fn batch_intent() -> Schema {
     let mut fields = new_intent_fields();
     let key = text()
-        .about("Publishing again with the same key within 24 hours creates nothing new.")
+        .about("A second publish with the same key within 24 hours returns the same intent.")
         .characters(1, limits::IDEMPOTENCY_KEY_BYTES_MAX)
         .nullable();
     fields.push(optional("idempotency_key", key));
@@ -115,15 +115,13 @@ pub(super) fn batch_intent() -> Schema {
         .named("BatchIntent")
 }
 
-fn new_intent_fields() -> Vec<Field> {
-    let payload = anything()
-        .about("What the worker needs to know.")
-        .limit(format!(
-            "{} bytes of compact JSON",
-            limits::PAYLOAD_BYTES_MAX
-        ));
+fn new_intent_fields() -> Vec<SchemaField> {
+    let payload = anything().about("The data for the worker.").limit(format!(
+        "{} bytes of compact JSON",
+        limits::PAYLOAD_BYTES_MAX
+    ));
     let delay = number()
-        .about("Seconds before anybody may claim it.")
+        .about("Seconds before the intent can be claimed.")
         .within(0.0, Micros(limits::INTENT_TTL_US - 1).seconds())
         .by_default(0)
         .nullable();
@@ -135,7 +133,7 @@ fn new_intent_fields() -> Vec<Field> {
         optional(
             "priority",
             integer()
-                .about("Higher comes first.")
+                .about("Intents with a higher priority are claimed first.")
                 .within(0, limits::PRIORITY_MAX)
                 .by_default(limits::PRIORITY_DEFAULT)
                 .nullable(),
@@ -144,26 +142,26 @@ fn new_intent_fields() -> Vec<Field> {
         optional(
             "max_attempts",
             integer()
-                .about("How often it is tried before it is dead.")
-                .drawn_into(1, limits::ATTEMPTS_MAX)
+                .about("The maximum number of attempts before the intent is dead.")
+                .clamped_to(1, limits::ATTEMPTS_MAX)
                 .by_default(limits::ATTEMPTS_DEFAULT)
                 .nullable(),
         ),
         optional(
             "backoff_base",
             number()
-                .about("Seconds before the second try; each further one waits twice as long.")
-                .drawn_into(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
+                .about("Seconds before the second attempt; the delay doubles with each further attempt.")
+                .clamped_to(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
                 .by_default(limits::BACKOFF_BASE_DEFAULT_S)
                 .nullable(),
         ),
         optional(
             "target_worker",
-            label("Only the worker with this id gets it.").nullable(),
+            label("Only the worker with this id can claim it.").nullable(),
         ),
         optional(
             "required_capability",
-            label("Only workers that advertise this get it.").nullable(),
+            label("Only workers with this capability can claim it.").nullable(),
         ),
     ]
 }
@@ -177,14 +175,14 @@ pub(super) fn published() -> Schema {
     .named("Published")
 }
 
-/// What a worker gets.
+/// A claimed intent.
 pub(super) fn claim() -> Schema {
     exactly(vec![
         required("id", id()),
         required("claim_token", token()),
         required(
             "claim_attempts",
-            integer().about("Which try this is; the first is 1."),
+            integer().about("The number of this attempt; the first is 1."),
         ),
         required(
             "claim_timeout",
@@ -210,15 +208,15 @@ pub(super) fn claims() -> Schema {
     list(claim())
 }
 
-/// One intent, or a list of them if more than one may come.
+/// One intent, or a list of them if `max` was given.
 pub(super) fn claim_answer() -> Schema {
     either(vec![claim(), exactly(vec![required("intents", claims())])])
 }
 
 /// How an intent was settled, for the fields of `/fulfill` and `/fail` and of a batch.
-pub(super) fn outcome_fields() -> Vec<Field> {
+pub(super) fn outcome_fields() -> Vec<SchemaField> {
     let result = anything()
-        .about("What came out of it; a string if result_type is text.")
+        .about("The result; a string if result_type is text.")
         .limit(format!("{} bytes", limits::RESULT_BYTES_MAX));
     vec![
         optional("result", result),
@@ -226,9 +224,9 @@ pub(super) fn outcome_fields() -> Vec<Field> {
     ]
 }
 
-pub(super) fn failure_field() -> Field {
+pub(super) fn failure_field() -> SchemaField {
     let error = anything()
-        .about("Why it failed; what is no string is kept as JSON text.")
+        .about("The reason of the failure; a value that is not a string is stored as JSON text.")
         .limit(format!("cut after {} characters", limits::ERROR_CHARS_MAX));
     optional("error", error)
 }
@@ -261,7 +259,7 @@ pub(super) fn settled() -> Schema {
     .named("Settled")
 }
 
-/// The answer to one item of a batch of settlements.
+/// The result of one item of a batch of settlements.
 pub(super) fn settled_item() -> Schema {
     let code = text().one_of(
         [
@@ -275,7 +273,7 @@ pub(super) fn settled_item() -> Schema {
         .map(Code::name),
     );
     let error = exactly(vec![required("code", code), required("message", text())])
-        .about("Why this item was refused; there only if it was.");
+        .about("Why this item was refused; absent if it was not.");
     exactly(vec![
         required("id", text().about("As it was sent.")),
         required("ok", boolean()),
@@ -285,7 +283,7 @@ pub(super) fn settled_item() -> Schema {
 }
 
 /// Fields that every view of an intent begins with.
-fn head() -> Vec<Field> {
+fn head() -> Vec<SchemaField> {
     vec![
         required("id", id()),
         required("namespace", shown_namespace()),
@@ -322,7 +320,7 @@ pub(super) fn intent_result() -> Schema {
         required("completed_at", completed_at()),
         optional(
             "error",
-            text().about("Why the last attempt failed; there only if one did."),
+            text().about("Why the last attempt failed; absent if none did."),
         ),
     ]);
     exactly(fields).named("IntentResult")
@@ -355,14 +353,14 @@ pub(super) fn intent_detail() -> Schema {
         required("visibility", visibility()),
         required("last_error", last_error()),
         required("created_at", seconds("When it was published.")),
-        required("expires_at", seconds("When its life ends.")),
+        required("expires_at", seconds("When it expires.")),
         required("run_at", seconds("When it may be claimed.")),
         required("claimed_at", seconds("When it was claimed.").nullable()),
         required(
             "claim_expires_at",
             seconds("When the lease ends, while there is one.").nullable(),
         ),
-        required("failed_at", seconds("When it died.").nullable()),
+        required("failed_at", seconds("When it became dead.").nullable()),
         required("completed_at", completed_at()),
         required("result_type", result_type()),
         required("result", anything().about("Null until there is one.")),
@@ -381,15 +379,15 @@ pub(super) fn fact() -> Schema {
     let verbs = Verb::ALL.iter().filter(taken).map(|verb| verb.fact());
     let causes = Cause::ALL.iter().filter(|cause| **cause != Cause::None);
     exactly(vec![
-        required("seq", integer().about("Its place among all facts.")),
+        required("seq", integer().about("Its position among all facts.")),
         required("at", seconds("When it happened.")),
         required("verb", text().about("What happened.").one_of(verbs)),
-        required("from", status().about("Where the intent was.").nullable()),
-        required("to", status().about("Where it went.")),
+        required("from", status().about("The state before.").nullable()),
+        required("to", status().about("The state after.")),
         required(
             "cause",
             text()
-                .about("Why, if there is more to say than the verb does.")
+                .about("The cause, if the verb alone does not tell it.")
                 .one_of(causes.map(|cause| cause.name()))
                 .nullable(),
         ),
@@ -397,7 +395,7 @@ pub(super) fn fact() -> Schema {
         required(
             "actor",
             text()
-                .about("A key id, operator, or null when time did it.")
+                .about("A key id, operator, or null for an expiry.")
                 .nullable(),
         ),
         required("detail", text().nullable()),
@@ -416,19 +414,19 @@ pub(super) fn signed_receipt() -> Schema {
         required("goal", shown_goal()),
         required(
             "state",
-            text().about("How it ended.").one_of(["fulfilled", "dead"]),
+            text().about("The final state.").one_of(["fulfilled", "dead"]),
         ),
         optional("cause", text().about("Why.")),
         required("attempts", integer()),
         required("payload_sha256", text().hex_digits(64)),
         optional("result_sha256", text().hex_digits(64)),
         required("created_at", micros("When it was published.")),
-        required("settled_at", micros("When it ended.")),
-        optional("worker", key_id("Who did the work.")),
+        required("settled_at", micros("When it was settled.")),
+        optional("worker", key_id("The key that fulfilled it.")),
         required("fact", integer().about("The seq of the settling fact.")),
         optional(
             "supersedes",
-            text().about("The receipt of the settlement before, which an operator undid by a cancel or a retry."),
+            text().about("The id of the receipt of the previous settlement, which an operator undid by a cancel or a retry."),
         ),
         required("issuer", text()),
         required("key_id", text().about("The kid of the key that signed it.")),
@@ -453,14 +451,14 @@ pub(super) fn jwks() -> Schema {
     exactly(vec![required("keys", list(key))]).named("PublicKeys")
 }
 
-fn dead_fields() -> Vec<Field> {
+fn dead_fields() -> Vec<SchemaField> {
     vec![
         required("intent_id", id()),
         required("namespace", shown_namespace()),
         required("goal", shown_goal()),
         required("attempts", integer()),
         required("reason", text().about("Why it is dead.")),
-        required("created_at", seconds("When it died.").nullable()),
+        required("created_at", seconds("When it became dead.").nullable()),
     ]
 }
 
@@ -482,23 +480,26 @@ pub(super) fn dead_letter_detail() -> Schema {
 pub(super) fn node() -> Schema {
     let states = NodeState::ALL.iter().map(|state| state.name());
     exactly(vec![
-        required("id", integer().about("Its number, new with every start.")),
-        required("name", text().about("What its operator calls it.")),
-        required("address", text().about("Where it serves.")),
+        required(
+            "id",
+            integer().about("The id of the node, new with every start."),
+        ),
+        required("name", text().about("The name that the operator chose.")),
+        required("address", text().about("The base URL of the node.")),
         required("version", text()),
         required("started_at", seconds("When it was started.")),
-        required("seen_at", seconds("When it was heard of last.")),
+        required("seen_at", seconds("When its last heartbeat was written.")),
         required(
             "state",
             text()
-                .about("Silent: it was not heard of for six seconds. Drained: no lease is left that it gave out.")
+                .about("silent: no heartbeat for six seconds. drained: none of its leases is left.")
                 .one_of(states),
         ),
+        required("leases", integer().about("The number of its live leases.")),
         required(
-            "leases",
-            integer().about("How many leases are out that it gave."),
+            "here",
+            boolean().about("Whether it is the node that answers."),
         ),
-        required("here", boolean().about("It is the one that answers.")),
     ])
     .named("Node")
 }

@@ -1,13 +1,13 @@
-//! Places in a list and in the event stream, as clients are told them and send them back.
+//! Positions in a list and in the event stream, as clients receive them and send them back.
 //!
-//! Invariant: what is written here is read here as the same place.
+//! Invariant: a position that was written is read as the same position.
 
 use consign_kernel::error::Code;
 use consign_kernel::ids::{FactSeq, Seq};
 
 use crate::intent::reject::Reject;
 
-/// Where the next page of a list begins.
+/// The position at which the next page of a list begins.
 pub fn page_text(place: Seq) -> String {
     place.0.to_string()
 }

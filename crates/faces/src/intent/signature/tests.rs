@@ -8,9 +8,14 @@ const NOW: f64 = 1_700_000_000.5;
 const NONCE: &str = "00112233445566778899aabbccddeeff";
 
 /// A request with the fixed timestamp and nonce of the vectors.
-fn signed<'a>(method: &'a str, target: &'a str, body: &'a str, signature: &'a str) -> Signed<'a> {
+fn signed<'a>(
+    method: &'a str,
+    target: &'a str,
+    body: &'a str,
+    signature: &'a str,
+) -> SignedRequest<'a> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    Signed {
+    SignedRequest {
         method,
         path,
         query,
@@ -45,7 +50,7 @@ fn sign(method: &str, canonical_path: &str, timestamp: &str, nonce: &str, body: 
 
 fn at(timestamp: &str) -> Result<Nonce, SignatureError> {
     let signature = sign("POST", "/intent", timestamp, NONCE, "{}");
-    let request = Signed {
+    let request = SignedRequest {
         timestamp: Some(timestamp.as_bytes()),
         ..signed("POST", "/intent", "{}", &signature)
     };
@@ -187,7 +192,7 @@ fn ip_057_ip_067_any_other_digest_is_refused() {
     let request = signed("GET", STATUS, "", STATUS_SIGNATURE);
     let other_key = verify(&request, "tk_other", NOW);
     assert_eq!(other_key, Err(SignatureError::BadSignature));
-    let other_nonce = Signed {
+    let other_nonce = SignedRequest {
         nonce: Some(b"ffffffffffffffffffffffffffffffff"),
         ..request
     };
@@ -231,23 +236,23 @@ fn ip_008_no_signature_passes_without_a_valid_timestamp() {
     }
     let request = signed("GET", STATUS, "", STATUS_SIGNATURE);
     let lacking = [
-        Signed {
+        SignedRequest {
             timestamp: None,
             ..request
         },
-        Signed {
+        SignedRequest {
             timestamp: Some(b""),
             ..request
         },
-        Signed {
+        SignedRequest {
             nonce: None,
             ..request
         },
-        Signed {
+        SignedRequest {
             nonce: Some(b""),
             ..request
         },
-        Signed {
+        SignedRequest {
             signature: None,
             ..request
         },
@@ -283,7 +288,7 @@ fn a_request_is_taken_apart_as_it_came() {
         .body(())
         .unwrap()
         .into_parts();
-    let signed = Signed::new(&parts, b"b");
+    let signed = SignedRequest::new(&parts, b"b");
     assert_eq!((signed.path, signed.query), ("/set/a%20b", "x=1"));
     assert_eq!(signed.signature, Some(b"s".as_slice()));
     assert_eq!((signed.nonce, signed.timestamp), (None, None));

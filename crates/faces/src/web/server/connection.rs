@@ -1,7 +1,7 @@
-//! One connection, from the handshake to its last answer.
+//! One connection, from the handshake to its last response.
 //!
-//! Invariant: it lets go of its phase receiver exactly when it is over, which is how the server
-//! knows that it has drained. A connection's troubles end here; the server never hears of them.
+//! Invariant: it drops its phase receiver exactly when it ends, which tells the server that it has drained. Errors of
+//! a connection are handled here and do not reach the server.
 
 use std::{
     convert::Infallible,
@@ -30,22 +30,22 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt as _};
 
-use super::{HEAD_BYTES_MAX, Peer, Phase};
-use crate::web::connections::{Activity, Place};
-use crate::web::linger::{Lingering, UnreadBody};
+use super::{HEAD_BYTES_MAX, Peer, ServerPhase};
+use crate::web::connections::{Activity, ConnectionSlot};
+use crate::web::linger::{LingeringStream, UnreadBody};
 use crate::web::presence::{OverTcp, Presence};
-use crate::web::stall::Unstalled;
+use crate::web::stall::StallTimeoutStream;
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
-/// A body beyond this may still be on its way when the answer is ready.
+/// A larger body may still be in transit when the response is ready.
 const BODY_IN_FLIGHT_BYTES: u64 = 16 << 10;
 
-/// One accepted connection and what it takes to serve it.
+/// One accepted connection and its configuration.
 pub(super) struct Connection<S> {
     pub(super) peer: Peer,
     pub(super) service: S,
-    pub(super) place: Place,
-    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) slot: ConnectionSlot,
+    pub(super) phase: watch::Receiver<ServerPhase>,
     pub(super) first_head_by: Instant,
     pub(super) head_timeout: Duration,
     pub(super) unreadable_body: &'static str,
@@ -57,10 +57,10 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    pub(super) async fn start(mut self, stream: Unstalled, acceptor: Option<TlsAcceptor>) {
-        // Answers are written in one piece; waiting to fill a packet would only delay them.
+    pub(super) async fn start(mut self, stream: StallTimeoutStream, acceptor: Option<TlsAcceptor>) {
+        // Responses are written in one piece; waiting to fill a packet would only delay them.
         if let Err(error) = stream.tcp().set_nodelay(true) {
-            tracing::debug!(%error, "a client left before it was served");
+            tracing::debug!(%error, "a client disconnected before it was served");
             return;
         }
         let Some(acceptor) = acceptor else {
@@ -84,40 +84,40 @@ where
         let Self {
             peer,
             service,
-            place,
+            slot,
             mut phase,
             first_head_by,
             head_timeout,
             unreadable_body,
         } = self;
-        let activity = place.activity();
+        let activity = slot.activity();
         let unread_body = UnreadBody::default();
         let presence = Presence::default();
-        let stream = Lingering::new(
+        let stream = LingeringStream::new(
             stream,
             unread_body.clone(),
             presence.clone(),
             unreadable_body,
-            place,
+            slot,
         );
-        let of_requests = Arc::clone(&activity);
+        let request_activity = Arc::clone(&activity);
         let answer = service_fn(move |request: Request<Incoming>| {
-            let known = Known {
+            let context = RequestContext {
                 peer,
                 presence: presence.clone(),
                 unread_body: unread_body.clone(),
-                activity: Arc::clone(&of_requests),
+                activity: Arc::clone(&request_activity),
             };
-            answer(service.clone(), request, known)
+            answer(service.clone(), request, context)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(head_timeout)
             .max_header_size(HEAD_BYTES_MAX)
             .max_buf_size(BUFFER_BYTES_MAX)
-            // A client may shut its sending side and still wait for the answer.
+            // A client may close its sending side and still wait for the response.
             .half_close(true)
-            // It would hold back an answer while unparsed bytes wait, and lose hyper's own 431.
+            // It would hold back a response while unparsed bytes wait, and lose hyper's own 431.
             .pipeline_flush(false)
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
@@ -134,10 +134,10 @@ where
                     return;
                 }
                 changed = phase.changed() => match (changed, *phase.borrow()) {
-                    (Ok(()), Phase::Draining) => connection.as_mut().graceful_shutdown(),
-                    (Ok(()), Phase::Serving) => {}
-                    // Either time is up, or the server's future was dropped.
-                    (_, Phase::Cut) | (Err(_), _) => return,
+                    (Ok(()), ServerPhase::Draining) => connection.as_mut().graceful_shutdown(),
+                    (Ok(()), ServerPhase::Serving) => {}
+                    // Either the drain time is over, or the server's future was dropped.
+                    (_, ServerPhase::Cut) | (Err(_), _) => return,
                 },
                 () = first_head_late.as_mut(), if !has_begun => {
                     has_begun = activity.has_begun();
@@ -151,40 +151,40 @@ where
     }
 }
 
-/// What a connection tells about itself with each request.
-struct Known {
+/// What a connection adds to each request.
+struct RequestContext {
     peer: Peer,
     presence: Presence,
     unread_body: UnreadBody,
     activity: Arc<Activity>,
 }
 
-/// Passes one request on, with what the connection knows about it.
+/// Calls the service with one request.
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
-    known: Known,
+    context: RequestContext,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
-    let Known {
+    let RequestContext {
         peer,
         presence,
         unread_body,
         activity,
-    } = known;
+    } = context;
     let announced = request.body().size_hint().upper();
     let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
     let has_body = !request.body().is_end_stream();
     if !activity.begin(has_body) {
-        // The task that drives this connection is being ended to make room for another.
+        // The task of this connection is being aborted by an eviction.
         return std::future::pending().await;
     }
     let mut request = request.map(|body| {
         if has_body {
             let activity = Arc::clone(&activity);
-            Body::new(Arriving { body, activity })
+            Body::new(IncomingBody { body, activity })
         } else {
             // An empty body needs no allocation, an incoming one does.
             Body::empty()
@@ -197,27 +197,27 @@ where
 
     activity.answered();
     let status = response.status();
-    // A server too busy to take a body leaves it unread, as a refusal does.
+    // A 503 may leave the body unread, as other errors do.
     let left_unread = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
     unread_body.set(may_be_in_flight && left_unread);
     if matches!(
         status,
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT
     ) {
-        // The body was not read to its end, so nothing can follow it on this connection.
+        // The body was not read to its end, so no further request can follow on this connection.
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response)
 }
 
-/// A request's body, which notes when it has come to its end.
-struct Arriving {
+/// A request body that records when it is complete.
+struct IncomingBody {
     body: Incoming,
     activity: Arc<Activity>,
 }
 
-impl hyper::body::Body for Arriving {
+impl hyper::body::Body for IncomingBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

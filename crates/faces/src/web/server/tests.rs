@@ -26,9 +26,9 @@ use crate::web::{body, layers};
 const PATIENCE: Duration = Duration::from_secs(5);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-struct Running {
+struct RunningServer {
     addr: SocketAddr,
-    tls: Option<tls::Reload>,
+    tls: Option<tls::ReloadableCertificate>,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Result<(), Error>>,
 }
@@ -37,10 +37,10 @@ fn options() -> Options {
     Options::new((Ipv4Addr::LOCALHOST, 0).into())
 }
 
-fn start(options: Options, router: Router) -> Running {
+fn start(options: Options, router: Router) -> RunningServer {
     let server = Server::bind(options).unwrap();
     let (stop, stopped) = oneshot::channel();
-    Running {
+    RunningServer {
         addr: server.local_addr(),
         tls: server.tls(),
         stop,
@@ -52,7 +52,7 @@ fn hello() -> Router {
     Router::new().route("/", get(|| async { "hello" }))
 }
 
-async fn connect(running: &Running) -> TcpStream {
+async fn connect(running: &RunningServer) -> TcpStream {
     TcpStream::connect(running.addr).await.unwrap()
 }
 
@@ -224,7 +224,7 @@ async fn a_head_too_large_or_with_too_many_headers_is_refused() {
     );
 }
 
-/// A router whose `/slow` waits until it is told to go on, and which says when it was entered.
+/// A router whose `/slow` waits for a signal and reports when it was called.
 fn with_slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     let [entered, release] = [(); 2].map(|()| Arc::new(Notify::new()));
     let signals = (Arc::clone(&entered), Arc::clone(&release));
@@ -441,7 +441,7 @@ async fn a_client_that_asks_before_sending_is_told_to_continue_or_refused() {
 #[tokio::test]
 async fn tls_serves_and_a_reload_reaches_new_connections_only() {
     let directory = tempfile::tempdir().unwrap();
-    let files = tls::Files {
+    let files = tls::CertificateFiles {
         certificates: directory.path().join("chain.pem"),
         key: directory.path().join("key.pem"),
     };
@@ -481,7 +481,7 @@ async fn tls_serves_and_a_reload_reaches_new_connections_only() {
 #[tokio::test]
 async fn a_client_that_never_finishes_its_handshake_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
-    let files = tls::Files {
+    let files = tls::CertificateFiles {
         certificates: directory.path().join("chain.pem"),
         key: directory.path().join("key.pem"),
     };
@@ -503,13 +503,13 @@ async fn a_taken_address_is_an_error_that_names_it() {
     assert!(error.to_string().contains(&running.addr.to_string()));
 }
 
-fn write_pair(files: &tls::Files) {
+fn write_pair(files: &tls::CertificateFiles) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(&files.certificates, made.cert.pem()).unwrap();
     fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
 }
 
-async fn connect_tls(running: &Running, root: &Path) -> io::Result<TlsStream<TcpStream>> {
+async fn connect_tls(running: &RunningServer, root: &Path) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_file(root).unwrap())

@@ -1,4 +1,4 @@
-//! The database of a stretch: a primary and its synchronous standby, which change roles.
+//! The database of a trial: a primary and its synchronous standby, which change roles.
 //!
 //! Invariant: outside of a fault every commit waits for the standby, so what was acknowledged is on both. A promoted
 //! standby has nobody to wait for: it either waits until it has one again, or acknowledges alone until its new standby
@@ -14,9 +14,9 @@ use consign_testkit::postgres::Cluster;
 use consign_testkit::proxy::{Mode, Wire};
 use consign_testkit::shim::Clock;
 
-use crate::fault::Plant;
-use crate::ground::Ground;
-use crate::seats::Seat;
+use crate::campaign::ClusterCampaign;
+use crate::fault::ClusterPlant;
+use crate::held_connections::HeldConnection;
 
 pub(crate) const DATABASE: &str = "ledger";
 /// Commits are synced, and a standby that was cut off is soon back. Time is let pass in leaps, so a connection must not
@@ -43,7 +43,7 @@ const SETTINGS_LAG: Duration = Duration::from_millis(500);
 
 /// One of the two, with the wire over which the other copies from it.
 #[derive(Debug)]
-struct Side {
+struct PairMember {
     name: &'static str,
     clock: Clock,
     cluster: Cluster,
@@ -51,14 +51,14 @@ struct Side {
 }
 
 #[derive(Debug)]
-pub(crate) struct Pair {
-    sides: [Side; 2],
+pub(crate) struct ReplicatedPair {
+    sides: [PairMember; 2],
     primary: usize,
     /// Whether commits wait for the standby.
     waits: bool,
 }
 
-/// An empty database on a server that was stopped, to be copied for each stretch.
+/// An empty database on a server that was stopped, to be copied for each trial.
 pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
     let cluster = Cluster::place(folder)?;
     cluster.init()?;
@@ -69,20 +69,20 @@ pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
     Ok(cluster)
 }
 
-impl Pair {
+impl ReplicatedPair {
     /// Makes both below `folder`, from the template.
-    pub(crate) fn make(folder: &Path, ground: &Ground) -> io::Result<Self> {
-        let side = |name: &'static str, clock: Clock| -> io::Result<Side> {
+    pub(crate) fn make(folder: &Path, campaign: &ClusterCampaign) -> io::Result<Self> {
+        let side = |name: &'static str, clock: Clock| -> io::Result<PairMember> {
             let place = folder.join(name);
             let mut cluster = Cluster::place(&place)?;
-            // A stretch before may have left it apart from the others.
-            ground.base.shim.set_clock(clock, 0)?;
-            let shim = ground.base.shim.variables(&place.to_string_lossy());
+            // A trial before may have left it apart from the others.
+            campaign.base.shim.set_clock(clock, 0)?;
+            let shim = campaign.base.shim.variables(&place.to_string_lossy());
             for (variable, value) in shim.into_iter().chain([clock.variable()]) {
                 cluster = cluster.env(variable, &value);
             }
-            let wire = ground.carrier.wire(cluster.port)?;
-            Ok(Side {
+            let wire = campaign.carrier.wire(cluster.port)?;
+            Ok(PairMember {
                 name,
                 clock,
                 cluster,
@@ -92,22 +92,22 @@ impl Pair {
         let pair = Self {
             sides: [side("a", CLOCKS[0])?, side("b", CLOCKS[1])?],
             primary: 0,
-            waits: ground.plant != Some(Plant::AsyncStandby),
+            waits: campaign.plant != Some(ClusterPlant::AsyncStandby),
         };
         let first = &pair.primary().cluster;
-        first.copy_stopped(&ground.template)?;
+        first.copy_stopped(&campaign.template)?;
         first.configure("")?;
         first.start(SETTINGS)?;
-        pair.standby().cluster.copy_stopped(&ground.template)?;
+        pair.standby().cluster.copy_stopped(&campaign.template)?;
         pair.start_standby()?;
         Ok(pair)
     }
 
-    fn primary(&self) -> &Side {
+    fn primary(&self) -> &PairMember {
         &self.sides[self.primary]
     }
 
-    fn standby(&self) -> &Side {
+    fn standby(&self) -> &PairMember {
         &self.sides[1 - self.primary]
     }
 
@@ -139,8 +139,8 @@ impl Pair {
     }
 
     /// All connections that the primary has left.
-    pub(crate) fn take_seats(&self) -> io::Result<Vec<Seat>> {
-        Seat::take_all(self.primary().cluster.port, DATABASE)
+    pub(crate) fn hold_connections(&self) -> io::Result<Vec<HeldConnection>> {
+        HeldConnection::take_all(self.primary().cluster.port, DATABASE)
     }
 
     /// Starts a standby from the copy that it has; from then on commits wait for it.
@@ -261,7 +261,7 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
+impl Drop for ReplicatedPair {
     fn drop(&mut self) {
         for side in &self.sides {
             // Nobody is left who could be told.
@@ -270,6 +270,6 @@ impl Drop for Pair {
     }
 }
 
-fn waiting_for(side: &Side) -> String {
+fn waiting_for(side: &PairMember) -> String {
     format!("synchronous_standby_names = 'FIRST 1 ({})'\n", side.name)
 }

@@ -1,11 +1,11 @@
 //! The faults by name, and the defects that the campaign plants in its own settings.
 
 use consign_testkit::campaign::findings::Promise;
-use consign_testkit::campaign::plan::Named;
+use consign_testkit::campaign::plan::CampaignFault;
 
 /// What happens to nodes at work, or to the database below them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum ClusterFault {
     /// SIGKILL of a node, which is started again later.
     KillNode,
     /// SIGKILL of every process of the primary, which is started again.
@@ -22,13 +22,13 @@ pub(crate) enum Fault {
     Upgrade,
     /// The clock of a node is set, by less than what is allowed.
     NodeClock,
-    /// As [`Fault::Promote`], and the new primary has another clock than the one before.
+    /// As [`ClusterFault::Promote`], and the new primary has another clock than the one before.
     PromoteClock,
     /// Others lock rows, keep a snapshot, take all connections, or wait at another node.
     Outsiders,
 }
 
-impl Named for Fault {
+impl CampaignFault for ClusterFault {
     const ALL: &'static [Self] = &[
         Self::KillNode,
         Self::KillPostmaster,
@@ -69,13 +69,13 @@ impl Named for Fault {
         }
     }
 
-    /// There are four kinds of outsiders, and the others take turns between two at most.
+    /// There are four kinds of outsiders, and the others take runner between two at most.
     fn weight(self) -> u64 {
         if self == Self::Outsiders { 2 } else { 1 }
     }
 }
 
-impl Fault {
+impl ClusterFault {
     /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed, and so
     /// may a wire that breaks outside of a commit: the node makes a new one and begins anew.
     pub(crate) fn is_felt(self) -> bool {
@@ -85,7 +85,7 @@ impl Fault {
 
 /// A defect of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Plant {
+pub(crate) enum ClusterPlant {
     /// Commits do not wait for the standby.
     AsyncStandby,
     /// The database lets a once-key in twice.
@@ -94,7 +94,7 @@ pub(crate) enum Plant {
     InNodes(String),
 }
 
-impl Plant {
+impl ClusterPlant {
     pub(crate) fn named(name: &str) -> Self {
         match name {
             "async-standby" => Self::AsyncStandby,

@@ -4,19 +4,19 @@
 //! Ends with 0 when every promise was kept, 1 when one was broken (seed, evidence and histories are shown), 2 when
 //! the campaign itself could not be carried out.
 
+mod campaign;
 mod database;
-mod disturb;
 mod fault;
-mod ground;
+mod held_connections;
+mod inject;
 mod nodes;
-mod outsiders;
-mod seats;
-mod stretch;
+mod other_sessions;
+mod trial;
 
 use std::process::ExitCode;
 
-use consign_testkit::campaign::turns;
+use consign_testkit::campaign::runner;
 
 fn main() -> ExitCode {
-    turns::run::<ground::Ground>(std::env::args().skip(1))
+    runner::run::<campaign::ClusterCampaign>(std::env::args().skip(1))
 }

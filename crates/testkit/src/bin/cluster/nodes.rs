@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use consign_testkit::campaign::reach::Reach;
+use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::process::{Http, Options, Server, copy_secrets};
 use consign_testkit::proxy::{Mode, Wire};
 use consign_testkit::shim::Clock;
 use serde_json::json;
 
-use crate::database::{DATABASE, Pair};
-use crate::ground::Ground;
+use crate::campaign::ClusterCampaign;
+use crate::database::{DATABASE, ReplicatedPair};
 
 pub(crate) const NODES: usize = 3;
 /// A client that waits longer for an answer goes to another node.
@@ -24,13 +24,13 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 const CHECK_PATIENCE: Duration = Duration::from_secs(40);
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct ClusterNode {
     options: Options,
     wires: [Wire; 2],
     server: Server,
 }
 
-impl Node {
+impl ClusterNode {
     fn start(options: Options, wires: [Wire; 2]) -> io::Result<Self> {
         let server = Server::start(&options)?;
         // It comes back where clients know it.
@@ -158,23 +158,23 @@ impl Node {
 /// Which migrations a node of the campaign leaves out: those above this number.
 const HOLD: &str = "CONSIGN_HOLD_MIGRATIONS";
 
-/// How the nodes of a stretch are started.
+/// How the nodes of a trial are started.
 #[derive(Debug)]
-pub(crate) struct Recipe<'a> {
-    pub(crate) ground: &'a Ground,
+pub(crate) struct NodeSetup<'a> {
+    pub(crate) campaign: &'a ClusterCampaign,
     pub(crate) folder: &'a Path,
     /// The version of the schema they begin with, if it is not the newest.
     pub(crate) hold: Option<i32>,
 }
 
 /// Starts the nodes, one after the other: the first makes the secrets, and all use them.
-pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
-    let carrier = &recipe.ground.carrier;
+pub(crate) fn start(setup: &NodeSetup<'_>, pair: &ReplicatedPair) -> io::Result<Vec<ClusterNode>> {
+    let carrier = &setup.campaign.carrier;
     let mut nodes = Vec::new();
     for index in 0..NODES {
-        let data = recipe.folder.join(format!("node-{index}"));
+        let data = setup.folder.join(format!("node-{index}"));
         if index > 0 {
-            copy_secrets(&recipe.folder.join("node-0"), &data)?;
+            copy_secrets(&setup.folder.join("node-0"), &data)?;
         }
         let [first, second] = pair.ports();
         let wires = [carrier.wire(first)?, carrier.wire(second)?];
@@ -182,13 +182,13 @@ pub(crate) fn start(recipe: &Recipe<'_>, pair: &Pair) -> io::Result<Vec<Node>> {
             "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{DATABASE}",
             wires[0].port, wires[1].port
         );
-        let options = recipe.ground.options(&data);
+        let options = setup.campaign.options(&data);
         let (name, number) = clock(index).variable();
         let mut options = options.arg("--store").arg(&url).env(name, &number);
-        if let Some(version) = recipe.hold {
+        if let Some(version) = setup.hold {
             options = options.env(HOLD, &version.to_string());
         }
-        nodes.push(Node::start(options, wires)?);
+        nodes.push(ClusterNode::start(options, wires)?);
     }
     Ok(nodes)
 }
@@ -198,17 +198,21 @@ pub(crate) fn clock(index: usize) -> Clock {
     Clock(1 + index as u64)
 }
 
-/// What a client can reach; it begins at node `first`.
-pub(crate) fn reach(nodes: &[Node], first: usize, end: &Arc<AtomicBool>) -> io::Result<Reach> {
-    let doors: io::Result<Vec<Http>> = nodes
+/// What a client can endpoints; it begins at node `first`.
+pub(crate) fn endpoints(
+    nodes: &[ClusterNode],
+    first: usize,
+    end: &Arc<AtomicBool>,
+) -> io::Result<Endpoints> {
+    let servers: io::Result<Vec<Http>> = nodes
         .iter()
         .map(|node| Ok(node.server.main_client()?.patience(PATIENCE)))
         .collect();
-    Ok(Reach::nodes(doors?, first, Arc::clone(end)))
+    Ok(Endpoints::nodes(servers?, first, Arc::clone(end)))
 }
 
 /// For questions about what is there.
-pub(crate) fn asker(nodes: &[Node], index: usize) -> io::Result<Http> {
+pub(crate) fn asker(nodes: &[ClusterNode], index: usize) -> io::Result<Http> {
     let node = &nodes[index % nodes.len()];
     Ok(node.server.main_client()?.patience(CHECK_PATIENCE))
 }

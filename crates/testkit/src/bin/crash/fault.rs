@@ -1,26 +1,26 @@
-//! The faults by name, and the points at which a server can be made to end itself.
+//! The faults, and the points at which a server can kill itself.
 
 use consign_testkit::campaign::findings::Promise;
-use consign_testkit::campaign::plan::Named;
+use consign_testkit::campaign::plan::CampaignFault;
 
-/// What is done to a server in the middle of its work.
+/// A fault of a running server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CrashFault {
     /// SIGKILL at a random moment.
     Kill,
-    /// It ends itself at a named point of its work.
+    /// It kills itself at a named point.
     Failpoint,
     /// SIGKILL, and what was not synced is lost, torn or kept.
     Power,
     /// No space on the disk for a while.
     Full,
-    /// Syncs or writes fail with EIO for a while; then the power goes too.
+    /// Syncs or writes fail with EIO for a while; then the power is cut too.
     Eio,
-    /// The server, or some of its workers, sleep past the end of their leases.
+    /// The server, or some of its workers, are suspended past the end of their leases.
     Stop,
 }
 
-impl Named for Fault {
+impl CampaignFault for CrashFault {
     const ALL: &'static [Self] = &[
         Self::Kill,
         Self::Failpoint,
@@ -56,33 +56,33 @@ impl Named for Fault {
     }
 }
 
-impl Fault {
-    /// The machine goes down with the server, so that only what was synced counts.
+impl CrashFault {
+    /// The machine loses power with the server, so that only synced data counts.
     pub(crate) fn loses_power(self) -> bool {
         matches!(self, Self::Power | Self::Eio)
     }
 
-    /// The disk refuses on purpose, so that errors are right answers.
+    /// The disk fails on purpose, so that errors are expected.
     pub(crate) fn hurts_the_disk(self) -> bool {
         matches!(self, Self::Full | Self::Eio)
     }
 }
 
-/// Where a process ends in a round with [`Fault::Failpoint`].
+/// Where a process ends in a round with [`CrashFault::Failpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Point {
+pub(crate) enum FailPoint {
     BeforeWrite,
     AfterWrite,
     BeforeSync,
     AfterSync,
-    /// Inside SQLite, so the shim does it.
+    /// Inside SQLite, so the shim kills the process.
     Checkpoint,
     Migration,
     Backup,
 }
 
-impl Point {
-    /// What tells more comes first, because a short campaign does not get to the end.
+impl FailPoint {
+    /// The most informative points come first, because a short campaign does not reach the end.
     const ALL: [Self; 7] = [
         Self::Backup,
         Self::AfterWrite,
@@ -93,13 +93,13 @@ impl Point {
         Self::BeforeWrite,
     ];
 
-    /// They take turns, from round 1 on.
+    /// The points take turns, from round 1 on.
     pub(crate) fn of_round(round: u64) -> Self {
         let count = Self::ALL.len() as u64;
         Self::ALL[usize::try_from((round - 1) % count).unwrap_or(0)]
     }
 
-    /// The name under which the store knows it, for those that the server passes while it works.
+    /// The name of the failpoint in the store, for points that a running server passes.
     pub(crate) fn in_server(self) -> Option<&'static str> {
         match self {
             Self::BeforeWrite => Some("before-write"),

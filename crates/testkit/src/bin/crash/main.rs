@@ -1,30 +1,30 @@
-//! The crash campaign: clients work against a real server, faults of six kinds end it again and again, and
-//! afterwards every promise it made is held against what it knows.
+//! The crash campaign: clients use a real server, faults of six kinds kill it repeatedly, and afterwards every
+//! promise is checked.
 //!
-//! Ends with 0 when every promise was kept, 1 when one was broken (seed, evidence and histories are shown), 2 when
-//! the campaign itself could not be carried out.
+//! Exits with 0 if every promise was kept, 1 if one was broken (seed, evidence and histories are shown), 2 if the
+//! campaign itself failed.
 
-mod aside;
-mod disturb;
+mod campaign;
 mod fault;
-mod ground;
-mod stretch;
-mod syncs;
+mod inject;
+mod side_processes;
+mod sync_count;
+mod trial;
 mod workers;
 
 use std::process::ExitCode;
 
-use consign_testkit::campaign::turns;
+use consign_testkit::campaign::runner;
 
-use ground::Ground;
+use campaign::CrashCampaign;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.first().is_some_and(|word| word == "client") {
         return match workers::run(&words[1..]) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => turns::not_carried_out(&error),
+            Err(error) => runner::not_carried_out(&error),
         };
     }
-    turns::run::<Ground>(words.into_iter())
+    runner::run::<CrashCampaign>(words.into_iter())
 }

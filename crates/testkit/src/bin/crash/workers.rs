@@ -1,7 +1,7 @@
-//! Workers in a process of their own, so that they can be stopped and continued from outside.
+//! Workers in a separate process, so that they can be suspended and continued.
 //!
-//! The program starts itself again with `client` as its first word. A worker in there is slow, and so is probably
-//! caught between claiming and settling.
+//! The program starts itself again with `client` as its first argument. These workers are slow, so that a suspend
+//! probably hits them between claim and settlement.
 
 use std::io;
 use std::ops::Range;
@@ -11,32 +11,32 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use consign_testkit::campaign::clients::{Client, Shared};
-use consign_testkit::campaign::crowd::SLOW;
-use consign_testkit::campaign::reach::Reach;
-use consign_testkit::chance::Chance;
+use consign_testkit::campaign::client_pool::SLOW;
+use consign_testkit::campaign::clients::{Client, SharedClaims};
+use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::history;
 use consign_testkit::process::{Http, Server, signal};
+use consign_testkit::seeded_random::SeededRandom;
 
-use crate::stretch::Stretch;
+use crate::trial::CrashTrial;
 
-/// They notice a dead server at once; this is for the case that they do not.
+/// They notice a dead server at once; this is a safety limit.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(crate) struct Workers(Child);
 
 impl Workers {
-    /// Which clients live there.
+    /// The clients in this process.
     pub(crate) const INDEXES: Range<usize> = SLOW;
 
-    pub(crate) fn start(stretch: &Stretch<'_>, round: u64, server: &Server) -> io::Result<Self> {
+    pub(crate) fn start(trial: &CrashTrial<'_>, round: u64, server: &Server) -> io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("client").arg(&stretch.course.folder);
-        command.arg(stretch.ground.base.shim.state_file());
+        command.arg("client").arg(&trial.state.folder);
+        command.arg(trial.campaign.base.shim.state_file());
         command.args([
             round.to_string(),
-            stretch.course.chance.clone().draw().to_string(),
+            trial.state.random.clone().draw().to_string(),
         ]);
         command.args([server.authority(), &server.secret("bus_secret")?]);
         command.spawn().map(Self)
@@ -61,7 +61,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // It has mostly ended by itself; then there is nothing to do.
+        // It usually has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -73,9 +73,9 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
         return Err(io::Error::other("client: six words are needed"));
     };
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
-    let (round, chance) = (number(round)?, Chance::new(number(seed)?));
+    let (round, random) = (number(round)?, SeededRandom::new(number(seed)?));
     history::follow(&PathBuf::from(state_file))?;
-    let shared: Arc<Shared> = Arc::default();
+    let shared: Arc<SharedClaims> = Arc::default();
     let mut threads = Vec::new();
     for index in Workers::INDEXES {
         let http = Http::new(authority).header("X-API-KEY", key);
@@ -83,8 +83,8 @@ pub(crate) fn run(words: &[String]) -> io::Result<()> {
             index,
             round,
             &PathBuf::from(folder),
-            Reach::one(http),
-            &chance,
+            Endpoints::one(http),
+            &random,
         )?
         .slow();
         let shared = Arc::clone(&shared);

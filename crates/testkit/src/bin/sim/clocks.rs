@@ -8,24 +8,24 @@ use consign_engine::{TimeSource, WallClock};
 use consign_kernel::ids::{Micros, SECOND_US};
 use tokio::time::Instant;
 
-use crate::ledger::Broken;
+use crate::ledger_checks::BrokenPromise;
 
 const START: Micros = Micros(1_800_000_000 * SECOND_US);
 
 /// The runtime's paused clock, plus what the machine slept; the wall clock is set by hand as well.
 #[derive(Clone, Debug)]
-pub(crate) struct Clocks {
+pub(crate) struct MachineClocks {
     started: Instant,
-    moved: Arc<Moved>,
+    moved: Arc<ClockOffsets>,
 }
 
 #[derive(Debug, Default)]
-struct Moved {
+struct ClockOffsets {
     slept_us: AtomicI64,
     set_us: AtomicI64,
 }
 
-impl Clocks {
+impl MachineClocks {
     pub(crate) fn start() -> Self {
         Self {
             started: Instant::now(),
@@ -49,13 +49,13 @@ impl Clocks {
     }
 }
 
-impl TimeSource for Clocks {
+impl TimeSource for MachineClocks {
     fn monotonic(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.monotonic_us()).unwrap_or(0))
     }
 }
 
-impl WallClock for Clocks {
+impl WallClock for MachineClocks {
     fn wall(&self) -> Micros {
         START
             .plus(self.monotonic_us())
@@ -68,12 +68,17 @@ const SLACK_US: i64 = SECOND_US / 4;
 
 /// Where engine time and the stopwatch stood at the last look of the same process.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct PaceCheck {
     last: Option<(u64, Micros, i64)>,
 }
 
-impl Pace {
-    pub(crate) fn look(&mut self, boots: u64, now: Micros, clocks: &Clocks) -> Result<(), Broken> {
+impl PaceCheck {
+    pub(crate) fn look(
+        &mut self,
+        boots: u64,
+        now: Micros,
+        clocks: &MachineClocks,
+    ) -> Result<(), BrokenPromise> {
         let stopwatch_us = clocks.monotonic_us();
         let last = self.last.replace((boots, now, stopwatch_us));
         let Some((_, then, then_us)) = last.filter(|(of, ..)| *of == boots) else {
@@ -98,15 +103,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_was_set_shows_as_a_wrong_pace_and_sleep_does_not() {
-        let (clocks, mut pace) = (Clocks::start(), Pace::default());
-        pace.look(0, clocks.wall(), &clocks).unwrap();
+        let (clocks, mut pace_check) = (MachineClocks::start(), PaceCheck::default());
+        pace_check.look(0, clocks.wall(), &clocks).unwrap();
         clocks.sleep(61 * SECOND_US);
-        pace.look(0, clocks.wall(), &clocks).unwrap();
+        pace_check.look(0, clocks.wall(), &clocks).unwrap();
         clocks.set(SECOND_US);
-        pace.look(0, clocks.wall(), &clocks).unwrap_err();
+        pace_check.look(0, clocks.wall(), &clocks).unwrap_err();
         clocks.set(-SECOND_US);
-        pace.look(0, clocks.wall(), &clocks).unwrap_err();
+        pace_check.look(0, clocks.wall(), &clocks).unwrap_err();
         clocks.set(-SECOND_US);
-        pace.look(1, clocks.wall(), &clocks).unwrap();
+        pace_check.look(1, clocks.wall(), &clocks).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What was done and heard: the last commands for whoever looks at a failure, and a digest of all of them.
+//! What was done and outcome: the last commands for whoever looks at a failure, and a digest of all of them.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,14 +8,14 @@ use consign_kernel::ids::Micros;
 const LINES_KEPT: usize = 40;
 
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct EventLog {
     began: Option<Micros>,
     last: VecDeque<String>,
     // Its keys are constants, so the same lines give the same digest in every process.
     hasher: DefaultHasher,
 }
 
-impl Log {
+impl EventLog {
     pub(crate) fn line(&mut self, now: Micros, text: &str) {
         let began = *self.began.get_or_insert(now);
         let since_ms = (now.0 - began.0) / 1_000;

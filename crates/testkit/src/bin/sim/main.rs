@@ -9,33 +9,33 @@
     reason = "its lines are its report"
 )]
 
-mod acts;
-mod batches;
-mod campaign;
+mod batch_checks;
+mod client_checks;
 mod clocks;
-mod histories;
-mod ledger;
+mod describe;
+mod ledger_checks;
 mod log;
-mod receipts;
+mod machine;
+mod receipt_checks;
+mod requests;
 mod run;
-mod wakes;
-mod words;
-mod world;
+mod seed_campaign;
+mod wake_checks;
 
 use std::process::ExitCode;
 
-use campaign::{Campaign, Plan};
+use seed_campaign::{SeedCampaign, SimPlan};
 
 fn main() -> ExitCode {
     consign_testkit::plants::from_environment();
-    let plan = match Plan::read(std::env::args().skip(1)) {
+    let plan = match SimPlan::read(std::env::args().skip(1)) {
         Ok(plan) => plan,
         Err(why) => {
-            eprintln!("error: {why}\n{}", campaign::USAGE);
+            eprintln!("error: {why}\n{}", seed_campaign::USAGE);
             return ExitCode::from(2);
         }
     };
-    let mut campaign = Campaign::new(plan);
+    let mut campaign = SeedCampaign::new(plan);
     match campaign.run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

@@ -6,16 +6,18 @@ use std::time::Duration;
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Token};
 use consign_store::Dump;
 use consign_store::memory::simulated::{Fault, Turn};
-use consign_testkit::chance::Chance;
+use consign_testkit::seeded_random::SeededRandom;
 
-use crate::acts::{Act, Batch, LEASE_MIN_US, Publish, Request, Shown, claim};
-use crate::clocks::Pace;
-use crate::histories::Histories;
-use crate::ledger::{Broken, Ledger};
-use crate::log::Log;
-use crate::wakes::Wakes;
-use crate::words::{answer, kind, told};
-use crate::world::World;
+use crate::client_checks::ClientChecks;
+use crate::clocks::PaceCheck;
+use crate::describe::{answer, kind, told};
+use crate::ledger_checks::{BrokenPromise, LedgerChecks};
+use crate::log::EventLog;
+use crate::machine::SimMachine;
+use crate::requests::{
+    LEASE_MIN_US, PresentedToken, PublishBatch, PublishSpec, SimAction, SimRequest, claim,
+};
+use crate::wake_checks::WakeChecks;
 
 const REQUESTS_AT_ONCE_MAX: usize = 12;
 const GOALS: [&str; 2] = ["a", "b"];
@@ -27,102 +29,102 @@ const REST_TICK: Duration = Duration::from_millis(20);
 
 /// A promise that was broken, and how it came to it.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct SeedFailure {
     pub(crate) step: u64,
-    pub(crate) broken: Broken,
+    pub(crate) broken: BrokenPromise,
     pub(crate) tail: Vec<String>,
 }
 
 /// A history in which every promise was kept.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SeedResult {
     pub(crate) digest: u64,
-    pub(crate) tally: Tally,
+    pub(crate) counts: EventCounts,
 }
 
 /// How often what happened, by name.
-pub(crate) type Tally = BTreeMap<&'static str, u64>;
+pub(crate) type EventCounts = BTreeMap<&'static str, u64>;
 
 /// Runs one seed.
-pub(crate) fn run(seed: u64, steps: u64) -> Result<Kept, Failure> {
+pub(crate) fn run(seed: u64, steps: u64) -> Result<SeedResult, SeedFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without IO needs nothing from the system");
     runtime.block_on(async {
-        let mut run = Run::new(seed);
+        let mut run = Simulation::new(seed);
         for step in 1..=steps {
             if let Err(broken) = run.step().await {
                 let tail = run.log.tail();
-                return Err(Failure { step, broken, tail });
+                return Err(SeedFailure { step, broken, tail });
             }
         }
-        Ok(Kept {
+        Ok(SeedResult {
             digest: run.log.digest(),
-            tally: run.tally,
+            counts: run.counts,
         })
     })
 }
 
-struct Run {
-    chance: Chance,
-    world: World,
-    requests: Vec<Request>,
+struct Simulation {
+    random: SeededRandom,
+    world: SimMachine,
+    requests: Vec<SimRequest>,
     sent: u64,
     /// Somebody was cut off, and now everything is quiet: a wake that got lost would show.
     quiet: bool,
-    published: Vec<Batch>,
+    published: Vec<PublishBatch>,
     /// How many intents were thought of.
     keys: usize,
-    pace: Pace,
-    histories: Histories,
-    ledger: Ledger,
-    wakes: Wakes,
-    log: Log,
-    tally: Tally,
+    pace_check: PaceCheck,
+    client_checks: ClientChecks,
+    ledger: LedgerChecks,
+    wakes: WakeChecks,
+    log: EventLog,
+    counts: EventCounts,
 }
 
-impl Run {
+impl Simulation {
     fn new(seed: u64) -> Self {
         // Neighbouring seeds begin far apart.
         let far = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
-        let mut chance = Chance::new(far);
+        let mut random = SeededRandom::new(far);
         // A short queue is full now and then.
-        let requests_max = chance.one_of(&[6, 1_000]);
+        let requests_max = random.one_of(&[6, 1_000]);
         Self {
-            chance,
-            world: World::boot(seed, requests_max),
+            random,
+            world: SimMachine::boot(seed, requests_max),
             requests: Vec::new(),
             sent: 0,
             quiet: false,
             published: Vec::new(),
             keys: 0,
-            pace: Pace::default(),
-            histories: Histories::default(),
-            ledger: Ledger::default(),
-            wakes: Wakes::default(),
-            log: Log::default(),
-            tally: Tally::new(),
+            pace_check: PaceCheck::default(),
+            client_checks: ClientChecks::default(),
+            ledger: LedgerChecks::default(),
+            wakes: WakeChecks::default(),
+            log: EventLog::default(),
+            counts: EventCounts::new(),
         }
     }
 
-    async fn step(&mut self) -> Result<(), Broken> {
-        match self.chance.below(100) {
+    async fn step(&mut self) -> Result<(), BrokenPromise> {
+        match self.random.below(100) {
             _ if std::mem::take(&mut self.quiet) => self.rest().await?,
             0..8 => self.rest().await?,
             8..12 => self.sleep(),
             12..16 => self.set_wall(),
             _ => {
-                for _ in 0..=self.chance.below(3) {
+                for _ in 0..=self.random.below(3) {
                     self.ask();
                 }
-                if self.chance.percent(15) {
+                if self.random.percent(15) {
                     self.cut();
                 }
                 // Requests reach the queue, or are dropped.
                 self.world.pass(TICK).await;
-                if self.chance.percent(70) {
+                if self.random.percent(70) {
                     let fault = self.fault();
                     self.turn(fault).await?;
                 }
@@ -133,7 +135,7 @@ impl Run {
     }
 
     fn fault(&mut self) -> Fault {
-        match self.chance.below(100) {
+        match self.random.below(100) {
             0..4 => Fault::Refused,
             4..7 => Fault::CrashBefore,
             7..10 => Fault::CrashAfter,
@@ -144,13 +146,13 @@ impl Run {
         }
     }
 
-    async fn turn(&mut self, fault: Fault) -> Result<(), Broken> {
+    async fn turn(&mut self, fault: Fault) -> Result<(), BrokenPromise> {
         let turn = self.world.turn(fault);
         match turn {
             Turn::Idle => {}
             Turn::Slow => self.count("slow commits"),
             Turn::Committed => {
-                if self.chance.percent(15) {
+                if self.random.percent(15) {
                     // The answer is on its way, and finds nobody.
                     self.cut();
                 }
@@ -183,7 +185,7 @@ impl Run {
     }
 
     /// Nothing new happens, and the disk is fine: whoever waits for what is there must get it.
-    async fn rest(&mut self) -> Result<(), Broken> {
+    async fn rest(&mut self) -> Result<(), BrokenPromise> {
         self.note("rest");
         for _ in 0..REST_TURNS {
             self.world.pass(REST_TICK).await;
@@ -201,9 +203,9 @@ impl Run {
 
     /// Leases run out meanwhile.
     fn sleep(&mut self) {
-        let us = match self.chance.below(20) {
+        let us = match self.random.below(20) {
             0 => 8 * DAY_US,
-            _ => self.chance.one_of(&[1, 3, 11, 61]) * SECOND_US,
+            _ => self.random.one_of(&[1, 3, 11, 61]) * SECOND_US,
         };
         self.note(&format!("the machine sleeps for {} s", us / SECOND_US));
         self.world.sleep(us);
@@ -211,8 +213,8 @@ impl Run {
 
     /// Leases must not notice.
     fn set_wall(&mut self) {
-        let by_s = self.chance.one_of(&[1, 5, 61, 3_600]);
-        let (count, by_s) = if self.chance.percent(60) {
+        let by_s = self.random.one_of(&[1, 5, 61, 3_600]);
+        let (count, by_s) = if self.random.percent(60) {
             ("wall clock set back", -by_s)
         } else {
             ("wall clock set ahead", by_s)
@@ -227,10 +229,10 @@ impl Run {
         if self.requests.is_empty() {
             return;
         }
-        let chosen = self.chance.index(self.requests.len());
+        let chosen = self.random.index(self.requests.len());
         let number = self.requests[chosen].number;
         self.requests[chosen].task.abort();
-        self.quiet = self.chance.percent(30);
+        self.quiet = self.random.percent(30);
         self.note(&format!("#{number} is cut off"));
     }
 
@@ -239,46 +241,49 @@ impl Run {
         if self.requests.len() >= REQUESTS_AT_ONCE_MAX {
             return;
         }
-        let Some(act) = self.choose() else { return };
+        let Some(action) = self.choose() else { return };
         self.sent += 1;
-        let request = Request::send(self.sent, act, &self.world.engine);
-        self.histories.sent(&request.act, request.sent);
-        self.note(&format!("#{} {}", request.number, told(&request.act)));
+        let request = SimRequest::send(self.sent, action, &self.world.engine);
+        self.client_checks.sent(&request.action, request.sent);
+        self.note(&format!("#{} {}", request.number, told(&request.action)));
         self.requests.push(request);
     }
 
-    fn choose(&mut self) -> Option<Act> {
-        match self.chance.below(106) {
-            0..28 => Some(Act::Publish(self.batch())),
+    fn choose(&mut self) -> Option<SimAction> {
+        match self.random.below(106) {
+            0..28 => Some(SimAction::Publish(self.batch())),
             28..40 => Some(self.claim(Duration::ZERO)),
             40..58 => {
-                let wait_s = self.chance.one_of(&[4, 30]);
+                let wait_s = self.random.one_of(&[4, 30]);
                 Some(self.claim(Duration::from_secs(wait_s)))
             }
-            58..76 => self.shown().map(Act::Complete),
-            76..84 => self.shown().map(Act::Fail),
+            58..76 => self.presented().map(SimAction::Complete),
+            76..84 => self.presented().map(SimAction::Fail),
             84..92 => {
-                let shown = self.shown()?;
-                let lease = &self.histories.leases[shown.lease];
-                let alone = !lease.is_extending() && lease.token == shown.token;
+                let presented = self.presented()?;
+                let lease = &self.client_checks.leases[presented.lease];
+                let alone = !lease.is_extending() && lease.token == presented.token;
                 let lease_us = self.lease_us();
-                alone.then_some(Act::Extend { shown, lease_us })
+                alone.then_some(SimAction::Extend {
+                    presented,
+                    lease_us,
+                })
             }
             92..98 => {
                 let id = self.in_an_operator_s_way()?;
-                let cancels = self.chance.percent(40);
+                let cancels = self.random.percent(40);
                 Some(if cancels {
-                    Act::Cancel(id)
+                    SimAction::Cancel(id)
                 } else {
-                    Act::Requeue(id)
+                    SimAction::Requeue(id)
                 })
             }
-            98..100 => Some(Act::Clean),
+            98..100 => Some(SimAction::Clean),
             _ => {
                 let id = self.worth_a_receipt()?;
                 let settled = self.ledger.settled_by(id);
-                let between_ms = self.chance.one_of(&[1, 30]);
-                Some(Act::Receipt {
+                let between_ms = self.random.one_of(&[1, 30]);
+                Some(SimAction::Receipt {
                     id,
                     settled,
                     between_reads: Duration::from_millis(between_ms),
@@ -289,30 +294,30 @@ impl Run {
 
     /// Any, but often one whose receipt is being made.
     fn in_an_operator_s_way(&mut self) -> Option<IntentId> {
-        let receipts = self.requests.iter().filter_map(Request::receipt_of);
+        let receipts = self.requests.iter().filter_map(SimRequest::receipt_of);
         let mut ids: Vec<IntentId> = receipts.collect();
-        if ids.is_empty() || self.chance.percent(50) {
+        if ids.is_empty() || self.random.percent(50) {
             ids = self.ledger.ids();
         }
-        ids.get(self.chance.index(ids.len())).copied()
+        ids.get(self.random.index(ids.len())).copied()
     }
 
     /// Mostly one that somebody was told is settled.
     fn worth_a_receipt(&mut self) -> Option<IntentId> {
-        let mut ids: Vec<IntentId> = self.histories.told_settled().collect();
-        if ids.is_empty() || self.chance.percent(20) {
+        let mut ids: Vec<IntentId> = self.client_checks.told_settled().collect();
+        if ids.is_empty() || self.random.percent(20) {
             ids = self.ledger.ids();
         }
-        ids.get(self.chance.index(ids.len())).copied()
+        ids.get(self.random.index(ids.len())).copied()
     }
 
-    fn batch(&mut self) -> Batch {
-        let again = self.chance.percent(30);
+    fn batch(&mut self) -> PublishBatch {
+        let again = self.random.percent(30);
         if again && !self.published.is_empty() {
-            return self.published[self.chance.index(self.published.len())].clone();
+            return self.published[self.random.index(self.published.len())].clone();
         }
-        let size = self.chance.one_of(&[1, 1, 1, 1, 2, 4]);
-        let batch = Batch {
+        let size = self.random.one_of(&[1, 1, 1, 1, 2, 4]);
+        let batch = PublishBatch {
             number: self.published.len(),
             items: (0..size).map(|_| self.publish()).collect(),
         };
@@ -320,44 +325,44 @@ impl Run {
         batch
     }
 
-    fn publish(&mut self) -> Publish {
+    fn publish(&mut self) -> PublishSpec {
         self.keys += 1;
-        Publish {
+        PublishSpec {
             key: self.keys,
-            guarded: self.chance.percent(70),
-            goal: self.chance.one_of(&GOALS),
-            public: self.chance.percent(30),
-            delay_us: self.chance.one_of(&[0, 0, 0, 2, 20]) * SECOND_US,
-            ttl_us: self.chance.one_of(&[DAY_US, DAY_US, 30 * SECOND_US]),
-            attempts_max: self.chance.one_of(&[1, 3, 20]),
+            guarded: self.random.percent(70),
+            goal: self.random.one_of(&GOALS),
+            public: self.random.percent(30),
+            delay_us: self.random.one_of(&[0, 0, 0, 2, 20]) * SECOND_US,
+            ttl_us: self.random.one_of(&[DAY_US, DAY_US, 30 * SECOND_US]),
+            attempts_max: self.random.one_of(&[1, 3, 20]),
         }
     }
 
-    fn claim(&mut self, wait: Duration) -> Act {
-        let goal = self.chance.one_of(&[None, None, Some("a"), Some("b")]);
-        let max = self.chance.one_of(&[1, 1, 3]);
+    fn claim(&mut self, wait: Duration) -> SimAction {
+        let goal = self.random.one_of(&[None, None, Some("a"), Some("b")]);
+        let max = self.random.one_of(&[1, 1, 3]);
         let claim = claim(goal, max, self.lease_us());
-        Act::Claim { claim, wait }
+        SimAction::Claim { claim, wait }
     }
 
     fn lease_us(&mut self) -> i64 {
-        self.chance
+        self.random
             .one_of(&[LEASE_MIN_US, 10 * SECOND_US, 60 * SECOND_US])
     }
 
     /// A token of some lease, mostly a recent one; sometimes long over, sometimes made up.
-    fn shown(&mut self) -> Option<Shown> {
-        let count = self.histories.leases.len();
-        let back = if self.chance.percent(80) { 6 } else { count };
-        let lease = count.checked_sub(1 + self.chance.index(back.min(count)))?;
-        let held = &self.histories.leases[lease];
+    fn presented(&mut self) -> Option<PresentedToken> {
+        let count = self.client_checks.leases.len();
+        let back = if self.random.percent(80) { 6 } else { count };
+        let lease = count.checked_sub(1 + self.random.index(back.min(count)))?;
+        let held = &self.client_checks.leases[lease];
         let (id, mut token) = (held.id, held.token);
         let mut stale = self.ledger.was_given_after(id, held.claimed_at);
-        if self.chance.percent(5) {
+        if self.random.percent(5) {
             token = Token([0xaa; 16]);
             stale = true;
         }
-        Some(Shown {
+        Some(PresentedToken {
             lease,
             id,
             token,
@@ -366,7 +371,7 @@ impl Run {
     }
 
     /// Holds the ledger against itself.
-    async fn look(&mut self) -> Result<Dump, Broken> {
+    async fn look(&mut self) -> Result<Dump, BrokenPromise> {
         let trouble = |error: consign_store::Error| format!("the store cannot be read: {error}");
         let dump = self.world.store.dump().await.map_err(trouble)?;
         let findings = self.world.store.check().await.map_err(trouble)?;
@@ -374,14 +379,15 @@ impl Run {
             return Err(finding.clone());
         }
         let now = self.world.now();
-        self.pace.look(self.world.boots, now, &self.world.clocks)?;
+        self.pace_check
+            .look(self.world.boots, now, &self.world.clocks)?;
         self.ledger.look(&dump, now)?;
-        self.histories.batches.look(&self.ledger)?;
+        self.client_checks.batches.look(&self.ledger)?;
         Ok(dump)
     }
 
     /// Holds the ledger against itself, then the answers against the ledger.
-    async fn judge(&mut self) -> Result<(), Broken> {
+    async fn judge(&mut self) -> Result<(), BrokenPromise> {
         let dump = self.look().await?;
         let now = self.world.now();
         let (done, waiting) = std::mem::take(&mut self.requests)
@@ -395,17 +401,22 @@ impl Run {
             .look(&dump, &self.requests, self.world.calm_since, now)
     }
 
-    async fn conclude(&mut self, request: Request) -> Result<(), Broken> {
-        let heard = Request::heard(request.task).await;
+    async fn conclude(&mut self, request: SimRequest) -> Result<(), BrokenPromise> {
+        let outcome = SimRequest::outcome(request.task).await;
         let now = self.world.now();
-        self.note(&format!("#{} heard {}", request.number, answer(&heard)));
-        self.count(kind(&request.act, &heard));
-        self.histories
-            .concluded(&request.act, request.sent, &heard, now, &mut self.ledger)
+        self.note(&format!("#{} got {}", request.number, answer(&outcome)));
+        self.count(kind(&request.action, &outcome));
+        self.client_checks.concluded(
+            &request.action,
+            request.sent,
+            &outcome,
+            now,
+            &mut self.ledger,
+        )
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.tally.entry(what).or_default() += 1;
+        *self.counts.entry(what).or_default() += 1;
     }
 
     fn note(&mut self, text: &str) {
@@ -426,12 +437,12 @@ mod tests {
 
     #[test]
     fn a_few_seeds_see_every_kind_of_event() {
-        let mut tally = Tally::new();
+        let mut counts = EventCounts::new();
         for seed in 1..=10 {
-            for (what, count) in run(seed, 200).unwrap().tally {
-                *tally.entry(what).or_default() += count;
+            for (what, count) in run(seed, 200).unwrap().counts {
+                *counts.entry(what).or_default() += count;
             }
         }
-        assert_eq!(tally.len(), 22, "{tally:?}");
+        assert_eq!(counts.len(), 22, "{counts:?}");
     }
 }

@@ -9,11 +9,11 @@ use super::super::schemas;
 
 fn id() -> Schema {
     text()
-        .about("The number of the node.")
+        .about("The id of the node.")
         .rule("pattern", "^[0-9]{1,10}$")
 }
 
-fn wishes(name: &'static str, summary: &'static str) -> Operation {
+fn drain_operation(name: &'static str, summary: &'static str) -> Operation {
     Operation::new(Tag::Operate, Auth::Operator, name, summary)
         .path("id", id())
         .refuses(&[Code::Forbidden, Code::NotFound])
@@ -21,7 +21,7 @@ fn wishes(name: &'static str, summary: &'static str) -> Operation {
 
 pub(in crate::intent) fn nodes() -> Operation {
     Operation::new(Tag::Operate, Auth::Operator, "listNodes", "List the servers of this ledger")
-        .about("Those that were heard of in the last 30 seconds. A ledger in a file has one.")
+        .about("The nodes with a heartbeat in the last 30 seconds. A ledger in a file has one node.")
         .answers(
             StatusCode::OK,
             "The servers, in the order of their start.",
@@ -31,22 +31,22 @@ pub(in crate::intent) fn nodes() -> Operation {
 }
 
 pub(in crate::intent) fn drain_node() -> Operation {
-    wishes("drainNode", "Let a server give out no more work")
-        .about("It hears of it within two seconds, and refuses claims from then on. Everything else goes on, so that workers can finish; it is drained when no lease is left that it gave out. Any server of the ledger can be asked.")
+    drain_operation("drainNode", "Drain a server")
+        .about("Within two seconds the server refuses claims. All other requests are served, so that workers can finish. It is drained when none of its leases is left. The request can be sent to any server of the ledger.")
         .answers(
             StatusCode::OK,
-            "It is asked to.",
+            "The node and its current state.",
             schemas::node(),
             r#"{"id":3735928559,"name":"web-1:4711","address":"http://10.0.0.7:7070","version":"0.1.0","started_at":1794736915.312204,"seen_at":1794736933.105512,"state":"draining","leases":3,"here":true}"#,
         )
 }
 
 pub(in crate::intent) fn resume_node() -> Operation {
-    wishes("resumeNode", "Let a server give out work again")
-        .about("Takes back what drained it.")
+    drain_operation("resumeNode", "End the drain of a server")
+        .about("The server grants leases again within two seconds.")
         .answers(
             StatusCode::OK,
-            "It is asked to.",
+            "The node and its current state.",
             schemas::node(),
             r#"{"id":3735928559,"name":"web-1:4711","address":"http://10.0.0.7:7070","version":"0.1.0","started_at":1794736915.312204,"seen_at":1794736933.105512,"state":"serving","leases":0,"here":true}"#,
         )

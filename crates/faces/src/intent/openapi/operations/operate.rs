@@ -14,32 +14,35 @@ fn reads(id: &'static str, summary: &'static str) -> Operation {
     Operation::new(Tag::Operate, Auth::Operator, id, summary)
 }
 
-/// Changes something, so a page of another site must not make a browser send it.
+/// A route that changes something; cross-site requests of browsers are refused.
 fn changes(id: &'static str, summary: &'static str) -> Operation {
     reads(id, summary).refuses(&[Code::Forbidden])
 }
 
 pub(in crate::intent) fn dashboard() -> Operation {
-    reads("dashboard", "See the queue in a browser")
+    reads("dashboard", "Show the dashboard")
         .about("Open it in a browser; the user is admin.")
-        .answers_text("One page.", "text/html; charset=utf-8", "")
+        .answers_text("An HTML page.", "text/html; charset=utf-8", "")
         .with_headers(&["Content-Security-Policy"])
 }
 
 pub(in crate::intent) fn generate_key() -> Operation {
     let owner = anything()
-        .about("Whom it is for; what is no string becomes its JSON text.")
+        .about("The owner of the key; a value that is not a string is stored as JSON text.")
         .by_default("anonymous")
         .limit(format!("cut after {} characters", limits::OWNER_CHARS_MAX));
     let answer = exactly(vec![
-        required("api_key", text().about("The key. It is shown only now.")),
+        required(
+            "api_key",
+            text().about("The key. It is returned only once."),
+        ),
         required("owner", text()),
         required(
             "id",
-            text().about("The key's id, by which rows and answers name it."),
+            text().about("The id of the key, which intents and responses contain."),
         ),
     ]);
-    changes("generateKey", "Make an API key")
+    changes("generateKey", "Create an API key")
         .may_take(
             object(vec![optional("owner", owner)]),
             limits::BODY_BYTES_MAX,
@@ -56,13 +59,20 @@ pub(in crate::intent) fn generate_key() -> Operation {
 pub(in crate::intent) fn revoke_key() -> Operation {
     let key = text().about("The key, or its id.").rule("minLength", 1);
     changes("revokeKey", "Revoke an API key")
-        .about("Its requests are refused from now on; its intents stay. A key that is not known is no error.")
+        .about(
+            "Its requests are refused from now on; its intents stay. An unknown key is no error.",
+        )
         .takes(
             object(vec![required("api_key", key)]),
             limits::BODY_BYTES_MAX,
             r#"{"api_key":"tk_f1bb5a5a"}"#,
         )
-        .answers(StatusCode::OK, "It is revoked.", schemas::done(), r#"{"ok":true}"#)
+        .answers(
+            StatusCode::OK,
+            "The key is revoked.",
+            schemas::done(),
+            r#"{"ok":true}"#,
+        )
 }
 
 pub(in crate::intent) fn keys() -> Operation {
@@ -74,14 +84,16 @@ pub(in crate::intent) fn keys() -> Operation {
     ]);
     reads("listKeys", "List the API keys").answers(
         StatusCode::OK,
-        "Their ids, never the keys themselves.",
+        "The ids and owners, never the keys.",
         list(key),
         r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614}]"#,
     )
 }
 
 pub(in crate::intent) fn purge() -> Operation {
-    let confirm = boolean().about("It cannot be undone.").always(true);
+    let confirm = boolean()
+        .about("Must be true, because a purge cannot be undone.")
+        .always(true);
     changes("purge", "Delete all intents")
         .takes(
             object(vec![
@@ -93,7 +105,7 @@ pub(in crate::intent) fn purge() -> Operation {
         )
         .answers(
             StatusCode::OK,
-            "They are gone.",
+            "The intents are deleted.",
             schemas::done(),
             r#"{"ok":true}"#,
         )
@@ -114,18 +126,18 @@ pub(in crate::intent) fn cleanup() -> Operation {
         "nonces_deleted",
     ];
     let fields = counted.map(|name| required(name, integer())).to_vec();
-    changes("cleanup", "Clean up now")
-        .about("The server does this by itself every few hours.")
+    changes("cleanup", "Run a cleanup pass")
+        .about("The server also runs it every few hours.")
         .answers(
             StatusCode::OK,
-            "How much of what was cleaned up.",
+            "The number of rows by kind.",
             exactly(fields),
             r#"{"expired_open_deleted":0,"expired_claims_requeued":0,"expired_claims_dead":0,"fulfilled_deleted":0,"dead_deleted":0,"dead_letters_deleted":0,"store_deleted":0,"rate_limits_deleted":0,"idempotency_deleted":0,"nonces_deleted":0}"#,
         )
 }
 
 pub(in crate::intent) fn intent() -> Operation {
-    reads("inspectIntent", "See everything about an intent")
+    reads("inspectIntent", "Show an intent with all its fields")
         .path("id", schemas::id())
         .answers(StatusCode::OK, "The intent.", schemas::intent_detail(), "")
         .refuses(&[Code::NotFound])
@@ -133,11 +145,11 @@ pub(in crate::intent) fn intent() -> Operation {
 
 pub(in crate::intent) fn cancel() -> Operation {
     changes("cancelIntent", "Cancel an intent")
-        .about("Whatever its state, it is dead then, and whoever holds it loses the lease.")
+        .about("The intent becomes dead in any state, and its holder loses the lease.")
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,
-            "It is dead.",
+            "The intent is dead.",
             schemas::operated("dead"),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"dead"}"#,
         )
@@ -145,12 +157,12 @@ pub(in crate::intent) fn cancel() -> Operation {
 }
 
 pub(in crate::intent) fn retry() -> Operation {
-    changes("retryIntent", "Try an intent again")
-        .about("Whatever its state, it is open then, with all its attempts and a new life of 24 hours.")
+    changes("retryIntent", "Requeue an intent")
+        .about("The intent becomes open in any state, with all its attempts and a new lifetime of 24 hours.")
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,
-            "It is open.",
+            "The intent is open.",
             schemas::operated("open"),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"open"}"#,
         )
@@ -160,14 +172,14 @@ pub(in crate::intent) fn retry() -> Operation {
 pub(in crate::intent) fn dead() -> Operation {
     reads("listDead", "List dead letters").answers(
         StatusCode::OK,
-        "The newest ones.",
+        "The newest dead letters.",
         list(schemas::dead_letter()).items(0, limits::DEAD_LIST_MAX as usize),
         r#"[{"intent_id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","attempts":3,"reason":"smtp down","created_at":1794736934.269918}]"#,
     )
 }
 
 pub(in crate::intent) fn dead_letter() -> Operation {
-    reads("getDead", "See a dead letter")
+    reads("getDead", "Show a dead letter")
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,

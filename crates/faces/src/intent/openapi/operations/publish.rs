@@ -1,4 +1,4 @@
-//! Handing work over, and the small store beside the queue.
+//! Publishing, and the key-value store.
 
 use consign_kernel::error::Code;
 use consign_kernel::limits;
@@ -10,7 +10,7 @@ use super::super::schema::{
 };
 use super::super::schemas;
 
-/// What may be wrong with an intent to publish.
+/// Errors of the fields of an intent.
 const FIELDS: &[Code] = &[
     Code::InvalidNamespace,
     Code::InvalidGoal,
@@ -29,11 +29,11 @@ const FIELDS: &[Code] = &[
 
 pub(in crate::intent) fn publish() -> Operation {
     let key = text()
-        .about("Publishing again with the same key within 24 hours creates nothing new. Visible ASCII; an empty one is none.")
+        .about("A second publish with the same key within 24 hours returns the same intent. Visible ASCII; an empty value is ignored.")
         .characters(0, limits::IDEMPOTENCY_KEY_BYTES_MAX)
         .rule("pattern", "^[ -~]*$");
     Operation::new(Tag::Publish, Auth::Client, "publish", "Publish an intent")
-        .about("Keep the id: with it you follow what becomes of the intent. It lives for 24 hours unless a worker finishes it.")
+        .about("Use the returned id to follow the intent. An intent expires after 24 hours if no worker finishes it.")
         .header("Idempotency-Key", key)
         .header("traceparent", traceparent())
         .takes(
@@ -47,7 +47,7 @@ pub(in crate::intent) fn publish() -> Operation {
             schemas::published(),
             r#"{"id":"01a1dea803707330800005a06ad96f6b","status":"published","namespace":"default"}"#,
         )
-        .leads_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
+        .links_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
         .refuses(FIELDS)
 }
 
@@ -59,7 +59,7 @@ pub(in crate::intent) fn publish_batch() -> Operation {
         "publishBatch",
         "Publish many intents",
     )
-    .about("All of them are published, or none; an error names the item at fault in index. Counts as that many requests.")
+    .about("All intents are published, or none; an error contains the index of the item. Each item counts as one request.")
     .header("traceparent", traceparent())
     .takes(
         object(vec![required("intents", intents)]),
@@ -68,7 +68,7 @@ pub(in crate::intent) fn publish_batch() -> Operation {
     )
     .answers(
         StatusCode::CREATED,
-        "All of them are on disk; the answers are in the order of the items.",
+        "All intents are on disk, in the order of the items.",
         exactly(vec![required("intents", list(schemas::published()))]),
         r#"{"intents":[{"id":"01a1dea84e057f0880000abe27861073","status":"published","namespace":"default"},{"id":"01a1dea84e057f0880000fe6adc646ac","status":"published","namespace":"default"}]}"#,
     )
@@ -78,7 +78,7 @@ pub(in crate::intent) fn publish_batch() -> Operation {
 
 fn traceparent() -> Schema {
     text()
-        .about("A W3C trace context, handed to the worker. One that cannot be one is dropped.")
+        .about("A W3C trace context, which the worker receives. A malformed one is dropped.")
         .limit(format!("{} bytes", limits::TRACEPARENT_BYTES_MAX))
 }
 
@@ -91,35 +91,30 @@ fn key() -> Schema {
 
 pub(in crate::intent) fn set_value() -> Operation {
     let ttl = number()
-        .about("Seconds until it is forgotten.")
-        .drawn_into(1, limits::KV_TTL_MAX_S)
+        .about("Seconds until the value expires.")
+        .clamped_to(1, limits::KV_TTL_MAX_S)
         .by_default(limits::KV_TTL_DEFAULT_S)
         .nullable();
-    let value = anything()
-        .about("What to keep. A string stays as it is, anything else becomes its JSON text.");
-    Operation::new(
-        Tag::Store,
-        Auth::Client,
-        "setValue",
-        "Keep a value for a while",
-    )
-    .path("key", key().rule("maxLength", limits::KV_KEY_BYTES_MAX))
-    .takes(
-        object(vec![required("value", value), optional("ttl", ttl)]),
-        limits::BODY_BYTES_MAX,
-        r#"{"value":"eu-1","ttl":600}"#,
-    )
-    .answers(
-        StatusCode::OK,
-        "It is kept.",
-        schemas::done(),
-        r#"{"ok":true}"#,
-    )
-    .refuses(&[Code::InvalidKey, Code::InvalidTtl, Code::NotFound])
+    let value =
+        anything().about("The value. A string is stored unchanged, anything else as JSON text.");
+    Operation::new(Tag::Store, Auth::Client, "setValue", "Store a value")
+        .path("key", key().rule("maxLength", limits::KV_KEY_BYTES_MAX))
+        .takes(
+            object(vec![required("value", value), optional("ttl", ttl)]),
+            limits::BODY_BYTES_MAX,
+            r#"{"value":"eu-1","ttl":600}"#,
+        )
+        .answers(
+            StatusCode::OK,
+            "The value is stored.",
+            schemas::done(),
+            r#"{"ok":true}"#,
+        )
+        .refuses(&[Code::InvalidKey, Code::InvalidTtl, Code::NotFound])
 }
 
 pub(in crate::intent) fn get_value() -> Operation {
-    Operation::new(Tag::Store, Auth::Client, "getValue", "Read a value back")
+    Operation::new(Tag::Store, Auth::Client, "getValue", "Read a value")
         .path("key", key())
         .answers(
             StatusCode::OK,

@@ -1,4 +1,4 @@
-//! Following one's intents.
+//! Reads of intents, receipts and events.
 
 use consign_kernel::error::Code;
 use consign_kernel::limits;
@@ -32,7 +32,7 @@ pub(in crate::intent) fn result() -> Operation {
 pub(in crate::intent) fn status() -> Operation {
     own("getStatus", "Read the state of an intent").answers(
         StatusCode::OK,
-        "The intent as it is now.",
+        "The intent and its current state.",
         schemas::intent_status(),
         r#"{"id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","status":"open","priority":100,"visibility":"private","claim_attempts":0,"run_at":1794736915.312204,"claim_expires_at":null,"target_worker":null,"required_capability":null,"completed_at":null,"last_error":null}"#,
     )
@@ -40,7 +40,7 @@ pub(in crate::intent) fn status() -> Operation {
 
 pub(in crate::intent) fn list() -> Operation {
     let cursor = text()
-        .about("Leads to the next page; null at the end. A page may be short and still have a next one.")
+        .about("The cursor of the next page; null at the end. A page may be short and still have a next one.")
         .nullable();
     Operation::new(Tag::Read, Auth::Client, "listIntents", "List your intents")
         .about("Newest first.")
@@ -53,19 +53,19 @@ pub(in crate::intent) fn list() -> Operation {
         .query(
             "limit",
             integer()
-                .about("How many at most.")
+                .about("The maximum number of intents.")
                 .within(1, limits::PAGE_ITEMS_MAX)
                 .by_default(limits::PAGE_ITEMS_MAX),
         )
         .query(
             "cursor",
             text()
-                .about("The cursor of the page before.")
+                .about("The cursor of the previous page.")
                 .rule("pattern", "^[0-9]{1,19}$"),
         )
         .answers(
             StatusCode::OK,
-            "One page.",
+            "One page of the list.",
             exactly(vec![
                 required("intents", list_of(schemas::intent_status())),
                 required("cursor", cursor),
@@ -82,9 +82,9 @@ pub(in crate::intent) fn list() -> Operation {
 }
 
 pub(in crate::intent) fn timeline() -> Operation {
-    own("getTimeline", "Read what happened to an intent").answers(
+    own("getTimeline", "Read the timeline of an intent").answers(
         StatusCode::OK,
-        "Its facts, oldest first.",
+        "The facts of the intent, oldest first.",
         exactly(vec![
             required("id", schemas::id()),
             required("facts", list_of(schemas::fact())),
@@ -94,11 +94,11 @@ pub(in crate::intent) fn timeline() -> Operation {
 }
 
 pub(in crate::intent) fn receipt() -> Operation {
-    own("getReceipt", "Take the signed receipt")
-        .about("There is one as soon as the intent is fulfilled or dead. Check it offline with `consign receipt verify`.")
+    own("getReceipt", "Get the signed receipt")
+        .about("It exists as soon as the intent is fulfilled or dead. Verify it offline with `consign receipt verify`.")
         .answers(
             StatusCode::OK,
-            "Signed with Ed25519; asking again gives the same bytes.",
+            "The receipt, signed with Ed25519. Every request returns the same bytes.",
             schemas::signed_receipt(),
             RECEIPT,
         )
@@ -108,34 +108,34 @@ pub(in crate::intent) fn receipt() -> Operation {
 pub(in crate::intent) fn verify_receipt() -> Operation {
     let genuine = exactly(vec![
         required("valid", boolean().always(true)),
-        required("id", text().about("The receipt.")),
+        required("id", text().about("The id of the receipt.")),
         required("intent", schemas::id()),
         required("key_id", text().about("The kid of the key that signed it.")),
         required(
             "standing",
             text()
-                .about("What it is worth now: the last settlement; done again by an operator and not settled yet; followed by another settlement; or no record of it is left.")
+                .about("The current status. current: it certifies the last settlement. reopened: an operator reopened the intent, and it is not settled yet. superseded: another settlement followed. unknown: the ledger has no record of it.")
                 .one_of(["current", "reopened", "superseded", "unknown"]),
         ),
         required(
             "superseded_by",
             text()
-                .about("The receipt of the settlement that followed.")
+                .about("The id of the receipt of the next settlement.")
                 .nullable(),
         ),
     ]);
     let other = exactly(vec![
         required("valid", boolean().always(false)),
-        required("error", text().about("Why it proves nothing.")),
+        required("error", text().about("Why the receipt is not valid.")),
     ]);
-    let document = anything()
-        .about("The receipt, as it was handed out. Whatever else is sent is called no receipt.");
-    Operation::new(Tag::Read, Auth::Open, "verifyReceipt", "Check a receipt and whether it still stands")
-        .about("A receipt stays genuine for good, also after an operator cancelled or retried the intent. Whether that happened is told here, to whoever has the receipt.")
+    let document =
+        anything().about("The receipt, unchanged. Any other document is reported as invalid.");
+    Operation::new(Tag::Read, Auth::Open, "verifyReceipt", "Verify a receipt and get its current status")
+        .about("A receipt stays genuine, also after an operator cancelled or retried the intent. This route returns whether that happened, to any holder of the receipt.")
         .takes(document, RECEIPT_BYTES_MAX, RECEIPT)
         .answers(
             StatusCode::OK,
-            "What was found; read `valid` first.",
+            "The result; read `valid` first.",
             either(vec![genuine, other]),
             r#"{"valid":true,"id":"rcp_01a1dea803707330800005a06ad96f6b_3","intent":"01a1dea803707330800005a06ad96f6b","key_id":"816b3ab5d6f3ac0e","standing":"superseded","superseded_by":"rcp_01a1dea803707330800005a06ad96f6b_9"}"#,
         )
@@ -152,15 +152,15 @@ pub(in crate::intent) fn verify_receipt() -> Operation {
 pub(in crate::intent) fn events() -> Operation {
     let after = || {
         text()
-            .about("Go on after this event; 0 begins with the oldest that is kept.")
+            .about("Continue after this event; 0 begins with the oldest stored event.")
             .rule("pattern", "^[0-9]{1,19}$")
     };
     Operation::new(Tag::Read, Auth::Client, "followEvents", "Follow your intents as they change")
-        .about("Server-sent events. Reconnect with the last id you saw and you miss nothing. A comment every 15 seconds says that the stream is alive.")
+        .about("Server-sent events. Reconnect with the last id to continue without gaps. A comment is sent every 15 seconds to keep the connection alive.")
         .query("after", after())
-        .header("Last-Event-ID", after().about("As browsers send it when they reconnect; counts before after."))
+        .header("Last-Event-ID", after().about("Sent by browsers when they reconnect; takes precedence over after."))
         .answers_text(
-            "A stream without an end. Each event's data is a fact with intent, namespace and goal added.",
+            "An endless stream. The data of each event is a fact with intent, namespace and goal.",
             "text/event-stream",
             "id: 3\nevent: completed\ndata: {\"seq\":3,\"verb\":\"completed\",\"from\":\"claimed\",\"to\":\"fulfilled\", …}",
         )

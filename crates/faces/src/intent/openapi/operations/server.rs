@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! Health, metrics, keys and documentation.
 
 use consign_kernel::error::Code;
 use http::StatusCode;
@@ -12,7 +12,7 @@ use super::super::schemas;
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 pub(in crate::intent) fn root() -> Operation {
-    Operation::new(Tag::Server, Auth::Open, "root", "See that it is there").answers_text(
+    Operation::new(Tag::Server, Auth::Open, "root", "Show name and version").answers_text(
         "Name and version of the protocol's server.",
         PLAIN,
         "Intent Bus V7.61",
@@ -31,7 +31,7 @@ pub(in crate::intent) fn health() -> Operation {
         required(
             "version",
             text()
-                .about("What existing tools compare.")
+                .about("The protocol's server version, which existing tools compare.")
                 .always(API_VERSION),
         ),
         required(
@@ -40,14 +40,14 @@ pub(in crate::intent) fn health() -> Operation {
         ),
         required(
             "draining",
-            boolean().about("It gives out no more work; send workers to another server."),
+            boolean().about("The server grants no leases; send workers to another server."),
         ),
     ]);
-    Operation::new(Tag::Server, Auth::Open, "health", "Ask whether it is well")
-        .about("The ledger is asked once a second at most, however often this is.")
+    Operation::new(Tag::Server, Auth::Open, "health", "Check the health of the server")
+        .about("The ledger is checked at most once a second.")
         .answers(
             StatusCode::OK,
-            "It is.",
+            "The server is healthy.",
             answer,
             r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0","draining":false}"#,
         )
@@ -55,8 +55,8 @@ pub(in crate::intent) fn health() -> Operation {
 }
 
 pub(in crate::intent) fn jwks() -> Operation {
-    Operation::new(Tag::Server, Auth::Open, "publicKeys", "Fetch the keys that receipts are signed with")
-        .about("Fetch it once over a way you trust, and keep it.")
+    Operation::new(Tag::Server, Auth::Open, "publicKeys", "Get the public keys of receipts")
+        .about("Fetch it once over a trusted connection, and store it.")
         .answers(
             StatusCode::OK,
             "A JWK set.",
@@ -67,7 +67,7 @@ pub(in crate::intent) fn jwks() -> Operation {
 
 pub(in crate::intent) fn metrics() -> Operation {
     Operation::new(Tag::Server, Auth::Metrics, "metrics", "Read the metrics").answers_text(
-        "In the text format of Prometheus.",
+        "The metrics in the text format of Prometheus.",
         PLAIN,
         "intent_bus_intents_total{status=\"open\",namespace=\"default\"} 2",
     )
@@ -78,7 +78,7 @@ pub(in crate::intent) fn openapi() -> Operation {
         Tag::Server,
         Auth::Reader,
         "openapi",
-        "Fetch this description as OpenAPI",
+        "Get this documentation as OpenAPI",
     )
     .answers(
         StatusCode::OK,
@@ -97,8 +97,8 @@ fn description() -> Schema {
 }
 
 pub(in crate::intent) fn docs() -> Operation {
-    Operation::new(Tag::Server, Auth::Reader, "docs", "Read this page")
-        .about("Open it in a browser; the user is admin. It loads nothing from elsewhere.")
-        .answers_text("One page.", "text/html; charset=utf-8", "")
+    Operation::new(Tag::Server, Auth::Reader, "docs", "Show this documentation")
+        .about("Open it in a browser; the user is admin. It loads nothing from other servers.")
+        .answers_text("An HTML page.", "text/html; charset=utf-8", "")
         .with_headers(&["Content-Security-Policy"])
 }

@@ -1,4 +1,4 @@
-//! What workers do: claim, keep the lease, settle.
+//! Routes of workers: claim, extend, settle.
 
 use consign_kernel::error::Code;
 use consign_kernel::limits;
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::super::operation::{Auth, Operation, Tag};
 use super::super::schema::{
-    Field, Schema, boolean, exactly, integer, list, number, object, optional, required, text,
+    Schema, SchemaField, boolean, exactly, integer, list, number, object, optional, required, text,
 };
 use super::super::schemas;
 
@@ -19,7 +19,7 @@ const OUTCOME: &[Code] = &[
 
 fn worker_id() -> Schema {
     text()
-        .about("Who you are; intents meant for this worker are offered too.")
+        .about("The id of the worker; intents with this target_worker can be claimed too.")
         .limit(format!(
             "cut after {} characters",
             limits::WORKER_ID_CHARS_MAX
@@ -29,7 +29,7 @@ fn worker_id() -> Schema {
 fn capabilities() -> Schema {
     text()
         .about(
-            "What you can do, separated by commas; intents that need one of these are offered too.",
+            "The capabilities of the worker, separated by commas; intents that require one of them can be claimed too.",
         )
         .limit(format!(
             "cut after {} characters; at most {} different ones",
@@ -38,7 +38,7 @@ fn capabilities() -> Schema {
         ))
 }
 
-/// The headers that say who works.
+/// The headers that describe the worker.
 fn by_worker(operation: Operation) -> Operation {
     operation
         .header("X-Worker-ID", worker_id())
@@ -48,27 +48,27 @@ fn by_worker(operation: Operation) -> Operation {
 pub(in crate::intent) fn claim() -> Operation {
     let one_or_many = schemas::claim_answer();
     let operation = Operation::new(Tag::Work, Auth::Client, "claim", "Claim work")
-        .about("The intent is yours until claim_timeout seconds are over. Answer it with fulfill or fail, or extend the lease in time. With max the answer is {\"intents\":[…]}, and counts as max requests.")
+        .about("The lease lasts claim_timeout seconds. Settle the intent with fulfill or fail, or extend the lease in time. With max the response is {\"intents\":[…]}, and the request counts as max requests.")
         .query("goal", text().about("Only intents with this goal."))
         .query("namespace", schemas::namespace().by_default("default"))
         .query(
             "wait",
             number()
-                .about("Seconds to wait for work if there is none.")
+                .about("Seconds to wait if no intent can be claimed.")
                 .within(0.0, limits::CLAIM_WAIT_MAX_S)
                 .by_default(0),
         )
         .query(
             "max",
             integer()
-                .about("Claim up to this many at once; changes the shape of the answer.")
+                .about("Claim up to this many at once; changes the shape of the response.")
                 .within(1, limits::CLAIM_BATCH_MAX),
         )
         .query("worker_id", worker_id().about("Instead of the header X-Worker-ID."))
         .query("capabilities", capabilities().about("Instead of the header X-Worker-Capabilities."))
         .query(
             "publisher",
-            text().about("Only intents of this key or key id, whatever their visibility. Another's is for the main key."),
+            text().about("Only intents of this key or key id, whatever their visibility. Only the main key may name another key."),
         );
     by_worker(operation)
         .answers(
@@ -77,9 +77,9 @@ pub(in crate::intent) fn claim() -> Operation {
             one_or_many,
             r#"{"id":"01a1dea803707330800005a06ad96f6b","claim_token":"f886ac9e86c6b3f441323d5df4231640","claim_attempts":1,"claim_timeout":60,"goal":"hello","namespace":"default","priority":100,"target_worker":null,"required_capability":null,"payload":{"name":"world"}}"#,
         )
-        .leads_to(&["getStatus"])
-        .hands_over_to(&["extendClaim", "fulfill", "fail"])
-        .answers_nothing("There is nothing to do right now.")
+        .links_to(&["getStatus"])
+        .links_with_token_to(&["extendClaim", "fulfill", "fail"])
+        .answers_nothing("No intent can be claimed.")
         .with_headers(&["Retry-After"])
         .refuses(&[
             Code::InvalidNamespace,
@@ -94,8 +94,8 @@ pub(in crate::intent) fn claim() -> Operation {
 
 pub(in crate::intent) fn extend() -> Operation {
     let seconds = number()
-        .about("How long the lease shall last, counted from now; a fraction is cut off.")
-        .drawn_into(limits::LEASE_MIN_S, limits::LEASE_MAX_S)
+        .about("The length of the lease in seconds, from now; a fraction is cut off.")
+        .clamped_to(limits::LEASE_MIN_S, limits::LEASE_MAX_S)
         .by_default(limits::LEASE_DEFAULT_S)
         .nullable();
     let answer = exactly(vec![
@@ -104,32 +104,27 @@ pub(in crate::intent) fn extend() -> Operation {
         required(
             "extended_by",
             integer()
-                .about("The seconds that hold.")
+                .about("The length that was set.")
                 .within(limits::LEASE_MIN_S, limits::LEASE_MAX_S),
         ),
     ]);
-    Operation::new(
-        Tag::Work,
-        Auth::Client,
-        "extendClaim",
-        "Keep a lease longer",
-    )
-    .path("id", schemas::id())
-    .takes(
-        object(vec![
-            required("claim_token", needed_token()),
-            optional("seconds", seconds),
-        ]),
-        limits::BODY_BYTES_MAX,
-        r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","seconds":300}"#,
-    )
-    .answers(
-        StatusCode::OK,
-        "The lease holds.",
-        answer,
-        r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","extended_by":300}"#,
-    )
-    .refuses(&[Code::InvalidSeconds, Code::NotFound])
+    Operation::new(Tag::Work, Auth::Client, "extendClaim", "Extend a lease")
+        .path("id", schemas::id())
+        .takes(
+            object(vec![
+                required("claim_token", needed_token()),
+                optional("seconds", seconds),
+            ]),
+            limits::BODY_BYTES_MAX,
+            r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","seconds":300}"#,
+        )
+        .answers(
+            StatusCode::OK,
+            "The lease is extended.",
+            answer,
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","extended_by":300}"#,
+        )
+        .refuses(&[Code::InvalidSeconds, Code::NotFound])
 }
 
 pub(in crate::intent) fn fulfill() -> Operation {
@@ -146,7 +141,7 @@ pub(in crate::intent) fn fulfill() -> Operation {
 
 pub(in crate::intent) fn fail() -> Operation {
     settlement("fail", "Report a failure")
-        .about("The intent is tried again after a while, or is dead if this was its last attempt.")
+        .about("The intent is retried after a delay, or is dead if this was its last attempt.")
         .takes(
             object(vec![
                 required("claim_token", needed_token()),
@@ -163,11 +158,11 @@ fn settlement(id: &'static str, summary: &'static str) -> Operation {
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,
-            "It is settled, and the lease is over.",
+            "The intent is settled, and the lease has ended.",
             schemas::settled(),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b"}"#,
         )
-        .leads_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
+        .links_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
 }
 
 fn needed_token() -> Schema {
@@ -175,8 +170,8 @@ fn needed_token() -> Schema {
 }
 
 pub(in crate::intent) fn settle() -> Operation {
-    let operation = Operation::new(Tag::Work, Auth::Client, "settleBatch", "Settle many, claim the next")
-        .about("Each item is settled by itself; one that is refused has an error in its place and leaves the others alone. Items and the claim's max together count as that many requests.")
+    let operation = Operation::new(Tag::Work, Auth::Client, "settleBatch", "Settle intents and claim the next")
+        .about("Each item is settled independently; a refused item has an error and does not affect the others. Each item counts as one request, and the claim as max requests.")
         .takes(
             object(vec![
                 required("items", list(schemas::with_text_rule(object(item_fields()))).items(1, limits::BATCH_ITEMS_MAX)),
@@ -188,7 +183,7 @@ pub(in crate::intent) fn settle() -> Operation {
     by_worker(operation)
         .answers(
             StatusCode::OK,
-            "One answer per item, in their order, and the next claims.",
+            "One result per item, in the same order, and the next claims.",
             exactly(vec![
                 required("items", list(schemas::settled_item())),
                 required("intents", schemas::claims()),
@@ -204,10 +199,10 @@ pub(in crate::intent) fn settle() -> Operation {
         .names_items()
 }
 
-fn item_fields() -> Vec<Field> {
-    let action = text().about("How it went.").one_of(["fulfill", "fail"]);
+fn item_fields() -> Vec<SchemaField> {
+    let action = text().about("The outcome.").one_of(["fulfill", "fail"]);
     let mut fields = vec![
-        required("id", text().about("The intent.")),
+        required("id", text().about("The id of the intent.")),
         required("claim_token", schemas::claim_token()),
         required("action", action),
     ];
@@ -229,12 +224,12 @@ fn next_claim() -> Schema {
         optional(
             "max",
             integer()
-                .about("How many at most.")
+                .about("The maximum number of intents.")
                 .within(1, limits::CLAIM_BATCH_MAX)
                 .by_default(1)
                 .nullable(),
         ),
     ])
-    .about("What to claim next; leave it out to claim nothing.")
+    .about("The next claim; without it nothing is claimed.")
     .nullable()
 }

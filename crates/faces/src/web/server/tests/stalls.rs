@@ -23,7 +23,7 @@ fn impatient() -> Options {
 }
 
 /// A client whose kernel takes little ahead of what it reads.
-async fn connect_narrow(running: &Running) -> TcpStream {
+async fn connect_narrow(running: &RunningServer) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     socket.connect(running.addr).await.unwrap()
@@ -56,7 +56,7 @@ async fn a_client_that_never_reads_loses_its_place() {
 #[tokio::test]
 async fn a_client_that_never_reads_loses_its_place_over_tls() {
     let directory = tempfile::tempdir().unwrap();
-    let files = tls::Files {
+    let files = tls::CertificateFiles {
         certificates: directory.path().join("chain.pem"),
         key: directory.path().join("key.pem"),
     };
@@ -115,7 +115,7 @@ async fn a_slow_reader_of_an_event_stream_is_kept_while_the_stream_is_quiet() {
             let late = Bytes::from_static(b"data: late\n\n");
             pages.send(late).await.unwrap();
         });
-        Body::new(Pages(body))
+        Body::new(TestBody(body))
     });
     let running = start(impatient(), Router::new().route("/", events));
     let mut slow = connect_narrow(&running).await;
@@ -127,9 +127,9 @@ async fn a_slow_reader_of_an_event_stream_is_kept_while_the_stream_is_quiet() {
     assert!(late.contains("data: late\n\n"), "{late}");
 }
 
-struct Pages(mpsc::Receiver<Bytes>);
+struct TestBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Pages {
+impl HttpBody for TestBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,0 +1,26 @@
+//! One folder per noun, one small file per action with its arguments and its `run`.
+
+pub(crate) mod automation;
+pub(crate) mod bench;
+pub(crate) mod import;
+pub(crate) mod intent;
+pub(crate) mod job;
+pub(crate) mod key;
+pub(crate) mod node;
+pub(crate) mod openapi;
+pub(crate) mod pipeline;
+pub(crate) mod plugin;
+pub(crate) mod receipt;
+pub(crate) mod schedule;
+pub(crate) mod site;
+pub(crate) mod store;
+pub(crate) mod system;
+pub(crate) mod tx;
+
+/// The flag that every command which shows something has.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct OutputArgs {
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}

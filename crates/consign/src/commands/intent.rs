@@ -1,0 +1,42 @@
+//! Publish, claim, settle and show intents.
+
+mod claim;
+mod fail;
+mod fulfil;
+mod list;
+mod publish;
+mod show;
+
+use clap::Subcommand;
+
+use crate::failure::Exit;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Publish an intent
+    Publish(Box<publish::Args>),
+    /// Claim intents
+    Claim(Box<claim::Args>),
+    /// Report success
+    #[command(visible_alias = "fulfill")]
+    Fulfil(Box<fulfil::Args>),
+    /// Report a failure; the intent is retried later or becomes a dead letter
+    Fail(Box<fail::Args>),
+    /// Show one intent, its timeline or its receipt
+    Show(Box<show::Args>),
+    /// List intents
+    List(Box<list::Args>),
+}
+
+impl Action {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Publish(args) => args.run().await,
+            Self::Claim(args) => args.run().await,
+            Self::Fulfil(args) => args.run().await,
+            Self::Fail(args) => args.run().await,
+            Self::Show(args) => args.run().await,
+            Self::List(args) => args.run().await,
+        }
+    }
+}

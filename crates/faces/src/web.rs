@@ -1,0 +1,29 @@
+//! The HTTP server code that all faces share: listener, TLS, bodies, credentials and the layers around every router.
+//!
+//! Invariant: this module knows no routes and no error bodies of a protocol; protocol-specific parts are passed in as
+//! values. It does not read configuration: each part takes an `Options` value or plain arguments.
+
+pub mod access_log;
+pub mod body;
+pub mod body_budget;
+pub mod channel_body;
+pub mod credentials;
+pub mod cross_site;
+pub mod empty;
+pub mod headers;
+pub mod layers;
+pub mod listener_policy;
+pub mod panic;
+pub mod presence;
+pub mod proxy;
+pub mod request_id;
+pub mod secret_text;
+pub mod server;
+pub mod throttle;
+pub mod tls;
+pub mod unix;
+
+mod connections;
+mod linger;
+mod stall;
+mod unreadable;

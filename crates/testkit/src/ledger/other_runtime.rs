@@ -1,0 +1,46 @@
+//! A store whose connections run in another runtime than the test.
+//!
+//! A test may pause the time of its runtime. A paused runtime that waits for a socket advances its timers at once.
+//! Here a test waits only for another thread, as it does with SQLite.
+//!
+//! Invariant: paused time does not advance until a read has returned.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use consign_store::postgres::Postgres;
+use consign_store::{Answered, Error, Passing, SharedStore};
+use tokio::runtime::Handle;
+
+pub(super) struct OtherRuntimeStore {
+    store: SharedStore,
+    runtime: Handle,
+}
+
+impl OtherRuntimeStore {
+    pub(super) fn new(store: Postgres, runtime: &Handle) -> Self {
+        Self {
+            store: Arc::new(store),
+            runtime: runtime.clone(),
+        }
+    }
+}
+
+/// Writes pass unchanged: the writers are threads already.
+impl Passing for OtherRuntimeStore {
+    fn behind(&self) -> &SharedStore {
+        &self.store
+    }
+
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (runtime, question) = (self.runtime.clone(), question(Arc::clone(&self.store)));
+        Box::pin(async move {
+            let asked = tokio::task::spawn_blocking(move || runtime.block_on(question));
+            asked.await.expect("a read does not panic")
+        })
+    }
+}
