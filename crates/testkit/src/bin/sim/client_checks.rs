@@ -62,7 +62,7 @@ impl ClientChecks {
                 lease.until = (min.min(sent.plus(*lease_us)), Micros::MAX);
             }
             SimAction::Complete(presented) | SimAction::Fail(presented) => {
-                self.leases[presented.lease].unsure += 1
+                self.leases[presented.lease].unsure += 1;
             }
             SimAction::Cancel(id) | SimAction::Requeue(id) => {
                 self.touched.insert(*id, Micros::MAX);
