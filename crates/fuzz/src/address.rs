@@ -1,4 +1,4 @@
-//! Server addresses: what is taken can be connected to and printed back, and no password is repeated.
+//! Server addresses: an accepted address can be connected to and printed back, and no password is repeated.
 
 use std::net::Ipv6Addr;
 
@@ -24,7 +24,7 @@ pub(crate) fn run(bytes: &[u8]) {
         }
         Err(error) => {
             let shown = error.to_string();
-            // What stands before the last `@` may be a password; the dots that replace it are no secret.
+            // The text before the last `@` may be a password; the dots that replace it are not secret.
             let hidden = text.rsplit_once('@').map(|(before, _)| before);
             if let Some(hidden) = hidden.filter(|text| !"server address ...".ends_with(text)) {
                 assert!(!shown.contains(&format!("{hidden}@")), "{shown}");

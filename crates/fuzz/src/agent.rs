@@ -1,5 +1,5 @@
-//! The documents of agents: of all that are read, only the one that was signed is the agent's, however it is laid out, and
-//! an intent that is read keeps every rule that it was read by.
+//! Documents of agents: only the signed document verifies, in any layout, and a parsed intent satisfies every rule of
+//! its parser.
 //!
 //! Input: a document; or `@`, a position, a count and some bytes, for the signed intent with so many bytes cut out there and
 //! these put in.
@@ -18,7 +18,7 @@ use consign_transactions::money::Cents;
 use consign_transactions::receipt::{ReceiptStep, SettlementReceipt};
 use consign_transactions::request::{Authorize, Cancel, Compensate, Execute, Verify};
 
-/// What the agent's key signed, and nothing else ever; `seeds/atp_intent` begins with it.
+/// The only document that was signed with the agent's key; `seeds/atp_intent` begins with it.
 const SIGNED: &[u8] = include_bytes!("../seeds/atp_intent/signed");
 
 fn agent() -> AtpPublicKey {
@@ -75,7 +75,7 @@ fn with_edits(bytes: &[u8], check: impl Fn(&[u8])) {
     }
 }
 
-/// What is signed is canonical, and has no signature in it.
+/// The signed form is canonical and contains no signature.
 fn reads_again(document: &AtpDocument) {
     let signed = document.signed_bytes();
     // The canonical form of 1e20 is an integer that is refused, as documented.
@@ -87,7 +87,7 @@ fn reads_again(document: &AtpDocument) {
     assert_eq!(*again.signature(), Signature::Missing);
 }
 
-/// The idempotency key is no part of what a request is told by, and everything else is.
+/// A fingerprint covers everything except the idempotency key.
 fn keyed(bytes: &[u8], document: &AtpDocument) {
     if document.get("idempotency_key").is_some() {
         return;
@@ -100,7 +100,7 @@ fn keyed(bytes: &[u8], document: &AtpDocument) {
         AtpDocument::read(&longer, usize::MAX).map(|document| document.fingerprint())
     };
     let print = document.fingerprint();
-    // A document may be as deep as it may be, but one member more at the top makes it no deeper.
+    // A document of maximum depth; one more member at the top makes it no deeper.
     let keyed = with(br#""idempotency_key":"0123456789abcdef""#);
     assert_eq!(keyed.expect("one member more"), print);
     if let Ok(other) = with(br#""another_member_of_no_concern":1"#) {
@@ -124,7 +124,7 @@ fn keeps_its_rules(intent: &SignedIntent) {
     }
 }
 
-/// Whatever an intent says, the receipt that repeats it is readable and verifies.
+/// The receipt of any intent can be parsed and verifies.
 fn has_a_receipt(intent: &SignedIntent) {
     let signer = SiteSigner::from_seed(&[0x11; 32]);
     let now = Micros(1_800_000_000_000_000);
@@ -181,7 +181,7 @@ mod tests {
         intent.check_signature().unwrap();
     }
 
-    /// What a fuzzer would need luck for: every place of the intent, with edits that leave it JSON.
+    /// Edits at every position of the intent that leave it valid JSON, which a fuzzer rarely finds.
     #[test]
     fn no_single_edit_of_the_signed_intent_makes_another_that_its_agent_signed() {
         let put_in: [&[u8]; 5] = [b"", b" ", b"0", b"\"x\":1,", b"\\u0061"];

@@ -1,4 +1,4 @@
-//! Messages from payment rails: of all messages only those that were signed are heard, and only within their time.
+//! Messages of payment rails: only signed messages are accepted, and only within their time window.
 //!
 //! Input: header lines, an empty line, a body.
 
@@ -11,7 +11,7 @@ use consign_transactions::rail::{
 
 use crate::headers;
 
-/// The only messages that were ever signed with these secrets; the seeds have their signatures.
+/// The only messages that were signed with these secrets; the seeds contain their signatures.
 const STRIPE_SECRET: &str = "whsec_test";
 const STRIPE_AT_S: i64 = 1_779_710_405;
 const STRIPE_BODY: &[u8] =
@@ -33,7 +33,7 @@ pub(crate) fn run(bytes: &[u8]) {
     hear(&site, &headers, body, SITE_AT_S, SITE_BODY);
 }
 
-/// At the empty line.
+/// Splits at the empty line.
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.windows(2).position(|pair| pair == b"\n\n");
     end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 2..]))

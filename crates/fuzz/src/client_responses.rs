@@ -1,7 +1,7 @@
-//! What a server sends back: our client takes it or refuses it, and neither panics, hangs nor shows its key.
+//! Responses of a server: our client accepts or refuses them, and never panics, hangs or shows its key.
 //!
-//! Input: a line that names the call, then the answer as it is on the wire; of an event stream, its body alone.
-//! The answer goes over a real socket, because that is the only way into the client.
+//! Input: a line with the call, then the raw response; of an event stream, its body alone. The response goes over a
+//! real socket, because the client has no other input.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tokio::runtime::{Builder, Runtime};
 const KEY: &str = "tk_a_key_that_must_not_be_shown";
 const ID: &str = "01a1dea803707330800005a06ad96f6b";
 
-/// The client's own limit is far below; reaching this means that it does not hold.
+/// The client's own timeout is far below; reaching this means that it does not work.
 const PATIENCE: Duration = Duration::from_secs(8);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 
-/// Events of one stream that are looked at.
+/// The maximum number of events per stream.
 const EVENTS_MAX: usize = 1_000;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -99,7 +99,7 @@ async fn single(call: &[u8], answer: &[u8]) -> Result<(), Error> {
     asked
 }
 
-/// The same stream in pieces, cut where it hurts most: inside of line ends.
+/// The same stream in chunks, split inside of line ends.
 fn chunked(body: &[u8]) -> Vec<u8> {
     let mut answer = [HEAD, b"transfer-encoding: chunked\r\n\r\n"].concat();
     for piece in body.split_inclusive(|byte| *byte == b'\r') {
@@ -111,7 +111,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// The events of a stream, and whether it ended as a stream should.
+/// The events of a stream, and whether it ended in order.
 async fn stream(answer: &[u8]) -> (Vec<Event>, bool) {
     let (server, client) = pair().await;
     let asked = async {
@@ -149,13 +149,13 @@ async fn pair() -> (TcpListener, Client) {
     (server, client.expect("the address is one"))
 }
 
-/// Takes one request, answers it with these bytes and hangs up.
+/// Reads one request, sends these bytes and closes the connection.
 async fn serve(server: &TcpListener, answer: &[u8]) {
     let Ok((mut socket, _)) = server.accept().await else {
         return;
     };
     read_head(&mut socket).await;
-    // A client that has seen enough may hang up first.
+    // A client may close the connection first.
     let _ = socket.write_all(answer).await;
 }
 

@@ -1,4 +1,4 @@
-//! Header readers: no header buys a privilege that it must not, and what is read is what was sent.
+//! Header parsers: no header grants a privilege that it must not, and parsed values match the sent ones.
 //!
 //! Input: lines `name: value`.
 
@@ -25,7 +25,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert!(!(says_nothing && is_cross_site(&headers)));
 }
 
-/// What of the lines can be a header at all; the rest never reaches a handler.
+/// The lines that are valid headers; others never reach a handler.
 pub(crate) fn parse(bytes: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in bytes.split(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! JSON: the four things the kernel asks of a text agree with each other, and with serde where it has an opinion.
+//! JSON: the kernel's four operations on a text agree with each other, and with serde where it applies.
 
 use consign_kernel::json::{
     DEPTH_MAX, Defect, Kind, Object, Raw, Refusal, canonical, compact, fingerprint, utf8_len,
@@ -52,7 +52,7 @@ fn compared(bytes: &[u8], compacted: &str) {
 }
 
 fn signed(bytes: &[u8], compacted: &str) {
-    // Positions in a refusal belong to the text it is about, so only the bytes are compared.
+    // Positions in an error refer to its own text, so only the bytes are compared.
     let form = canonical(bytes);
     let same = canonical(compacted.as_bytes());
     assert_eq!(form.as_ref().ok(), same.as_ref().ok());
@@ -77,10 +77,10 @@ fn signed(bytes: &[u8], compacted: &str) {
     }
 }
 
-/// Numbers as what they are worth, because canonical text may write them another way.
+/// Numbers are compared by value, because canonical text may write them differently.
 fn doubles(value: Value) -> Value {
     match value {
-        // Adding zero turns the negative zero, which canonical text does not have, into the other one.
+        // Adding zero turns negative zero, which canonical text does not have, into positive zero.
         Value::Number(number) => number.as_f64().map(|double| double + 0.0).into(),
         Value::Array(items) => items.into_iter().map(doubles).collect(),
         Value::Object(members) => {
@@ -91,7 +91,7 @@ fn doubles(value: Value) -> Value {
     }
 }
 
-/// Looks at every value inside, without recursion, in every way there is.
+/// Visits every value inside, without recursion, with every accessor.
 fn read(whole: Raw<'_>) {
     let mut open = vec![whole];
     while let Some(raw) = open.pop() {

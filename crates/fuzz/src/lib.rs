@@ -1,8 +1,7 @@
-//! Fuzz targets: for each place where foreign bytes come in, a function that feeds them and says what must hold.
+//! Fuzz targets: for each parser of untrusted bytes, a function that runs it and checks its properties.
 //!
-//! Invariant: a target is a function of its input alone, so that an input that once failed fails again until the
-//! fault is mended; it panics when something does not hold and at no other time.
-//! What chooses the bytes is not here: libFuzzer does in `src/bin`, files do in `tests/replay.rs`.
+//! Invariant: a target depends on its input alone, so that a failing input is repeatable; it panics only when a
+//! property is violated. The bytes come from libFuzzer in `src/bin` and from files in `tests/replay.rs`.
 
 mod address;
 mod agent;
@@ -20,12 +19,12 @@ mod settings;
 mod signature;
 mod test_server;
 
-/// One place where foreign bytes come in.
+/// One parser of untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
     pub about: &'static str,
-    /// Panics if something does not hold for these bytes.
+    /// Panics if a property is violated for these bytes.
     pub run: fn(&[u8]),
 }
 

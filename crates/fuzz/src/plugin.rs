@@ -1,4 +1,4 @@
-//! Plugins: what is accepted keeps its promises, and what is not is a reason in words.
+//! Plugins: an accepted manifest satisfies its rules, and a refused one has a reason.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub(crate) fn answer(bytes: &[u8]) {
     }
 }
 
-/// What was understood, written down and read once more.
+/// Serialises the parsed value and parses it again.
 fn same_again(found: &response::PluginResponse) {
     let events = found.events.iter().map(|event| {
         let mut members = Map::new();

@@ -1,7 +1,7 @@
-//! Query strings of list, claim and event stream: what is taken is within its limits, and what was signed is what is
-//! read.
+//! Query strings of list, claim and event stream: accepted values are within their limits, and the signed query has
+//! the same values.
 //!
-//! Input: what stands behind the question mark.
+//! Input: the text after the question mark.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ pub(crate) fn run(bytes: &[u8]) {
     let query = uri.query().expect("there is a question mark");
     let parsed = ParsedQuery::of(&uri);
     parsed.check();
-    // A signature covers the canonical form alone: if the query meant anything else, that would be unsigned.
+    // A signature covers the canonical form alone: if the query had other values, they would be unsigned.
     let signed: Uri = format!("/intents?{}", canonical_query(query))
         .parse()
         .expect("the canonical form is a query");
     assert_eq!(parsed, ParsedQuery::of(&signed), "{query}");
 }
 
-/// Whatever place there is, it comes back as the same one; whatever text is taken for one, it is one.
+/// Every position can be written and read back, and every accepted text is a position.
 fn cursors(text: &str) {
     let number = text
         .bytes()
@@ -47,7 +47,7 @@ fn cursors(text: &str) {
     assert_eq!(read.map(|seq| seq.0), cursor::event(text).ok().map(|e| e.0));
 }
 
-/// All that the readers make of one query; a refusal counts by its code.
+/// The results of all parsers for one query; an error is compared by its code.
 #[derive(Debug, PartialEq, Eq)]
 struct ParsedQuery {
     list_query: Result<ListQuery, &'static str>,
@@ -118,7 +118,7 @@ fn check_claim_query(claim_query: &ClaimQuery) {
         return;
     };
     assert!(listed.len() <= limits::CAPABILITIES_MAX);
-    // Claims are compared by them, so the same ones in another order must be the same list.
+    // Claims are compared by their capabilities, so the order must not matter.
     assert!(listed.is_sorted_by(|one, next| one < next), "{listed:?}");
     let is_token = |token: &String| !token.is_empty() && is_trimmed(token) && !token.contains(',');
     assert!(listed.iter().all(is_token), "{listed:?}");

@@ -1,8 +1,7 @@
-//! What a payment rail answers: it is understood or it is not, and only an answer about the very amount is taken for money
-//! that moved.
+//! Responses of payment rails: only a response about exactly the requested amount counts as a payment.
 //!
-//! Input: a line with the rail, the call and the status, then the body of the answer, which every call gets. It goes over a
-//! real socket, because that is the only way to a rail.
+//! Input: a line with the rail, the call and the status, then the body of the response, which every call gets. It
+//! goes over a real socket, because a rail has no other input.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -22,14 +21,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// A rail's own limit is far below; reaching this means that it does not hold.
+/// A rail's own timeout is far below; reaching this means that it does not work.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 const AMOUNT_CENTS: u64 = 1_500;
 const REFERENCE: &str = "atp_0123456789012345678901234567890123456789";
 const PAYMENT: &str = "pi_1";
 
-/// As long as what is kept of a rail's words may be.
+/// The maximum length of a stored rail message.
 const CODE_CHARS_MAX: usize = 100;
 const MESSAGE_CHARS_MAX: usize = 500;
 const ID_CHARS_MAX: usize = 255;
@@ -73,9 +72,8 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Whether the answer can be about our money at all: somewhere in it stands the amount, and somewhere the currency.
-    /// Looked for in the bytes, because what surrounds the members that count may be anything, such as text that is no
-    /// UTF-8; a currency can also be spelled with escapes.
+    /// Whether the response can be about our payment at all: it contains the amount and the currency. Searched in the
+    /// bytes, because the rest may be anything, such as invalid UTF-8; a currency can also be written with escapes.
     fn tells_the_amount(&self) -> bool {
         let amount = AMOUNT_CENTS.to_string();
         let has = |text: &str| {
@@ -192,13 +190,13 @@ fn check_refund(refunded: &RefundOutcome, input: &Input<'_>) {
     }
 }
 
-/// It becomes the name of a record, and stands in receipts.
+/// It becomes part of a record key and of receipts.
 fn check_id(id: &str) {
     assert!((1..=ID_CHARS_MAX).contains(&id.chars().count()), "{id:?}");
     assert!(!id.chars().any(char::is_control), "{id:?}");
 }
 
-/// Answers every request alike.
+/// Sends the same response to every request.
 async fn serve(server: &TcpListener, input: &Input<'_>) {
     let head = format!(
         "HTTP/1.1 {} Told\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -208,13 +206,13 @@ async fn serve(server: &TcpListener, input: &Input<'_>) {
     let answer = [head.as_bytes(), input.body].concat();
     while let Ok((mut socket, _)) = server.accept().await {
         if read_whole(&mut socket).await.is_some() {
-            // A client that has seen enough may hang up first.
+            // A client may close the connection first.
             let _ = socket.write_all(&answer).await;
         }
     }
 }
 
-/// Hanging up on a request that is still being sent would reset the connection, now and then.
+/// Closing a connection during a request would sometimes reset it.
 async fn read_whole(socket: &mut TcpStream) -> Option<()> {
     let mut request = Vec::new();
     loop {

@@ -1,14 +1,14 @@
-//! Receipts: of all documents, only the one that was signed verifies, however it is laid out.
+//! Receipts: of all documents only the signed one verifies, in any layout.
 //!
-//! Input: a document; or `@`, a position, a count and some bytes, for the signed document with so many bytes cut out
-//! there and these put in. Left to itself a fuzzer soon forgets how a document that verifies looks.
+//! Input: a document; or `@`, a position, a count and some bytes, for the signed document with that many bytes
+//! replaced there. Without this form a fuzzer rarely finds a document that verifies.
 
 use std::sync::LazyLock;
 
 use consign_kernel::json::canonical;
 use consign_kernel::receipt::{PublicKey, Signer, Statement, jwks, sha256_hex, verify};
 
-/// The only document that was ever signed with the trusted key; `seeds/receipt` begins with it.
+/// The only document that was signed with the trusted key; `seeds/receipt` begins with it.
 static SIGNED: LazyLock<String> = LazyLock::new(|| {
     let statement = Statement {
         id: "rcp_01a1dea803707330800005a06ad96f6b_3".to_owned(),
@@ -77,7 +77,7 @@ mod tests {
         run(seed.as_bytes());
     }
 
-    /// What a fuzzer would need luck for: every place of the document, with edits that leave it JSON.
+    /// Edits at every position of the document that leave it valid JSON, which a fuzzer rarely finds.
     #[test]
     fn no_single_edit_of_the_signed_document_makes_another_that_verifies() {
         let put_in: [&[u8]; 6] = [

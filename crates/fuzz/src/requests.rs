@@ -1,9 +1,9 @@
-//! A script of requests, as the router target reads its input.
+//! The input of the router target: a script of requests.
 //!
-//! Requests stand one after the other, divided by lines `%%`. Each is a line with method and target, header lines,
-//! an empty line and the body. `WAIT n` in place of a request lets n seconds pass. `{id}`, `{token}`, `{key}`
-//! and `{signature}` stand for what a fuzzer cannot guess: the last id, claim token and API key that an answer gave,
-//! and the signature that is right for the request. What cannot be a request at all is left out, because hyper would have refused it.
+//! Requests are separated by lines `%%`. Each is a line with method and target, header lines, an empty line and the
+//! body. `WAIT n` instead of a request advances time by n seconds. `{id}`, `{token}`, `{key}` and `{signature}` stand
+//! for values that a fuzzer cannot guess: the last id, claim token and API key in a response, and the valid signature
+//! of the request. Invalid requests are skipped, because hyper would refuse them.
 
 use consign_client::{Key, signature};
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use crate::headers;
 
 const BETWEEN: &[u8] = b"%%\n";
-/// Longer scripts show nothing new and slow the fuzzer down.
+/// Longer scripts find nothing new and slow the fuzzer down.
 const STEPS_MAX: usize = 12;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct ScriptRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// What earlier answers gave.
+/// Values of earlier responses.
 #[derive(Debug, Default)]
 pub(crate) struct SeenValues {
     pub(crate) id: String,
@@ -45,7 +45,7 @@ pub(crate) fn steps(script: &[u8]) -> Vec<ScriptStep<'_>> {
         rest = after.strip_prefix(BETWEEN).unwrap_or(after);
         let seconds = step.strip_prefix(b"WAIT ").map(|text| {
             let text = str::from_utf8(text.trim_ascii()).unwrap_or_default();
-            // Up to a few days: long enough for every lease, life and seen to end.
+            // Up to a few days: long enough for every lease and retention to end.
             i64::from(text.parse::<u32>().unwrap_or(1) % 1_000_000)
         });
         steps.push(match seconds {

@@ -1,4 +1,4 @@
-//! Whole requests through the router: whatever is asked, the answer has the protocol's shape and is never our fault.
+//! Requests through the router: every response has the protocol's format and is never a server error.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::requests::{ScriptRequest, ScriptStep, SeenValues, steps};
 use crate::test_server::TestServer;
 
-/// More than the longest poll takes; streams go on for ever and are left then.
+/// Longer than the longest poll; endless streams are abandoned then.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) fn run(script: &[u8]) {
@@ -24,7 +24,7 @@ pub(crate) fn run(script: &[u8]) {
 }
 
 fn statuses(script: &[u8]) -> Vec<StatusCode> {
-    // Time is paused: where all wait for a timer, it comes at once.
+    // Time is paused: when all tasks wait for a timer, it fires at once.
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -33,7 +33,7 @@ fn statuses(script: &[u8]) -> Vec<StatusCode> {
     runtime.block_on(play(script))
 }
 
-/// Sends the requests one after the other; the status of each answer.
+/// Sends the requests one after the other; returns the status of each response.
 async fn play(script: &[u8]) -> Vec<StatusCode> {
     let server = TestServer::new();
     let mut statuses = Vec::new();
@@ -78,7 +78,7 @@ struct ErrorObject {
     message: String,
 }
 
-/// Of the many things an answer may say, what a script can go on with.
+/// The values of a response that later requests can use.
 #[derive(Deserialize)]
 struct KnownValues {
     id: Option<String>,
@@ -90,7 +90,7 @@ struct KnownValues {
 
 impl KnownValues {
     fn remember(self, seen: &mut SeenValues) {
-        // Receipts have ids as well, longer ones.
+        // Receipts have longer ids.
         if let Some(id) = self.id.filter(|id| id.len() == 32) {
             seen.id = id;
         }
@@ -191,9 +191,9 @@ fn is(headers: &HeaderMap, kind: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Requests that all fail would show nothing, and nobody would notice.
+    /// Requests that all fail would test nothing.
     #[test]
-    fn the_seeds_get_past_the_door() {
+    fn the_seeds_pass_authentication() {
         let lifecycle = statuses(include_bytes!("../seeds/router/lifecycle"));
         assert_eq!(lifecycle, [201, 200, 200, 200, 200, 200, 200]);
         let failing = statuses(include_bytes!("../seeds/router/failing"));

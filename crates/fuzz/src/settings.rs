@@ -1,6 +1,6 @@
-//! The variables of the protocol: what is accepted is within its documented range, and no secret is ever shown.
+//! The variables of the protocol: accepted values are within their documented range, and no secret is ever shown.
 //!
-//! Input: as `/proc/PID/environ` has it, `NAME=value` with a zero byte behind each.
+//! Input: as in `/proc/PID/environ`, `NAME=value` with a zero byte after each.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const SECRETS: [&str; 4] = [
     "BUS_METRICS_TOKEN",
 ];
 const INTERVAL: &str = "BUS_CLEANUP_INTERVAL_SECONDS";
-/// Put into the middle of every secret, to be looked for where it must not be.
+/// Inserted into every secret, to be searched in outputs.
 const MARK: &str = "#hidden#";
 
 type Variables = HashMap<String, String>;
@@ -38,7 +38,7 @@ pub(crate) fn run(bytes: &[u8]) {
     nothing_is_shown(variables);
 }
 
-/// What is not text counts as not set, as it does for the server.
+/// A value that is not text counts as unset, as for the server.
 fn environment(bytes: &[u8]) -> Variables {
     let entries = bytes.split(|byte| *byte == 0);
     let pairs = entries.filter_map(|entry| str::from_utf8(entry).ok()?.split_once('='));
@@ -59,7 +59,7 @@ fn accepted(settings: &IntentSettings, variables: &Variables) {
         &settings.metrics_token,
     ];
     for (name, found) in SECRETS.into_iter().zip(found) {
-        // An empty main key is refused; of the others it says that there is none.
+        // An empty main key is refused; an empty other secret counts as unset.
         let given = variables.get(name).map(String::as_str);
         let given = given.filter(|value| !value.trim().is_empty());
         let found = found.as_ref().map(SecretText::reveal);
@@ -94,7 +94,7 @@ fn interval(found: u64, variables: &Variables) {
     assert_eq!(again.cleanup_interval_s, found, "not its own fixed point");
 }
 
-/// Whether a client could send it, and a stranger could not guess it at once.
+/// Whether a header can carry it, and it is long enough.
 fn usable(secret: &str, main: bool) -> bool {
     let printable = secret.chars().all(|char| (' '..='~').contains(&char));
     let bare = !secret.is_empty() && !secret.starts_with(' ') && !secret.ends_with(' ');
@@ -102,7 +102,7 @@ fn usable(secret: &str, main: bool) -> bool {
     printable && bare && long && !(main && secret == "dev_secret")
 }
 
-/// Neither settings nor refusals end up with a secret in a log.
+/// Neither settings nor errors contain a secret.
 fn nothing_is_shown(mut variables: Variables) {
     if variables.values().any(|value| value.contains(MARK)) {
         return;

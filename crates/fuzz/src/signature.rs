@@ -1,4 +1,4 @@
-//! Request signatures: client and server mean the same bytes, and nothing but those bytes passes.
+//! Request signatures: client and server sign the same bytes, and only those bytes pass.
 //!
 //! Input: a line with the request target, then the body.
 
@@ -22,7 +22,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Ok(uri) = target.parse::<Uri>() else {
         return;
     };
-    // A client sends origin form; of any other the server sees another target than the client signed.
+    // A client sends origin form; of any other form the server sees another target than the client signed.
     if uri.path_and_query().map(http::uri::PathAndQuery::as_str) == Some(target) {
         round_trip(&uri, target, body);
     }

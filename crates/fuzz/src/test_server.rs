@@ -1,4 +1,4 @@
-//! A whole server without socket, disk or chance: the real router over the store in memory, in simulated time.
+//! A server without socket, disk or randomness: the real router on the memory store, in simulated time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 
 use crate::requests::ScriptRequest;
 
-/// Short, so that a fuzzer can keep them apart; they stand in the seeds and in the dictionary.
+/// Short, so that a fuzzer can find them; they are in the seeds and in the dictionary.
 const MAIN_KEY: &str = "main";
 const ADMIN_TOKEN: &str = "admin";
 
@@ -92,7 +92,7 @@ impl TestServer {
     }
 }
 
-/// Stands still unless a script lets time pass.
+/// Advances only when a script waits.
 struct SimulatedClock(AtomicI64);
 
 impl Clock for SimulatedClock {

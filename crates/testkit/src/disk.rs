@@ -1,9 +1,9 @@
-//! What a disk holds after its power was cut, worked out from the shim's log of changes and syncs.
+//! The content of a disk after a power cut, computed from the shim's log of changes and syncs.
 //!
-//! Invariant: what a finished sync covers is there. Of everything else each write is kept, dropped or torn at the
-//! sectors, whatever became of those before it; names (made, renamed, removed) are lost from some point on, since file
-//! systems journal them in order. A name is safe once its directory was synced, contents once their file was. A sync
-//! that failed settles nothing later: what it covered may be lost even if the next sync of that file succeeds.
+//! Invariant: everything that a finished sync covers is kept. Every other write is kept, dropped or torn at sector
+//! boundaries, independently of earlier ones. Names (created, renamed, removed) are lost from some point on, because
+//! file systems journal them in order. A name is durable once its directory was synced, content once its file was. A
+//! failed sync guarantees nothing later: what it covered may be lost even if the next sync of that file succeeds.
 //! SQLite's `-shm` is memory and never survives.
 
 mod log;
@@ -19,11 +19,11 @@ use log::{Change, Event, NameChange};
 
 const SECTOR_BYTES: usize = 512;
 
-/// One directory tree as the disk has it, and what still waits for a sync.
+/// One directory tree as on disk, and the changes that wait for a sync.
 #[derive(Debug, Default)]
 pub struct Disk {
     files: Vec<Content>,
-    /// Files by their inode; a number that is used again leads to the newer file.
+    /// Files by inode; a reused number refers to the newer file.
     by_inode: BTreeMap<u64, usize>,
     names: BTreeMap<PathBuf, usize>,
     directories: BTreeMap<PathBuf, u64>,
@@ -37,7 +37,7 @@ struct Content {
     waiting: Vec<Change>,
 }
 
-/// What a power cut, or a failed sync, did to the changes that waited.
+/// The effect of a power cut, or of a failed sync, on the waiting changes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     pub kept: u64,
@@ -46,7 +46,7 @@ pub struct Loss {
 }
 
 impl Disk {
-    /// Takes a tree that nobody writes to as it is: all of it durable.
+    /// Reads a tree without writers: all of it is durable.
     pub fn read(tree: &Path) -> io::Result<Self> {
         let mut disk = Self::default();
         if tree.exists() {
@@ -79,7 +79,7 @@ impl Disk {
         file
     }
 
-    /// Lives through what the log tells. A record that a kill cut short is the end of it.
+    /// Applies a log. An incomplete record is the end of it.
     pub fn replay(&mut self, log: &[u8], random: &mut SeededRandom) {
         for event in log::events(log) {
             match event {
@@ -106,7 +106,7 @@ impl Disk {
         }
         let waiting = std::mem::take(&mut self.waiting_names);
         for change in waiting {
-            // A directory that was just made is known by the change that waits for its parent.
+            // A new directory is known from the change that waits for its parent.
             let parent = change.path().parent().map(Path::to_owned);
             let synced = parent.is_some_and(|parent| self.directories.get(&parent) == Some(&inode));
             if succeeded && synced {
@@ -137,7 +137,7 @@ impl Disk {
         }
     }
 
-    /// Decides what became of everything that waited, and says how much that was since the tree was read.
+    /// Decides about all waiting changes, and returns the loss since the tree was read.
     pub fn cut_power(&mut self, random: &mut SeededRandom) -> Loss {
         let keep = match random.below(4) {
             0 => Keep::None,
@@ -165,7 +165,7 @@ impl Disk {
         self.loss
     }
 
-    /// Makes the tree hold what the disk held. Files that are there already keep their mode.
+    /// Writes the content of the disk to the tree. Existing files keep their mode.
     pub fn write(&self, tree: &Path) -> io::Result<()> {
         for directory in self.directories.keys() {
             if !directory.exists() {
@@ -174,7 +174,7 @@ impl Disk {
         }
         self.remove_others(tree)?;
         for (path, file) in &self.names {
-            // A name whose directory was lost is lost with it.
+            // A name in a lost directory is lost too.
             if !path.parent().is_some_and(Path::exists) {
                 continue;
             }
@@ -202,7 +202,7 @@ impl Disk {
     }
 }
 
-/// How much of what waited reaches the disk.
+/// How many of the waiting changes reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keep {
     All,
@@ -244,7 +244,7 @@ impl Content {
         self.durable[at..end].copy_from_slice(bytes);
     }
 
-    /// Sectors are where the file has them, not where the write begins.
+    /// Sectors are aligned to the file, not to the write.
     fn put_torn(&mut self, at: usize, bytes: &[u8], random: &mut SeededRandom) {
         let mut done = 0;
         while done < bytes.len() {

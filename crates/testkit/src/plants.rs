@@ -1,6 +1,6 @@
 //! Planted defects: switched on for a whole test process by the variable `CONSIGN_PLANT`.
 
-/// Plants what the environment names. Call it wherever a test builds its world.
+/// Enables the planted defect in the environment. Call it wherever a test builds its setup.
 pub fn from_environment() {
     if let Ok(name) = std::env::var("CONSIGN_PLANT") {
         assert!(

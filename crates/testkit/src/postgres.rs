@@ -1,8 +1,8 @@
-//! A PostgreSQL of our own for tests: made by `initdb` as an unprivileged user, reachable from this machine only.
+//! A PostgreSQL server for tests: created by `initdb` as an unprivileged user, reachable from this machine only.
 //!
-//! Tests run in many processes. The first that needs it starts the shared cluster, the others find it; each test has a
-//! database to itself, copied from a template. `cargo xtask test` stops the cluster at its end. Its commits are not
-//! synced: what is tested there is behaviour, and campaigns that lose servers start clusters of their own.
+//! Tests run in many processes. The first one starts the shared cluster, the others find it; each test has its own
+//! database, copied from a template. `cargo xtask test` stops the cluster at its end. Its commits are not synced,
+//! because only behaviour is tested there; campaigns that kill servers start their own clusters.
 
 mod replica;
 
@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use crate::unprivileged::User;
 
-/// Databases that this process has made.
+/// The number of databases that this process created.
 static DATABASES: AtomicU64 = AtomicU64::new(0);
 
-/// Debian keeps the programs of each version here and not on the path.
+/// Debian installs the programs of each version here and not in the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A running server and the folder it lives in.
+/// A running server and its folder.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     folder: PathBuf,
@@ -35,7 +35,7 @@ pub struct Cluster {
     pub port: u16,
 }
 
-/// What a cluster is started with, beside its place.
+/// The settings of a cluster.
 pub const FAST: &[&str] = &[
     "fsync=off",
     "synchronous_commit=off",
@@ -44,7 +44,7 @@ pub const FAST: &[&str] = &[
 ];
 
 impl Cluster {
-    /// Makes a cluster in an empty folder and starts it.
+    /// Creates a cluster in an empty folder and starts it.
     pub fn make(folder: &Path, settings: &[&str]) -> io::Result<Self> {
         let cluster = Self::place(folder)?;
         cluster.init()?;
@@ -52,7 +52,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A place for a cluster, with nothing in it yet.
+    /// A cluster that is not initialised yet.
     pub fn place(folder: &Path) -> io::Result<Self> {
         let programs = newest(Path::new(VERSIONS))?;
         let user = User::find()?;
@@ -106,7 +106,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// `fast` lets it write everything down; `immediate` is a crash.
+    /// `fast` is an orderly shutdown; `immediate` is a crash.
     pub fn stop(&self, mode: &str) -> io::Result<()> {
         let mut stop = self.command("pg_ctl");
         stop.args(["stop", "--wait", "--silent", "--mode", mode, "--pgdata"]);
@@ -118,12 +118,12 @@ impl Cluster {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Gives back what the last statement selected, without ornaments.
+    /// Returns the result of the last statement, without formatting.
     pub fn sql(&self, database: &str, text: &str) -> io::Result<String> {
         self.run(database, &[text])
     }
 
-    /// One statement after the other, each on its own.
+    /// Executes the statements one after the other.
     fn run(&self, database: &str, texts: &[&str]) -> io::Result<String> {
         let mut psql = self.command("psql");
         psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
@@ -134,13 +134,13 @@ impl Cluster {
         output(psql.arg(self.url(database)))
     }
 
-    /// A database of its own, copied from `template`, which `fill` fills if it is not there yet. Its name says what it
-    /// was made from, so that a changed schema makes a new one.
+    /// A new database, copied from `template`, which `fill` fills if it does not exist yet. The name of the template
+    /// identifies its content, so that a changed schema creates a new one.
     pub fn database(&self, template: &str, fill: impl FnOnce(&str)) -> io::Result<Database> {
         self.make_template(template, fill)?;
         let number = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{number}", std::process::id());
-        // In one go: to start `psql` costs as much as to copy the template.
+        // In one call: starting `psql` costs as much as copying the template.
         self.run(
             "postgres",
             &[
@@ -170,7 +170,7 @@ impl Cluster {
         self.admin(&format!("CREATE DATABASE {making}"))?;
         fill(&self.url(&making));
         let rename = format!("ALTER DATABASE {making} RENAME TO {template}");
-        // The last connection of `fill` may still be on its way out.
+        // The last connection of `fill` may still be closing.
         for _ in 0..50 {
             if self.admin(&rename).is_ok() {
                 return fs::write(&made, "");
@@ -217,12 +217,12 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // What is left is wiped with the cluster.
+        // What remains is removed with the cluster.
         let _ = self.cluster.sql("postgres", &drop);
     }
 }
 
-/// The cluster all tests of this workspace share, started if it does not run.
+/// The cluster that all tests of this workspace share, started if necessary.
 pub fn shared() -> io::Result<Cluster> {
     let folder = shared_folder();
     fs::create_dir_all(&folder)?;
@@ -246,7 +246,7 @@ pub fn shared() -> io::Result<Cluster> {
     Ok(cluster)
 }
 
-/// Where whoever runs the tests wants it, else one for each checkout where any user can reach it.
+/// The folder from the environment, else one for each checkout in the temporary directory.
 fn shared_folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("CONSIGN_TEST_POSTGRES") {
         return PathBuf::from(folder);
@@ -272,7 +272,7 @@ fn free_port() -> io::Result<u16> {
 }
 
 fn output(command: &mut Command) -> io::Result<String> {
-    // What a server inherits from here must not keep us waiting for its end.
+    // A server that inherits our pipes must not keep us waiting.
     let done = command.stdin(Stdio::null()).output()?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());

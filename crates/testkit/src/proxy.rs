@@ -1,7 +1,7 @@
-//! A wire that can be cut: connections to one port of this machine, carried to another, until somebody disturbs them.
+//! A TCP proxy whose connections can be cut or suspended.
 //!
-//! Invariant: bytes are never changed and never reordered. A wire that hangs keeps every connection open and moves
-//! nothing, as a network does that lost its way; what was sent meanwhile arrives when it is mended, however late.
+//! Invariant: bytes are never changed or reordered. A hung wire keeps every connection open and moves no data; data
+//! that was sent meanwhile arrives when the wire is opened again.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,13 +15,13 @@ use tokio::sync::watch;
 
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What a wire does with the connections on it.
+/// What a wire does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Open,
-    /// Nothing moves, and nobody is told.
+    /// No data moves, without an error.
     Hung,
-    /// Connections are reset, and new ones at once.
+    /// Connections are reset, also new ones.
     Cut,
 }
 
@@ -29,11 +29,11 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug)]
 struct State {
     mode: Mode,
-    /// Connections of an earlier age hang for ever.
+    /// Connections of an earlier age hang forever.
     age: u64,
 }
 
-/// Threads that carry for all wires of a campaign.
+/// The threads of all wires of a campaign.
 #[derive(Clone, Debug)]
 pub struct Carrier(Arc<Runtime>);
 
@@ -47,7 +47,7 @@ impl Carrier {
         Ok(Self(Arc::new(runtime)))
     }
 
-    /// A wire to `port`, from a port that [`Wire::port`] tells.
+    /// A wire to `port`, from the port [`Wire::port`].
     pub fn wire(&self, port: u16) -> io::Result<Wire> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = self.0.block_on(listener)?;
@@ -74,7 +74,7 @@ impl Wire {
         self.state.send_modify(|state| state.mode = mode);
     }
 
-    /// Takes new connections, and leaves those that hang to hang for ever.
+    /// Accepts new connections, and lets existing ones hang forever.
     pub fn forget(&self) {
         self.state.send_modify(|state| {
             state.mode = Mode::Open;
@@ -92,7 +92,7 @@ async fn accept(listener: TcpListener, to: SocketAddr, mut seen: watch::Receiver
                 }
             }
             accepted = listener.accept() => {
-                // One that went away while it waited to be accepted is no loss.
+                // A connection that was closed before the accept is ignored.
                 if let Ok((stream, _)) = accepted {
                     tokio::spawn(carry(stream, to, seen.clone()));
                 }
@@ -110,7 +110,7 @@ async fn carry(near: TcpStream, to: SocketAddr, seen: watch::Receiver<State>) {
     let Ok(far) = TcpStream::connect(to).await else {
         return reset(&near);
     };
-    // Without it a small answer would wait for an acknowledgement that is late.
+    // Without it a small response would wait for a delayed acknowledgement.
     let _ = near.set_nodelay(true);
     let _ = far.set_nodelay(true);
     let (near_in, near_out) = near.into_split();
@@ -121,7 +121,7 @@ async fn carry(near: TcpStream, to: SocketAddr, seen: watch::Receiver<State>) {
     }
 }
 
-/// Moves bytes one way until either side ends or the wire is cut.
+/// Copies bytes in one direction until either side ends or the wire is cut.
 async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -143,11 +143,11 @@ async fn forward(
             read = from.read(&mut chunk) => read,
         };
         let Ok(length @ 1..) = read else {
-            // What was sent before the end still arrives.
+            // Data that was sent before the end still arrives.
             let _ = to.shutdown().await;
             return;
         };
-        // It was read when nobody had cut yet, but it does not leave before the wire is mended.
+        // The data was read before the cut, but is not sent until the wire is open.
         if until_open(&mut seen, age).await.is_err()
             || to.write_all(&chunk[..length]).await.is_err()
         {
@@ -159,7 +159,7 @@ async fn forward(
 
 struct WasCut;
 
-/// Waits while the wire hangs, for ever if this connection was forgotten.
+/// Waits while the wire hangs; forever if this connection was forgotten.
 async fn until_open(seen: &mut watch::Receiver<State>, age: u64) -> Result<(), WasCut> {
     loop {
         let state = *seen.borrow_and_update();
@@ -174,9 +174,9 @@ async fn until_open(seen: &mut watch::Receiver<State>, age: u64) -> Result<(), W
     }
 }
 
-/// Lets the other side know at once, instead of politely.
+/// Resets the connection instead of closing it.
 fn reset(stream: &TcpStream) {
-    // One that ended already has nobody to tell.
+    // The connection may have ended already.
     let _ = stream.set_zero_linger();
 }
 

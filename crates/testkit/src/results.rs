@@ -1,7 +1,7 @@
-//! The results file of a campaign: one line of JSON for each piece of it, appended and synced.
+//! The results file of a campaign: JSON lines, appended and synced.
 //!
-//! Invariant: every line carries the revision of the code that made it, and a campaign goes on only from lines of its
-//! own revision: what was proven about other code says nothing about this one.
+//! Invariant: every line contains the revision of the code, and a campaign resumes only from lines of its own
+//! revision.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// What `cargo xtask` appends to a commit when files differ from it.
 const DIRTY: &str = "+dirty";
-/// There is no git, or nobody said.
+/// Without git, or if it was not given.
 const UNKNOWN: &str = "unknown";
 
 /// The code a campaign runs: a commit, a commit with `+dirty`, or `unknown`.
@@ -38,12 +38,12 @@ impl fmt::Display for Revision {
 }
 
 impl Revision {
-    /// Whether its name stands for one code alone.
+    /// Whether it identifies the code exactly.
     fn is_exact(&self) -> bool {
         self.0 != UNKNOWN && !self.0.ends_with(DIRTY)
     }
 
-    /// Refuses to go on from code that may have changed since; `anyway` is for whoever knows that it did not.
+    /// Refuses to resume with code that may have changed; `anyway` overrides this.
     pub fn demand_resumable(&self, anyway: bool) -> Result<(), String> {
         if anyway || self.is_exact() {
             return Ok(());
@@ -58,18 +58,18 @@ impl Revision {
 #[derive(Debug, Default)]
 pub struct Lines {
     pub own: Vec<Value>,
-    /// How many lines are of other revisions, or do not say of which.
+    /// The number of lines of other or unknown revisions.
     pub aside: usize,
 }
 
 impl Lines {
-    /// A sentence for the report, if there is something to say.
+    /// A sentence for the report, if lines were skipped.
     pub fn left_aside(&self) -> Option<String> {
         (self.aside > 0).then(|| format!("{} results of other revisions left aside", self.aside))
     }
 }
 
-/// Reads a results file; one that is not there is empty. A line that was cut off while it was written does not count.
+/// Reads a results file; a missing file is empty. An incomplete line is ignored.
 pub fn read(path: &Path, revision: &Revision) -> io::Result<Lines> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -85,7 +85,7 @@ pub fn read(path: &Path, revision: &Revision) -> io::Result<Lines> {
     })
 }
 
-/// Appends one line with the revision in it, and syncs it.
+/// Appends one line with the revision, and syncs it.
 pub fn append(path: &Path, revision: &Revision, mut line: Value) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -1,9 +1,9 @@
-//! The folder of a run that starts servers, and what becomes of both when the run is ended from outside.
+//! The folder of a run that starts servers, and its cleanup after a signal or a kill.
 //!
-//! Invariant: whatever a run started is ended with its folder: after a signal by the run itself, and after a SIGKILL by the
-//! next run of the same kind, which finds a folder without its owner. A folder that was kept has no owner, and is left alone.
-//! Only processes that show whose they are come to an end: PostgreSQL over a data directory in the folder, and what has the
-//! folder in its environment, as everything under the shim has.
+//! Invariant: everything that a run started ends with its folder: after a signal by the run itself, and after a
+//! SIGKILL by the next run of the same kind, which finds a folder without its owner. A folder that was kept has no
+//! owner and is left alone. Only processes that belong to the folder are killed: PostgreSQL on a data directory in
+//! the folder, and processes with the folder in their environment, such as everything with the shim.
 
 use std::fs;
 use std::io;
@@ -19,23 +19,23 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::postgres;
 use crate::process::table::{self, Row};
 
-/// Names a folder to the servers of a run that have no shim under them.
+/// The variable that contains the folder, for servers without a shim.
 pub const VARIABLE: &str = "CONSIGN_RUN_FOLDER";
 
 const OWNER: &str = "owner";
-/// What shells expect of a program that a signal ended.
+/// The exit code of a program that was ended by a signal.
 const ENDED_BY_SIGNAL: i32 = 130;
-/// Held for good by whoever carries out the end of the process.
+/// Locked while the process ends.
 static ENDING: Mutex<()> = Mutex::new(());
 
 #[derive(Debug)]
 pub struct RunFolder(TempDir);
 
 impl RunFolder {
-    /// A new folder in `parent`. First the leftovers of dead runs go that began with the same words.
+    /// Creates a folder in `parent`, after removing those of dead runs with the same prefix.
     pub fn make(parent: &Path, prefix: &str) -> io::Result<Self> {
         for leftover in leftovers(parent, prefix)? {
-            // What belongs to somebody else, or is being cleared already, is not ours to end with.
+            // Folders of other users, or folders that are being removed, are skipped.
             let _ = clear(&leftover);
         }
         let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
@@ -48,8 +48,8 @@ impl RunFolder {
         self.0.path()
     }
 
-    /// Lets a SIGINT or SIGTERM end everything that this process started, and then the process. The watch has a thread of
-    /// its own, because the main one waits for children most of the time.
+    /// On SIGINT or SIGTERM, kills everything that this process started, and then the process. It uses a thread,
+    /// because the main thread waits for children most of the time.
     pub fn end_on_signal(&self) -> io::Result<()> {
         let folder = self.path().to_owned();
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -71,28 +71,28 @@ impl RunFolder {
                 }
             }));
             let _ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
-            // Twice: the main thread goes on meanwhile, and may have been about to start something.
+            // Twice: the main thread continues meanwhile, and may be starting a process.
             for _ in 0..2 {
                 kill(&table::family(std::process::id())[1..]);
-                // Whatever cannot be removed is left, as there is nobody to tell.
+                // Errors cannot be reported here.
                 let _ = clear(&folder);
             }
-            // The main thread waits for a child and cannot be asked.
+            // The main thread waits for a child and cannot be interrupted.
             std::process::exit(ENDED_BY_SIGNAL);
         });
         Ok(())
     }
 
-    /// Leaves all files where they are, and says where.
+    /// Keeps all files and returns the folder.
     pub fn keep(self) -> PathBuf {
         let kept = self.0.keep();
-        // Without an owner nobody takes it for a leftover; at worst the next run removes it.
+        // A folder without an owner is not removed by later runs.
         let _ = fs::remove_file(kept.join(OWNER));
         kept
     }
 }
 
-/// Goes on unless a signal is about to end this process: what fails then says nothing.
+/// Blocks if a signal is about to end this process, because failures are meaningless then.
 pub fn unless_ending() {
     drop(ENDING.lock().unwrap_or_else(PoisonError::into_inner));
 }
@@ -109,7 +109,7 @@ fn leftovers(parent: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
     Ok(dead.collect())
 }
 
-/// Id and start of this process, which no other ever has.
+/// Id and start time of this process, which are unique.
 fn this_process() -> io::Result<String> {
     let pid = std::process::id();
     let row = Row::of(pid).ok_or_else(|| io::Error::other("this process is not in /proc"))?;
@@ -124,7 +124,7 @@ fn is_there(owner: &str) -> bool {
     row.is_some_and(|row| Some(row.started) == started && row.state != "Z")
 }
 
-/// Ends what runs over the folder, unmounts what is mounted in it, and removes it.
+/// Kills the processes of the folder, unmounts what is mounted in it, and removes it.
 fn clear(folder: &Path) -> io::Result<()> {
     for data in postgres::data_folders(folder) {
         postgres::kill_server(&data)?;
@@ -135,7 +135,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     kill(&others);
     for point in mounts(folder)? {
         let mut umount = Command::new("umount");
-        // Lazily: a killed process may take a moment to let go of its files.
+        // Lazily: a killed process may take a moment to close its files.
         let _ = umount.arg("-l").arg(point).stderr(Stdio::null()).status();
     }
     fs::remove_dir_all(folder)
@@ -146,7 +146,7 @@ fn kill(pids: &[u32]) {
         return;
     }
     let words = pids.iter().map(u32::to_string);
-    // Those that ended by themselves meanwhile make it complain.
+    // Processes that ended meanwhile cause an error.
     let mut kill = Command::new("kill");
     let _ = kill.arg("-KILL").args(words).stderr(Stdio::null()).status();
 }
@@ -163,7 +163,7 @@ fn names(pid: u32, folder: &Path) -> bool {
     values.any(|value| value.starts_with(folder))
 }
 
-/// What is mounted below, the deepest first.
+/// The mount points below, the deepest first.
 fn mounts(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let text = fs::read_to_string("/proc/self/mounts")?;
     let points = text.lines().filter_map(|line| line.split(' ').nth(1));
@@ -179,7 +179,7 @@ fn mounts(folder: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// As a run that was killed leaves it: a process that has ended owns the folder, and its server goes on.
+    /// The state after a killed run: a dead process owns the folder, and its server still runs.
     #[test]
     fn the_next_run_clears_what_a_killed_one_left_and_nothing_else() {
         let parent = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
-//! Random choices that a seed repeats. Thread timing is not repeated, so a seed repeats the plan of
-//! a run and not its every step.
+//! Random choices from a seed. Thread timing is not repeatable, so a seed repeats the plan of a run, not every step.
 
-/// The splitmix64 generator: small, and good enough to choose with.
+/// The splitmix64 generator.
 #[derive(Debug, Clone)]
 pub struct SeededRandom(u64);
 
@@ -10,7 +9,7 @@ impl SeededRandom {
         Self(seed)
     }
 
-    /// Choices of its own for each client and round.
+    /// A separate generator for each client and round.
     #[must_use]
     pub fn branch(&self, client: usize, round: u64) -> Self {
         let mut mixed = Self(self.0 ^ (round << 16) ^ client as u64);
@@ -29,7 +28,7 @@ impl SeededRandom {
         self.draw() % limit.max(1)
     }
 
-    /// A place in something that long.
+    /// An index below `length`.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).expect("below a length")
     }
@@ -42,7 +41,7 @@ impl SeededRandom {
         self.below(100) < percent
     }
 
-    /// 32 hexadecimal digits, the shape of a claim token.
+    /// 32 hexadecimal digits, the format of a claim token.
     pub fn token(&mut self) -> String {
         format!("{:016x}{:016x}", self.draw(), self.draw())
     }

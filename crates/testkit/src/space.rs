@@ -1,4 +1,4 @@
-//! How a full disk is made: a small file system of its own where mounting is permitted, else the shim's ENOSPC.
+//! A full disk: a small file system where mounting is permitted, else ENOSPC from the shim.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ pub enum Space {
     Mounted {
         at: PathBuf,
     },
-    /// The shim pretends.
+    /// The shim returns ENOSPC.
     Pretended,
 }
 
 impl Space {
-    /// Room for this many bytes in a folder that is there and empty.
+    /// Limits an existing empty folder to this many bytes.
     pub fn limited(data: &Path, bytes: u64) -> Self {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o"])
@@ -75,7 +75,7 @@ impl Space {
         }
     }
 
-    /// What is mounted goes away with the stretch, so it is copied to stay.
+    /// A mounted file system is removed with the trial, so its files are copied.
     pub fn keep(&self, to: &Path) -> io::Result<()> {
         if let Self::Mounted { at } = self {
             let status = Command::new("cp").arg("-a").args([at, to]).status()?;
@@ -90,7 +90,7 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         if let Self::Mounted { at } = self {
-            // Nobody is left who could be told; a mount that stays is seen by whoever looks.
+            // Errors cannot be reported here; a mount that stays is visible.
             let _ = Command::new("umount").arg(at).status();
         }
     }

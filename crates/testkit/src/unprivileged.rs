@@ -1,4 +1,4 @@
-//! The user that runs what refuses to run as root.
+//! The user for programs that refuse to run as root.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user `nobody` when we are root; otherwise we are unprivileged ourselves.
+    /// The user `nobody` if we are root, else the current user.
     pub fn find() -> io::Result<Self> {
         if fs::metadata("/proc/self")?.uid() != 0 {
             return Ok(Self { ids: None });

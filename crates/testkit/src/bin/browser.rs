@@ -1,7 +1,7 @@
-//! The dashboard in a real browser: what a person sees, and what must not be seen.
+//! The dashboard in a real browser: what it must show, and what it must not show.
 //!
-//! `browser --consign BIN --chromium PATH`. Screenshots go to `target/xtask`. Ends with 0 when all
-//! is as it should be, 1 when not, 2 when the run itself could not be carried out.
+//! `browser --consign BIN --chromium PATH`. Screenshots go to `target/xtask`. Exits with 0 if all checks pass, 1 if
+//! not, 2 if the run itself failed.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -115,7 +115,7 @@ fn look(consign: &Path, chromium: PathBuf) -> io::Result<bool> {
     Ok(report.close())
 }
 
-/// Two open, one claimed, one fulfilled, one dead, and a key of somebody else.
+/// Two open, one claimed, one fulfilled, one dead intent, and another key.
 fn furnish(server: &Server) -> io::Result<String> {
     let mut http = server.main_client()?;
     let publish = |http: &mut Http, goal: &str, priority: u32, attempts_max: u32| {
@@ -150,7 +150,7 @@ fn furnish(server: &Server) -> io::Result<String> {
     key.ok_or_else(|| io::Error::other(format!("no key was made: {}", made.text())))
 }
 
-/// Tells the only node to drain; its name. A lease is left, so it goes on draining.
+/// Drains the only node and returns its name. A lease is left, so it stays draining.
 fn drain(server: &Server) -> io::Result<String> {
     let mut admin = server.admin_client()?;
     let nodes = admin.get("/admin/nodes")?.json();
@@ -160,7 +160,7 @@ fn drain(server: &Server) -> io::Result<String> {
     name.ok_or_else(|| io::Error::other(format!("no node is listed: {nodes}")))
 }
 
-/// What the rendered page must hold, piece by piece.
+/// The required content of the page.
 fn expected() -> Vec<String> {
     let mut pieces = vec!["<title>Intent Bus Dashboard</title>".to_owned()];
     let cards = [
@@ -193,7 +193,7 @@ fn missing(dom: &str, pieces: &[String]) -> Vec<String> {
     absent.map(|piece| format!("missing: {piece}")).collect()
 }
 
-/// The browser parsed the page, so a tag that stands in the DOM was a tag to it.
+/// The browser parsed the page, so a tag in the DOM was interpreted as a tag.
 fn strangers(dom: &str) -> Vec<String> {
     let mut wrong = missing(
         dom,
@@ -219,7 +219,7 @@ fn screenshots(browser: &Browser, url: &str) -> io::Result<Vec<String>> {
             let path = Path::new(SCREENSHOTS).join(format!("dashboard-{theme}-{width}.png"));
             browser.screenshot(url, &path, width, dark)?;
             let bytes = std::fs::read(&path)?;
-            // A PNG tells its width in the bytes 16 to 19.
+            // The width of a PNG is in bytes 16 to 19.
             let found = bytes
                 .get(16..20)
                 .map(|width| u32::from_be_bytes([width[0], width[1], width[2], width[3]]));
@@ -244,7 +244,7 @@ impl Browser {
     }
 
     fn screenshot(&self, url: &str, path: &Path, width: u32, dark: bool) -> io::Result<()> {
-        // 0 asks for the dark one, 1 for the light one.
+        // 0 selects the dark theme, 1 the light one.
         let scheme = u8::from(!dark);
         let args = [
             format!("--screenshot={}", path.display()),
@@ -257,7 +257,7 @@ impl Browser {
 
     fn run(&self, args: &[String], url: &str) -> io::Result<Output> {
         let mut command = Command::new(&self.chromium);
-        // Root in a container has no sandbox to give; the page comes from our own server.
+        // Root in a container has no sandbox; the page comes from our own server.
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu"]);
         command.args(["--no-first-run", "--disable-dev-shm-usage"]);
         command.arg(format!("--user-data-dir={}", self.profile.display()));

@@ -1,7 +1,7 @@
 //! Empty databases for suites that are not written in Rust, on the cluster that the tests share.
 //!
-//! `test_postgres make NAME` prints the address of a new one, `test_postgres drop NAME` removes it. The first call
-//! starts the cluster; whoever named its folder stops it.
+//! `test_postgres make NAME` prints the URL of a new one, `test_postgres drop NAME` removes it. The first call starts
+//! the cluster; the caller that chose its folder stops it.
 
 use std::io::{self, Write as _};
 

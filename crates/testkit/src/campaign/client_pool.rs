@@ -144,7 +144,7 @@ impl ClientPool {
             let mut anybody = self.client(CLIENTS, round, endpoints()?)?;
             anybody.claim("nothing-has-this-goal").map_err(gone)?;
         }
-        let mut undertaker = self.client(CLIENTS, round, endpoints()?)?;
+        let mut drain_client = self.client(CLIENTS, round, endpoints()?)?;
         let left = leases::left_behind(&self.entries);
         let mut keys: Vec<&str> = left.into_values().collect();
         for look in 0..looks {
@@ -153,9 +153,11 @@ impl ClientPool {
             }
             let mut nothing = Vec::new();
             for key in keys {
-                match undertaker.claim(key).map_err(gone)? {
+                match drain_client.claim(key).map_err(gone)? {
                     Some(held_claim) => {
-                        undertaker.fulfil(&held_claim, &self.shared).map_err(gone)?
+                        drain_client
+                            .fulfil(&held_claim, &self.shared)
+                            .map_err(gone)?;
                     }
                     None => nothing.push(key),
                 }

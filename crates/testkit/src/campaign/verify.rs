@@ -67,7 +67,7 @@ fn acknowledged_by_id(entries: &[HistoryEntry]) -> BTreeMap<&str, AcknowledgedSt
         };
         match &entry.action {
             ClientAction::Publish { key } => {
-                acknowledged_by_id.entry(answered).or_default().key = Some(key)
+                acknowledged_by_id.entry(answered).or_default().key = Some(key);
             }
             ClientAction::Fulfil { id, result, .. } => acknowledged_by_id
                 .entry(id)

@@ -1,4 +1,4 @@
-//! What the trials of a cluster campaign share, beside what all campaigns have: wires, and databases to copy.
+//! The shared state of the trials of a cluster campaign: proxied connections, and a template of the databases.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -20,7 +20,7 @@ use crate::trial::ClusterTrial;
 
 #[derive(Debug)]
 pub(crate) struct ClusterCampaign {
-    /// Its shim is under nodes and databases alike: time that is let pass does so everywhere at once.
+    /// Its shim is under nodes and databases alike, so time advances for all of them at once.
     pub(crate) base: setup::CampaignSetup,
     pub(crate) plant: Option<ClusterPlant>,
     pub(crate) carrier: Carrier,
@@ -28,7 +28,7 @@ pub(crate) struct ClusterCampaign {
 }
 
 impl ClusterCampaign {
-    /// A node with this data directory, and no database yet.
+    /// A node with this data directory, without a database.
     pub(crate) fn options(&self, data: &Path) -> Options {
         // Nodes have no files that could fail.
         self.base.options(data, "no-file-of-a-node")
@@ -41,7 +41,7 @@ impl CampaignKind for ClusterCampaign {
     const TRIAL_ROUNDS_MAX: u64 = 10;
 
     fn prepare(plan: &Plan<ClusterFault>, folder: &Path) -> io::Result<Self> {
-        // PostgreSQL is somebody else when we are root, and lives below.
+        // PostgreSQL runs as another user if we are root, and needs access to this folder.
         fs::set_permissions(folder, Permissions::from_mode(0o755))?;
         let plant = plan.plant.as_deref().map(ClusterPlant::named);
         let in_nodes = plant.as_ref().and_then(ClusterPlant::in_nodes);

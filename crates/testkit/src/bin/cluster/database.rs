@@ -1,8 +1,8 @@
 //! The database of a trial: a primary and its synchronous standby, which change roles.
 //!
-//! Invariant: outside of a fault every commit waits for the standby, so what was acknowledged is on both. A promoted
-//! standby has nobody to wait for: it either waits until it has one again, or acknowledges alone until its new standby
-//! has everything it has. Only then may the next server be lost.
+//! Invariant: outside of a fault every commit waits for the standby, so acknowledged commits are on both servers. A
+//! promoted standby has no standby: it either waits for a new one, or acknowledges alone until the new standby has
+//! caught up. Only then may the next server be lost.
 
 use std::io;
 use std::path::Path;
@@ -19,8 +19,8 @@ use crate::fault::ClusterPlant;
 use crate::held_connections::HeldConnection;
 
 pub(crate) const DATABASE: &str = "ledger";
-/// Commits are synced, and a standby that was cut off is soon back. Time is let pass in leaps, so a connection must not
-/// count as dead because of it.
+/// Commits are synced, and a disconnected standby reconnects soon. Time is advanced in jumps, so a connection must
+/// not time out because of them.
 const SETTINGS: &[&str] = &[
     "fsync=on",
     "synchronous_commit=on",
@@ -34,14 +34,14 @@ const SETTINGS: &[&str] = &[
     "wal_receiver_timeout=0",
     "wal_retrieve_retry_interval=100ms",
 ];
-/// Of the two servers; those of nodes come before.
+/// The clocks of the two servers; those of nodes come before.
 const CLOCKS: [Clock; 2] = [Clock(6), Clock(7)];
 const WHOLE_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// How long a server may take to act on settings that it has read again.
+/// How long a server may take to apply reloaded settings.
 const SETTINGS_LAG: Duration = Duration::from_millis(500);
 
-/// One of the two, with the wire over which the other copies from it.
+/// One of the two servers, with the proxied connection over which the other replicates.
 #[derive(Debug)]
 struct PairMember {
     name: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct ReplicatedPair {
     waits: bool,
 }
 
-/// An empty database on a server that was stopped, to be copied for each trial.
+/// An empty database on a stopped server, to be copied for each trial.
 pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
     let cluster = Cluster::place(folder)?;
     cluster.init()?;
@@ -70,12 +70,12 @@ pub(crate) fn template(folder: &Path) -> io::Result<Cluster> {
 }
 
 impl ReplicatedPair {
-    /// Makes both below `folder`, from the template.
+    /// Creates both servers below `folder`, from the template.
     pub(crate) fn make(folder: &Path, campaign: &ClusterCampaign) -> io::Result<Self> {
         let side = |name: &'static str, clock: Clock| -> io::Result<PairMember> {
             let place = folder.join(name);
             let mut cluster = Cluster::place(&place)?;
-            // A trial before may have left it apart from the others.
+            // An earlier trial may have moved it.
             campaign.base.shim.set_clock(clock, 0)?;
             let shim = campaign.base.shim.variables(&place.to_string_lossy());
             for (variable, value) in shim.into_iter().chain([clock.variable()]) {
@@ -115,7 +115,7 @@ impl ReplicatedPair {
         [self.sides[0].cluster.port, self.sides[1].cluster.port]
     }
 
-    /// Of the primary, past every wire.
+    /// The URL of the primary, without a proxy.
     pub(crate) fn url(&self) -> String {
         self.url_of(DATABASE)
     }
@@ -132,18 +132,18 @@ impl ReplicatedPair {
         self.primary().cluster.sql(database, text)
     }
 
-    /// The same in a thread of its own, for what takes a while.
+    /// The same in a thread, for long statements.
     pub(crate) fn begin_sql(&self, text: &'static str) -> JoinHandle<io::Result<String>> {
         let cluster = self.primary().cluster.clone();
         thread::spawn(move || cluster.sql(DATABASE, text))
     }
 
-    /// All connections that the primary has left.
+    /// Takes all free connections of the primary.
     pub(crate) fn hold_connections(&self) -> io::Result<Vec<HeldConnection>> {
         HeldConnection::take_all(self.primary().cluster.port, DATABASE)
     }
 
-    /// Starts a standby from the copy that it has; from then on commits wait for it.
+    /// Starts a standby from its copy; from then on commits wait for it.
     fn start_standby(&self) -> io::Result<()> {
         let (primary, standby) = (self.primary(), self.standby());
         primary.wire.set(Mode::Open);
@@ -161,7 +161,7 @@ impl ReplicatedPair {
         self.until_whole()
     }
 
-    /// Waits until the standby has everything that the primary has now, and counts as synchronous.
+    /// Waits until the standby has caught up and is synchronous.
     pub(crate) fn until_whole(&self) -> io::Result<()> {
         let state = if self.waits { "sync" } else { "async" };
         let deadline = Instant::now() + WHOLE_LIMIT;
@@ -188,17 +188,17 @@ impl ReplicatedPair {
         )))
     }
 
-    /// Loses the primary for a while.
+    /// Kills the primary, to be started again.
     pub(crate) fn kill_primary(&self) -> io::Result<()> {
         self.primary().cluster.kill9()
     }
 
-    /// The clock of the server that is next to be promoted.
+    /// The clock of the server that will be promoted next.
     pub(crate) fn standby_clock(&self) -> Clock {
         self.standby().clock
     }
 
-    /// How far the primary's clock is ahead of that of clients.
+    /// How far the primary's clock is ahead of the clients' clock.
     pub(crate) fn ahead_us(&self) -> io::Result<i64> {
         let sent_us = now_us();
         let text = self.sql("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")?;
@@ -210,15 +210,15 @@ impl ReplicatedPair {
         self.primary().cluster.start(SETTINGS)
     }
 
-    /// Whether the primary takes writes, by its own account and in fact.
+    /// Whether the primary accepts writes.
     pub(crate) fn is_writable(&self) -> bool {
         self.sql("CREATE TEMPORARY TABLE probe AS SELECT 1").is_ok()
     }
 
-    /// Begins a new file of the log, which needs space as soon as the spare ones are used up. Not while the standby lags:
-    /// a file that it still needs would be used again, and it could never catch up.
+    /// Starts a new log file, which needs space as soon as the spare files are used up. Not while the standby lags: a
+    /// file that it still needs would be reused, and it could never catch up.
     pub(crate) fn use_up_log(&self) {
-        // Where there is no space it fails, and that is what it is for.
+        // Without space it fails, which is intended.
         let _ = self.sql(
             "SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal() FROM pg_stat_replication \
              WHERE pg_current_wal_lsn() - flush_lsn < 16777216",
@@ -230,12 +230,12 @@ impl ReplicatedPair {
         self.primary().cluster.postmaster().is_some()
     }
 
-    /// From now on nothing reaches the standby, and nobody is told.
+    /// From now on no data reaches the standby, without an error.
     pub(crate) fn hang_replication(&self) {
         self.primary().wire.set(Mode::Hung);
     }
 
-    /// Loses the primary for good; what was on its way to the standby is lost too. The standby takes over, and commits
+    /// Kills the primary for good; data in transit to the standby is lost too. The standby is promoted, and commits
     /// on it wait for a new standby only if `patient`.
     pub(crate) fn promote(&mut self, patient: bool) -> io::Result<()> {
         self.kill_primary()?;
@@ -253,7 +253,7 @@ impl ReplicatedPair {
         Ok(())
     }
 
-    /// What was the primary before becomes the standby, from a fresh copy.
+    /// The former primary becomes the standby, from a fresh copy.
     pub(crate) fn rebuild(&self) -> io::Result<()> {
         let (primary, standby) = (self.primary(), self.standby());
         standby.cluster.copy_running(&primary.cluster)?;
@@ -264,7 +264,7 @@ impl ReplicatedPair {
 impl Drop for ReplicatedPair {
     fn drop(&mut self) {
         for side in &self.sides {
-            // Nobody is left who could be told.
+            // Errors cannot be reported here.
             let _ = side.cluster.kill9();
         }
     }

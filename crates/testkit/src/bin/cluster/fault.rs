@@ -1,9 +1,9 @@
-//! The faults by name, and the defects that the campaign plants in its own settings.
+//! The faults, and the defects that the campaign plants in its own settings.
 
 use consign_testkit::campaign::findings::Promise;
 use consign_testkit::campaign::plan::CampaignFault;
 
-/// What happens to nodes at work, or to the database below them.
+/// A fault of the nodes or of their database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClusterFault {
     /// SIGKILL of a node, which is started again later.
@@ -12,19 +12,19 @@ pub(crate) enum ClusterFault {
     KillPostmaster,
     /// SIGKILL of the primary; its standby takes over.
     Promote,
-    /// A node sleeps past every lease.
+    /// A node is suspended past every lease.
     StopNode,
-    /// The wires between nodes and database are cut, or hang.
+    /// The connections between nodes and database are cut, or hang.
     Cut,
     /// The primary has no space on its disk.
     FullDisk,
     /// Nodes are replaced one after the other, from an older schema to the newest.
     Upgrade,
-    /// The clock of a node is set, by less than what is allowed.
+    /// The clock of a node is set, by less than the allowed difference.
     NodeClock,
-    /// As [`ClusterFault::Promote`], and the new primary has another clock than the one before.
+    /// As [`ClusterFault::Promote`], and the new primary has a different clock.
     PromoteClock,
-    /// Others lock rows, keep a snapshot, take all connections, or wait at another node.
+    /// Other sessions lock rows, keep a snapshot, take all connections, or wait at another node.
     Outsiders,
 }
 
@@ -69,28 +69,28 @@ impl CampaignFault for ClusterFault {
         }
     }
 
-    /// There are four kinds of outsiders, and the others take runner between two at most.
+    /// There are four kinds of other sessions; the other faults have two variants at most.
     fn weight(self) -> u64 {
         if self == Self::Outsiders { 2 } else { 1 }
     }
 }
 
 impl ClusterFault {
-    /// Whether somebody must have asked in vain. Nodes that are replaced in order, or sleep shortly, may go unnoticed, and so
-    /// may a wire that breaks outside of a commit: the node makes a new one and begins anew.
+    /// Whether a client must have received an error. Nodes that are replaced in order, or suspended shortly, may go
+    /// unnoticed, and so may a connection that breaks outside of a commit, because the node reconnects.
     pub(crate) fn is_felt(self) -> bool {
         self == Self::PromoteClock || self.promises().contains(&Promise::Felt)
     }
 }
 
-/// A defect of the whole.
+/// A planted defect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClusterPlant {
     /// Commits do not wait for the standby.
     AsyncStandby,
-    /// The database lets a once-key in twice.
+    /// The database admits a once-key twice.
     OnceWithoutIndex,
-    /// Compiled into the nodes, and woken by name.
+    /// Compiled into the nodes and enabled by name.
     InNodes(String),
 }
 
@@ -103,7 +103,7 @@ impl ClusterPlant {
         }
     }
 
-    /// The name by which nodes know it.
+    /// The name of the defect in the nodes.
     pub(crate) fn in_nodes(&self) -> Option<String> {
         match self {
             Self::InNodes(name) => Some(name.clone()),

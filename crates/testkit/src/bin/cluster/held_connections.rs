@@ -1,21 +1,21 @@
-//! Connections that do nothing but be there.
+//! Idle connections that occupy a server.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// More than any server of a campaign has.
+/// More than any server of a campaign allows.
 const HELD_MAX: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Version 3.0 of the protocol.
 const VERSION: i32 = 3 << 16;
 
-/// One of a server's connections; it is free again when this is dropped.
+/// One connection of a server, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeldConnection(TcpStream);
 
 impl HeldConnection {
-    /// `None` when the server has none left.
+    /// `None` if the server has no free connection.
     fn take(port: u16, database: &str) -> io::Result<Option<Self>> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -25,11 +25,11 @@ impl HeldConnection {
         stream.write_all(&sized(&begin)?)?;
         let mut kind = [0];
         stream.read_exact(&mut kind)?;
-        // Who is let in without a password is told so first; everybody else hears an error.
+        // The first message is an authentication response, or an error.
         Ok((kind == *b"R").then_some(Self(stream)))
     }
 
-    /// As many as there are.
+    /// Takes all free connections.
     pub(crate) fn take_all(port: u16, database: &str) -> io::Result<Vec<Self>> {
         let mut held = Vec::new();
         while held.len() < HELD_MAX
@@ -40,7 +40,7 @@ impl HeldConnection {
         Ok(held)
     }
 
-    /// Lets the server do this, without waiting for what it says.
+    /// Sends a statement without waiting for its result.
     pub(crate) fn say(&mut self, text: &str) -> io::Result<()> {
         let mut asked = text.as_bytes().to_vec();
         asked.push(0);
@@ -50,7 +50,7 @@ impl HeldConnection {
     }
 }
 
-/// With its length before it, which counts itself.
+/// Prefixed with its length, which includes itself.
 fn sized(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let length = i32::try_from(bytes.len() + 4).map_err(io::Error::other)?;
     let mut sized = length.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What each fault does, and how it is healed. Invariant: afterwards all servers run and all wires are open.
+//! Injection and recovery of each fault. Invariant: afterwards all servers run and all connections are open.
 
 use std::io;
 use std::ops::Range;
@@ -14,25 +14,25 @@ use crate::trial::ClusterTrial;
 
 /// How long the clients work undisturbed.
 const WORK_MS: Range<u64> = 300..900;
-/// How long something is gone.
+/// How long a server is down.
 pub(crate) const GONE_MS: Range<u64> = 100..900;
-/// How long a node sleeps: some clients hear late, and some have given up.
+/// How long a node is suspended: some clients get late responses, and some have given up.
 const SLEEP_MS: Range<u64> = 300..2_600;
-/// How long the standby hears nothing before its primary is lost.
+/// How long the standby gets no data before its primary is lost.
 const LAG_MS: Range<u64> = 200..500;
-/// How long a wire hangs before the time limits of nodes run out, and after.
+/// How long a connection hangs before the timeouts of nodes expire, and after.
 const HUNG_MS: Range<u64> = 300..900;
 /// How long a node works with another clock: it compares clocks every second.
 const CLOCK_MS: Range<u64> = 1_300..2_200;
-/// How far clocks are moved; a node that is two seconds off gives out no work.
+/// How far clocks are moved; with a difference of two seconds a node grants no leases.
 pub(crate) const APART_US: i64 = 1_500_000;
-/// A clock is asked by starting a program.
+/// The accuracy of reading a clock by starting a program.
 const CLOCK_US_UNSURE: u64 = 400_000;
-/// The rest of a round, when all works again.
+/// The rest of a round after the recovery.
 pub(crate) const AFTER_MS: Range<u64> = 100..300;
-/// A disk that was filled is noticed within this time.
+/// How long it may take until a full disk causes an error.
 const FULL_LIMIT: Duration = Duration::from_secs(10);
-/// More than any time limit of a node, so that none is left when it has passed.
+/// More than any timeout of a node.
 const LIMITS_OVER_S: i64 = 61;
 
 impl ClusterTrial<'_> {
@@ -67,7 +67,7 @@ impl ClusterTrial<'_> {
         self.nodes[index].start_again()
     }
 
-    /// In most rounds the standby is behind when its primary dies: commits that were acknowledged had waited for it.
+    /// In most rounds the standby lags when its primary is killed: acknowledged commits had waited for it.
     fn promote(&mut self) -> io::Result<()> {
         if self.state.random.percent(70) {
             self.pair.hang_replication();
@@ -79,8 +79,8 @@ impl ClusterTrial<'_> {
         self.pair.rebuild()
     }
 
-    /// One node has another time than the others and the database; then it is set again. In every
-    /// second round it is started anew meanwhile.
+    /// One node has a different time than the others and the database; then it is set back. In every second round it
+    /// is restarted meanwhile.
     fn set_node_clock(&mut self, round: u64) -> io::Result<()> {
         let index = self.state.random.index(NODES);
         let (shim, clock) = (&self.campaign.base.shim, nodes::clock(index));
@@ -94,13 +94,14 @@ impl ClusterTrial<'_> {
         }
         let reads = shim.clock_reads(clock)? - before;
         self.clock_moved(reads > 0, || format!("node {index} never looked at it"));
-        // Its clients are served by a node that knows the time of the ledger, whatever its own says.
+        // The node uses the time of the ledger, whatever its own clock says.
         self.alive(round);
         shim.set_clock(clock, 0)
     }
 
-    /// The clocks of the two servers are apart, so that time leaps in one round and goes back in the next, or the other way
-    /// round. They do not drift further apart: a node whose time is far ahead of its database gives out no work either.
+    /// The clocks of the two servers differ, so that time jumps forward in one round and back in the next, or the
+    /// other way round. The difference does not grow: a node whose time is far ahead of its database grants no leases
+    /// either.
     fn promote_with_another_clock(&mut self, round: u64) -> io::Result<()> {
         let wanted_us = if round.is_multiple_of(2) {
             0
@@ -124,7 +125,7 @@ impl ClusterTrial<'_> {
         findings.check(Promise::ClockMoved, moved, why_not);
     }
 
-    /// Sleeps past every lease, while the others take over.
+    /// Suspends a node past every lease, while the others take over.
     fn stop_node(&mut self) -> io::Result<()> {
         let index = self.state.random.index(NODES);
         self.nodes[index].signal("STOP")?;
@@ -140,7 +141,7 @@ impl ClusterTrial<'_> {
         self.each(&cut, |node| node.set_wires(Mode::Open));
     }
 
-    /// Nothing moves until every time limit is over. Then it moves on late, or never.
+    /// No data moves until every timeout has expired. Then it continues late, or never.
     fn hang_wires(&mut self) -> io::Result<()> {
         let cut = self.some_nodes();
         self.each(&cut, |node| node.set_wires(Mode::Hung));
@@ -177,8 +178,8 @@ impl ClusterTrial<'_> {
         }
     }
 
-    /// Time passes for all. A process that waits for its network does not look at the clock before it is woken, which
-    /// a short stop does.
+    /// Advances the time of all processes. A process that waits for its network reads the clock only when it is
+    /// woken, which a short stop does.
     fn let_limits_pass(&self) -> io::Result<()> {
         self.campaign.base.shim.let_pass(LIMITS_OVER_S)?;
         for node in &self.nodes {
@@ -188,7 +189,7 @@ impl ClusterTrial<'_> {
         Ok(())
     }
 
-    /// PostgreSQL refuses what it has no space for, and ends when it has none for its log; then it is started again.
+    /// PostgreSQL fails writes without space, and ends without space for its log; then it is started again.
     fn fill_disk(&mut self) -> io::Result<()> {
         let log_too = self.state.random.percent(50);
         self.state
@@ -220,7 +221,7 @@ impl ClusterTrial<'_> {
     }
 }
 
-/// Whether the node whose clock is moved is also ended and started with it; whoever talks to it then may hear that it ends.
+/// Whether the node whose clock is moved is also restarted with it; its clients may then receive errors.
 pub(crate) fn restarts_with_another_clock(round: u64) -> bool {
     round.is_multiple_of(2)
 }

@@ -1,8 +1,8 @@
-//! The cluster campaign: three nodes over a PostgreSQL that is replicated synchronously, clients that go from node to
-//! node, and faults of ten kinds, each healed before the next. What the clients were told is held against the ledger.
+//! The cluster campaign: three nodes on a synchronously replicated PostgreSQL, clients that switch between nodes, and
+//! faults of ten kinds with a recovery after each. The responses of the clients are compared with the ledger.
 //!
-//! Ends with 0 when every promise was kept, 1 when one was broken (seed, evidence and histories are shown), 2 when
-//! the campaign itself could not be carried out.
+//! Exits with 0 if every promise was kept, 1 if one was broken (seed, evidence and histories are shown), 2 if the
+//! campaign itself failed.
 
 mod campaign;
 mod database;

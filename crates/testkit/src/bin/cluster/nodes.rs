@@ -1,4 +1,4 @@
-//! The nodes: server processes with the same secrets, each with wires of its own to both databases.
+//! The nodes: server processes with the same secrets, each with its own proxied connections to both databases.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::campaign::ClusterCampaign;
 use crate::database::{DATABASE, ReplicatedPair};
 
 pub(crate) const NODES: usize = 3;
-/// A client that waits longer for an answer goes to another node.
+/// After this time without a response a client uses another node.
 const PATIENCE: Duration = Duration::from_secs(2);
 const END_LIMIT: Duration = Duration::from_secs(30);
-/// Held against what the server knows; these may wait for what a node must give up first.
+/// For the final checks, which may wait for timeouts of a node.
 const CHECK_PATIENCE: Duration = Duration::from_secs(40);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct ClusterNode {
 impl ClusterNode {
     fn start(options: Options, wires: [Wire; 2]) -> io::Result<Self> {
         let server = Server::start(&options)?;
-        // It comes back where clients know it.
+        // It restarts on the same port.
         let options = options.listen(server.authority());
         Ok(Self {
             options,
@@ -51,13 +51,13 @@ impl ClusterNode {
         Ok(())
     }
 
-    /// Ends it in order and starts it again.
+    /// Stops it in order and starts it again.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.server.terminate(END_LIMIT)?;
         self.start_again()
     }
 
-    /// Restarts it with all that its binary knows.
+    /// Restarts it with all migrations of its binary.
     pub(crate) fn upgrade(&mut self) -> io::Result<()> {
         self.options.env.retain(|(name, _)| name != HOLD);
         self.restart()
@@ -75,7 +75,7 @@ impl ClusterNode {
         self.wires.iter().for_each(Wire::forget);
     }
 
-    /// Whether it takes nothing at the moment.
+    /// Whether it refuses writes.
     pub(crate) fn refuses(&self) -> bool {
         let body = json!({"goal": "refused", "payload": {}, "namespace": "probe"});
         let http = self.server.main_client();
@@ -83,8 +83,8 @@ impl ClusterNode {
         sent.is_ok_and(|reply| reply.status >= 500)
     }
 
-    /// Publishes, claims, fulfils and reads something of its own until that works, at most until `deadline`; else says what
-    /// went wrong last.
+    /// Publishes, claims, fulfils and reads an intent until that works, at most until `deadline`; else returns the
+    /// last error.
     pub(crate) fn works(&self, goal: &str, deadline: Instant) -> Result<(), String> {
         loop {
             let tried = self.cycle(goal);
@@ -95,7 +95,7 @@ impl ClusterNode {
         }
     }
 
-    /// Waits here for an intent, and fulfils it; tells its id.
+    /// Waits here for an intent, and fulfils it; returns its id.
     pub(crate) fn wait_for(
         &self,
         goal: &str,
@@ -113,7 +113,7 @@ impl ClusterNode {
         }))
     }
 
-    /// Publishes so many at once.
+    /// Publishes this many intents at once.
     pub(crate) fn publish_many(&self, goal: &str, count: usize) -> io::Result<()> {
         let one = json!({"goal": goal, "payload": {}, "namespace": "probe"});
         let body = json!({"intents": vec![one; count]});
@@ -155,7 +155,7 @@ impl ClusterNode {
     }
 }
 
-/// Which migrations a node of the campaign leaves out: those above this number.
+/// Migrations above this number are held back.
 const HOLD: &str = "CONSIGN_HOLD_MIGRATIONS";
 
 /// How the nodes of a trial are started.
@@ -163,11 +163,11 @@ const HOLD: &str = "CONSIGN_HOLD_MIGRATIONS";
 pub(crate) struct NodeSetup<'a> {
     pub(crate) campaign: &'a ClusterCampaign,
     pub(crate) folder: &'a Path,
-    /// The version of the schema they begin with, if it is not the newest.
+    /// The schema version they start with, if it is not the newest.
     pub(crate) hold: Option<i32>,
 }
 
-/// Starts the nodes, one after the other: the first makes the secrets, and all use them.
+/// Starts the nodes one after the other: the first creates the secrets, and all use them.
 pub(crate) fn start(setup: &NodeSetup<'_>, pair: &ReplicatedPair) -> io::Result<Vec<ClusterNode>> {
     let carrier = &setup.campaign.carrier;
     let mut nodes = Vec::new();
@@ -193,12 +193,12 @@ pub(crate) fn start(setup: &NodeSetup<'_>, pair: &ReplicatedPair) -> io::Result<
     Ok(nodes)
 }
 
-/// The wall clock of a node. The first one of the shim is nobody's.
+/// The wall clock of a node. The first clock of the shim is not used.
 pub(crate) fn clock(index: usize) -> Clock {
     Clock(1 + index as u64)
 }
 
-/// What a client can endpoints; it begins at node `first`.
+/// The endpoints of a client; it begins at node `first`.
 pub(crate) fn endpoints(
     nodes: &[ClusterNode],
     first: usize,
@@ -211,7 +211,7 @@ pub(crate) fn endpoints(
     Ok(Endpoints::nodes(servers?, first, Arc::clone(end)))
 }
 
-/// For questions about what is there.
+/// A client for reads.
 pub(crate) fn asker(nodes: &[ClusterNode], index: usize) -> io::Result<Http> {
     let node = &nodes[index % nodes.len()];
     Ok(node.server.main_client()?.patience(CHECK_PATIENCE))

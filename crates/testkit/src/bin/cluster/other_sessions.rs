@@ -1,4 +1,4 @@
-//! Others beside the nodes: on their database, or in the line for work. What these do is nobody's failure, and must not become one.
+//! Other sessions beside the nodes: on their database, or waiting for work. They must not cause a failure.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,24 +11,24 @@ use crate::inject::GONE_MS;
 use crate::nodes::NODES;
 use crate::trial::ClusterTrial;
 
-/// Somebody keeps the newest rows locked, those that are being worked on among them.
+/// Locks the newest rows, including those in use.
 const LOCKS: &str = "BEGIN; \
     SELECT count(*) FROM (SELECT 1 FROM consign.intents ORDER BY seq DESC LIMIT 50 FOR UPDATE) AS locked; \
     SELECT pg_sleep(2); COMMIT";
-/// Somebody looks at everything as of one instant, so that nothing behind it can be cleaned away.
+/// Holds a snapshot, so that later row versions cannot be removed.
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; \
     SELECT count(*) FROM consign.facts; SELECT pg_sleep(2); COMMIT";
 /// Every connection of every node.
 const END_ALL: &str =
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'consign'";
 
-/// Who waits at one node for what another takes.
+/// The number of clients that wait at one node.
 const WAITERS: usize = 60;
-/// Until all of them have looked once.
+/// Until all of them have claimed once.
 const WAITING_MS: Range<u64> = 500..900;
 
 impl ClusterTrial<'_> {
-    /// Four kinds take runner.
+    /// Four kinds take turns.
     pub(crate) fn meet_outsiders(&mut self, round: u64) -> io::Result<()> {
         match round % 4 {
             1 => self.beside(round, LOCKS),
@@ -38,28 +38,28 @@ impl ClusterTrial<'_> {
         }
     }
 
-    /// Every node works on, while somebody else has this transaction open.
+    /// Every node works while another session has this transaction open.
     fn beside(&mut self, round: u64, text: &'static str) -> io::Result<()> {
         let session = self.pair.begin_sql(text);
         self.alive(round);
         joined(session).map(drop)
     }
 
-    /// The database has no connection left, and the nodes lose theirs.
+    /// The database has no free connection, and the nodes lose theirs.
     fn crowd_out(&mut self) -> io::Result<()> {
         let mut held = self.pair.hold_connections()?;
         let Some(held_connection) = held.first_mut() else {
             return Err(io::Error::other("the database was full before"));
         };
         held_connection.say(END_ALL)?;
-        // Some of those that became free are taken before the nodes are back.
+        // Some released connections are taken again before the nodes reconnect.
         held.extend(self.pair.hold_connections()?);
         self.state.pause(GONE_MS);
         drop(held);
         Ok(())
     }
 
-    /// As many wait at one node as another takes intents in one go, and each of them gets one.
+    /// As many clients wait at one node as another node admits intents at once, and each gets one.
     fn wait_elsewhere(&mut self, round: u64) -> io::Result<()> {
         let goal = format!("burst-{round}");
         let there = self.state.random.index(NODES);

@@ -1,7 +1,7 @@
-//! A trial: a pair of databases, three nodes, one fault, some rounds of work, fault, healing and check.
+//! A trial: a pair of databases, three nodes, one fault, rounds of work, fault, recovery and check.
 //!
-//! Invariant: a round ends with all nodes at work on a whole pair, and what its clients were told is held against what
-//! the ledger holds then. At the end everything is held against it once more.
+//! Invariant: a round ends with all nodes running on a complete pair, and the responses of its clients are compared
+//! with the ledger. At the end everything is compared once more.
 
 use std::io;
 use std::path::Path;
@@ -28,21 +28,21 @@ use crate::fault::{ClusterFault, ClusterPlant};
 use crate::inject::{AFTER_MS, APART_US, restarts_with_another_clock};
 use crate::nodes::{self, ClusterNode, NODES, NodeSetup};
 
-/// The first primary has this much when its disk is to be full.
+/// The disk size of the first primary when its disk is filled.
 const FULL_BYTES: u64 = 320 << 20;
-/// Every node must work again so soon after a fault is over.
+/// Every node must work again within this time after a fault.
 const ALIVE_LIMIT: Duration = Duration::from_secs(20);
-/// Rows may be in the hands of a node whose commit does not come to its end because time was let pass.
+/// Rows may be locked by a node whose commit is delayed because time was advanced.
 const DRAIN_LOOKS: u32 = 10;
 
 #[derive(Debug)]
 pub(crate) struct ClusterTrial<'a> {
     pub(crate) campaign: &'a ClusterCampaign,
-    // Ordering: nodes go before their databases, and those before the disk below them, which is in the state.
+    // Ordering: nodes are dropped before their databases, and those before the disk, which is in the state.
     pub(crate) nodes: Vec<ClusterNode>,
     pub(crate) pair: ReplicatedPair,
     schemas: Option<SchemaVersions>,
-    /// By how much a clock is moved first.
+    /// The first movement of a clock.
     pub(crate) apart_us: i64,
     pub(crate) clocks_moved: u64,
     pub(crate) state: TrialState<'a, ClusterFault>,
@@ -141,7 +141,7 @@ impl<'a> ClusterTrial<'a> {
                 newest,
             }),
         };
-        // The ledger's time is that of its database, and so are leases.
+        // Leases use the time of the database.
         let leases_apart_us = if task.fault == ClusterFault::PromoteClock {
             APART_US
         } else {
@@ -163,7 +163,7 @@ impl<'a> ClusterTrial<'a> {
         })
     }
 
-    /// Each node publishes, claims, fulfils and reads again, and is given a while for it.
+    /// Each node publishes, claims, fulfils and reads, within a time limit.
     pub(crate) fn alive(&mut self, round: u64) {
         let deadline = Instant::now() + ALIVE_LIMIT;
         for (index, node) in self.nodes.iter().enumerate() {
@@ -177,7 +177,7 @@ impl<'a> ClusterTrial<'a> {
         }
     }
 
-    /// What must hold as soon as the fault is over, for the acts of its round.
+    /// Checks the actions of a round as soon as its fault is over.
     fn check_round(&mut self, round: u64) -> io::Result<()> {
         let never: Arc<AtomicBool> = Arc::default();
         let state = &mut self.state;
@@ -198,7 +198,7 @@ impl<'a> ClusterTrial<'a> {
         Ok(())
     }
 
-    /// Reads everything once: do the parts of the ledger agree?
+    /// Checks the consistency of the whole ledger.
     fn check_store(&mut self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -222,7 +222,7 @@ impl<'a> ClusterTrial<'a> {
         Ok(())
     }
 
-    /// The nodes are upgraded, or were so before; then the schema must be the newest.
+    /// After an upgrade the schema must be the newest.
     pub(crate) fn demand_newest_schema(&self) -> io::Result<()> {
         let Some(schemas) = &self.schemas else {
             return Ok(());
@@ -260,7 +260,7 @@ fn schema(pair: &ReplicatedPair) -> io::Result<i32> {
     version.trim().parse().map_err(io::Error::other)
 }
 
-/// Which schema this binary makes, found out on a database of its own.
+/// The newest schema of this binary, determined on a separate database.
 fn newest_schema(
     campaign: &ClusterCampaign,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! Requests that publish several intents: whatever happens, all of them are there or none.
+//! Batches: all intents of a request are admitted, or none.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct BatchChecks {
     known: BTreeMap<usize, SentBatch>,
 }
 
-/// One batch and how often it was asked for.
+/// One batch and how often it was sent.
 #[derive(Debug)]
 struct SentBatch {
     /// Payloads, and whether they have a once-key.
@@ -52,7 +52,7 @@ impl BatchChecks {
         }
     }
 
-    /// Holds against what was asked for what was ever admitted.
+    /// Compares the admitted intents with the sent batches.
     pub(crate) fn look(&self, ledger: &LedgerChecks) -> Result<(), BrokenPromise> {
         self.known
             .iter()
@@ -64,7 +64,7 @@ impl SentBatch {
     fn look(&self, number: usize, ledger: &LedgerChecks) -> Result<(), BrokenPromise> {
         let times = |payload: &str| ledger.admitted(payload).len();
         let all = self.items.iter().map(|(payload, _)| times(payload));
-        // Without a once-key every request that is carried out admits anew.
+        // Without a once-key every executed request admits again.
         let most = all.clone().max().unwrap_or(0);
         let whole = |(payload, guarded): &(String, bool)| {
             times(payload) == if *guarded { most.min(1) } else { most }

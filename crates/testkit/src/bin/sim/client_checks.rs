@@ -1,7 +1,7 @@
-//! What the clients were told, held against what they were told before and what the ledger shows.
+//! Checks of the responses of clients, against earlier responses and the ledger.
 //!
-//! Invariant: a client knows only that its request was decided between sending and hearing. A promise counts as broken
-//! only if no moment in between could explain the answer.
+//! Invariant: a client knows only that its request was decided between sending and receiving. A promise counts as
+//! broken only if no moment in between could explain the response.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::requests::{PresentedToken, RequestOutcome, SimAction};
 #[derive(Debug, Default)]
 pub(crate) struct ClientChecks {
     pub(crate) leases: Vec<KnownLease>,
-    /// Until when an operator's hand may have been on an intent.
+    /// Until when an operator may have changed an intent.
     touched: BTreeMap<IntentId, Micros>,
     acknowledged: BTreeMap<(IntentId, Verb), u64>,
     pub(crate) batches: BatchChecks,
@@ -33,11 +33,11 @@ pub(crate) struct KnownLease {
     pub(crate) id: IntentId,
     pub(crate) token: Token,
     pub(crate) claimed_at: Micros,
-    /// It runs at least and at most until these.
+    /// The earliest and the latest end.
     until: (Micros, Micros),
-    /// The same before the extension that is under way.
+    /// The same before the pending extension.
     before_extension: Option<(Micros, Micros)>,
-    /// Settlements that are under way or were lost.
+    /// Settlements that are pending or lost.
     unsure: u32,
     settled_at: Option<Micros>,
 }
@@ -49,7 +49,7 @@ impl KnownLease {
 }
 
 impl ClientChecks {
-    /// Notes what may happen from now on.
+    /// Records a request that was sent.
     pub(crate) fn sent(&mut self, action: &SimAction, sent: Micros) {
         match action {
             SimAction::Extend {
@@ -62,7 +62,7 @@ impl ClientChecks {
                 lease.until = (min.min(sent.plus(*lease_us)), Micros::MAX);
             }
             SimAction::Complete(presented) | SimAction::Fail(presented) => {
-                self.leases[presented.lease].unsure += 1
+                self.leases[presented.lease].unsure += 1;
             }
             SimAction::Cancel(id) | SimAction::Requeue(id) => {
                 self.touched.insert(*id, Micros::MAX);
@@ -72,7 +72,7 @@ impl ClientChecks {
         }
     }
 
-    /// Intents whose settlement was answered.
+    /// Intents whose settlement was acknowledged.
     pub(crate) fn told_settled(&self) -> impl Iterator<Item = IntentId> {
         let settled = self
             .leases
@@ -229,7 +229,7 @@ impl ClientChecks {
         }
     }
 
-    /// The server said yes to this token; had it the right to?
+    /// Checks whether the server was right to accept this token.
     fn accepted(
         &mut self,
         presented: &PresentedToken,
@@ -264,7 +264,7 @@ impl ClientChecks {
         Ok(())
     }
 
-    /// A holder inside of its lease must not be turned away.
+    /// A holder inside its lease must not be refused.
     fn refused(
         &self,
         presented: &PresentedToken,
@@ -284,7 +284,7 @@ impl ClientChecks {
     }
 }
 
-/// A lease begins between asking and hearing, and lasts as long as was asked for.
+/// A lease begins between request and response, and lasts as long as requested.
 fn as_long_as_asked(
     id: IntentId,
     until: Micros,

@@ -1,4 +1,4 @@
-//! The clocks of the simulated machine, and whether engine time goes as the stopwatch of a holder does.
+//! The clocks of the simulated machine, and a check of the pace of engine time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +12,7 @@ use crate::ledger_checks::BrokenPromise;
 
 const START: Micros = Micros(1_800_000_000 * SECOND_US);
 
-/// The runtime's paused clock, plus what the machine slept; the wall clock is set by hand as well.
+/// The runtime's paused clock, plus suspended time; the wall clock can be set as well.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClocks {
     started: Instant,
@@ -33,12 +33,12 @@ impl MachineClocks {
         }
     }
 
-    /// The machine sleeps: both clocks are ahead afterwards, and no timer of the process noticed.
+    /// Suspends the machine: both clocks advance, and no timer of the process fires.
     pub(crate) fn sleep(&self, us: i64) {
         self.moved.slept_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// Somebody sets the wall clock, ahead or back.
+    /// Sets the wall clock, forward or back.
     pub(crate) fn set(&self, us: i64) {
         self.moved.set_us.fetch_add(us, Ordering::Relaxed);
     }
@@ -63,10 +63,10 @@ impl WallClock for MachineClocks {
     }
 }
 
-/// Engine time may gain or lose one percent, and what it makes up for at once after a long sleep.
+/// Engine time may differ by one percent, and by the correction after a suspend.
 const SLACK_US: i64 = SECOND_US / 4;
 
-/// Where engine time and the stopwatch stood at the last look of the same process.
+/// Engine time and monotonic time at the last check of the same process.
 #[derive(Debug, Default)]
 pub(crate) struct PaceCheck {
     last: Option<(u64, Micros, i64)>,

@@ -1,4 +1,4 @@
-//! Acts and answers in words, for the log and the counts.
+//! Actions and outcomes as text, for the log and the counts.
 
 use consign_engine::Error;
 use consign_kernel::command::Answer;
@@ -6,7 +6,7 @@ use consign_kernel::ids::SECOND_US;
 
 use crate::requests::{PresentedToken, RequestOutcome, SimAction};
 
-/// What kind of event this was.
+/// The kind of an event.
 pub(crate) fn kind(action: &SimAction, outcome: &RequestOutcome) -> &'static str {
     match (action, outcome) {
         (_, RequestOutcome::Lost) => "lost answers",

@@ -1,4 +1,4 @@
-//! What the ledger shows, step by step: do its facts add up to its rows, and did anything vanish or move that must not?
+//! Checks of the ledger after each step: facts match rows, and nothing disappears or changes without a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use consign_store::Dump;
 
 use crate::requests::LEASE_MIN_US;
 
-/// A broken promise, in words.
+/// The description of a broken promise.
 pub(crate) type BrokenPromise = String;
 
-/// Everything the ledger has presented so far.
+/// Everything seen in the ledger so far.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerChecks {
     rows: BTreeMap<IntentId, Intent>,
@@ -23,15 +23,15 @@ pub(crate) struct LedgerChecks {
     lives: BTreeMap<Seq, IntentHistory>,
     last_fact: u64,
     last_at: Micros,
-    /// Who was given an intent, in order.
+    /// The holders of an intent, in order.
     given: BTreeMap<IntentId, Vec<(Token, Micros)>>,
-    /// Every intent that was ever there, by its payload.
+    /// Every admitted intent, by its payload.
     admitted: BTreeMap<String, Vec<IntentId>>,
     identities: BTreeMap<IntentId, (Seq, String)>,
     settlements: BTreeMap<FactSeq, Fact>,
 }
 
-/// One intent as its facts tell it.
+/// The history of one intent, from its facts.
 #[derive(Debug, Default)]
 struct IntentHistory {
     state: Option<State>,
@@ -107,7 +107,7 @@ impl LedgerChecks {
         Ok(())
     }
 
-    /// Only what is over may be missing, and never comes back.
+    /// Only expired rows may disappear, and they never come back.
     fn say_goodbye(
         &mut self,
         present: &BTreeSet<IntentId>,
@@ -168,7 +168,7 @@ impl LedgerChecks {
         Ok(())
     }
 
-    /// Notes who holds an intent; a claim's answer may tell it before a look does.
+    /// Records the holder of an intent; a claim's response may show it before the ledger is read.
     pub(crate) fn give(&mut self, id: IntentId, token: Token, at: Micros) {
         let given = self.given.entry(id).or_default();
         if !given.iter().any(|(known, _)| *known == token) {
@@ -176,7 +176,7 @@ impl LedgerChecks {
         }
     }
 
-    /// Whether somebody else was given the intent after `at`.
+    /// Whether the intent was granted again after `at`.
     pub(crate) fn was_given_after(&self, id: IntentId, at: Micros) -> bool {
         let given = self.given.get(&id).into_iter().flatten();
         given.into_iter().any(|(_, later)| *later > at)
@@ -186,7 +186,7 @@ impl LedgerChecks {
         self.rows.contains_key(&id) || self.gone.contains(&id)
     }
 
-    /// How often this was told of the intent. Ids of intents that are gone answer with the largest number.
+    /// How often this verb is in the facts of the intent. For removed intents the result is the largest number.
     pub(crate) fn told(&self, id: IntentId, verb: Verb) -> u64 {
         let Some(row) = self.rows.get(&id) else {
             return if self.gone.contains(&id) { u64::MAX } else { 0 };
@@ -196,12 +196,12 @@ impl LedgerChecks {
             .unwrap_or(0)
     }
 
-    /// Every intent that was ever there with this payload.
+    /// Every intent that was ever admitted with this payload.
     pub(crate) fn admitted(&self, payload: &str) -> &[IntentId] {
         self.admitted.get(payload).map_or(&[], Vec::as_slice)
     }
 
-    /// Number and payload of an intent that is or was there.
+    /// Sequence number and payload of an intent that exists or existed.
     pub(crate) fn identity(&self, id: IntentId) -> Option<(Seq, &str)> {
         let (seq, payload) = self.identities.get(&id)?;
         Some((*seq, payload))
@@ -223,7 +223,7 @@ impl LedgerChecks {
         row.last_fact.filter(|_| settled)
     }
 
-    /// The intents an operator could touch.
+    /// The intents that an operator could change.
     pub(crate) fn ids(&self) -> Vec<IntentId> {
         self.rows.keys().copied().collect()
     }

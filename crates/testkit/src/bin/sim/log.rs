@@ -1,4 +1,4 @@
-//! What was done and outcome: the last commands for whoever looks at a failure, and a digest of all of them.
+//! The event log of a simulation: the last lines for the analysis of a failure, and a digest of all lines.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};

@@ -1,7 +1,7 @@
 //! The simulated machine: a clock, a disk, and the real engine with its timekeeper in one thread.
 //!
-//! Invariant: time passes only in [`SimMachine::pass`], and the disk works only in [`SimMachine::turn`]. Everything that can run
-//! has run before time moves on, because the runtime's clock is paused.
+//! Invariant: time passes only in [`SimMachine::pass`], and the disk works only in [`SimMachine::turn`]. All runnable
+//! tasks have run before time advances, because the runtime's clock is paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct SimMachine {
     timekeeper: JoinHandle<()>,
     seed: u64,
     pub(crate) boots: u64,
-    /// Since when nothing went wrong with the disk or the clocks.
+    /// Since when disk and clocks work without a fault.
     pub(crate) calm_since: Instant,
 }
 
@@ -57,24 +57,24 @@ impl SimMachine {
         self.clock.now()
     }
 
-    /// Lets everything run that can, then lets time pass.
+    /// Runs all runnable tasks, then advances time.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }
 
-    /// The machine sleeps, and wakes that much later.
+    /// Suspends the machine.
     pub(crate) fn sleep(&mut self, us: i64) {
         self.clocks.sleep(us);
         self.calm_since = Instant::now();
     }
 
-    /// The wall clock is set, ahead or back.
+    /// Sets the wall clock, forward or back.
     pub(crate) fn set_wall(&mut self, us: i64) {
         self.clocks.set(us);
         self.calm_since = Instant::now();
     }
 
-    /// One commit of what waits.
+    /// Commits the waiting requests.
     pub(crate) fn turn(&mut self, fault: Fault) -> Turn {
         if fault != Fault::None {
             self.calm_since = Instant::now();
@@ -85,7 +85,7 @@ impl SimMachine {
             .turn(fault)
     }
 
-    /// A new process over what the disk holds.
+    /// Starts a new process on the state of the disk.
     pub(crate) fn restart(&mut self) {
         self.timekeeper.abort();
         self.boots += 1;
@@ -126,12 +126,12 @@ fn start(
     (engine, tokio::spawn(timekeeper))
 }
 
-/// The same for every process, as a file in the data directory would make it.
+/// The same for every process, as from a file in the data directory.
 fn signer() -> Signer {
     Signer::from_seed(&[9; 32])
 }
 
-/// What whoever checks a receipt was told before.
+/// The keys for the verification of receipts.
 pub(crate) fn trusted_keys() -> Vec<PublicKey> {
     vec![signer().public().clone()]
 }

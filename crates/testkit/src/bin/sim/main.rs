@@ -1,8 +1,8 @@
-//! The simulation: the real kernel, engine and group commit in one thread, over a disk, a clock and connections that
-//! fail by the choice of a seed. A seed that fails once fails again.
+//! The simulation: the real kernel, engine and group commit in one thread, with a disk, a clock and connections that
+//! fail as a seed decides. A failing seed is repeatable.
 //!
 //! `sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--results FILE] [--revision R]
-//! [--known FILE]`. Ends with 0 when every promise was kept, 1 when one was broken, 2 when it could not be carried out.
+//! [--known FILE]`. Exits with 0 if every promise was kept, 1 if one was broken, 2 if it failed itself.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,5 +1,4 @@
-//! ReceiptChecks: whoever settled an intent can have one, it verifies, and it tells what the ledger tells, in the same bytes
-//! whenever it is asked for.
+//! Checks of receipts: a settled intent has one, it verifies, it matches the ledger, and its bytes never change.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ pub(crate) struct ReceiptChecks {
 }
 
 impl ReceiptChecks {
-    /// `settled` is the fact that the receipt must be about, if it is certain.
+    /// `settled` is the fact that the receipt must certify, if it is certain.
     pub(crate) fn concluded(
         &mut self,
         id: IntentId,
@@ -75,7 +74,7 @@ impl ReceiptChecks {
     }
 }
 
-/// Whether the statement names the outcome that the fact names.
+/// Whether the statement matches the fact.
 fn tells(statement: &Statement, id: IntentId, fact: &Fact, ledger: &LedgerChecks) -> bool {
     let word = ProfileId::Intent.profile().word(fact.to, fact.cause);
     let cause = (fact.cause != Cause::None).then(|| fact.cause.name());

@@ -1,5 +1,4 @@
-//! What clients ask for, and the requests that are under way. A request is a task of its own; cutting the connection is
-//! dropping it.
+//! Actions of clients, and pending requests. A request is a task; dropping it cuts its connection.
 
 use std::time::Duration;
 
@@ -15,10 +14,10 @@ use consign_kernel::profile::{Face, ProfileId};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// All workers share one key, as the replicas of one service do: only tokens tell them apart.
+/// All workers share one key, like the replicas of one service: only tokens distinguish them.
 const HOLDER: &str = "main";
 
-/// The shortest lease that is asked for.
+/// The shortest requested lease.
 pub(crate) const LEASE_MIN_US: i64 = 2 * SECOND_US;
 
 #[derive(Clone, Debug)]
@@ -40,24 +39,24 @@ pub(crate) enum SimAction {
         id: IntentId,
         /// Known when it was sent: the fact that settled it.
         settled: Option<FactSeq>,
-        /// Reads take no time here, but elsewhere there is room for commits between two of them.
+        /// Reads take no time here, but in reality commits may happen between two of them.
         between_reads: Duration,
     },
     Clean,
 }
 
-/// What one request publishes, all or nothing.
+/// The intents of one request, all or nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishBatch {
     pub(crate) number: usize,
     pub(crate) items: Vec<PublishSpec>,
 }
 
-/// A new intent; its key is also its payload, so that it is known again in the ledger.
+/// A new intent; its key is also its payload, which identifies it in the ledger.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishSpec {
     pub(crate) key: usize,
-    /// Without, the same key may be admitted again and again.
+    /// Without a guard, the same key may be admitted again.
     pub(crate) guarded: bool,
     pub(crate) goal: &'static str,
     pub(crate) public: bool,
@@ -66,26 +65,26 @@ pub(crate) struct PublishSpec {
     pub(crate) attempts_max: u32,
 }
 
-/// The token that a worker shows for a lease, which may be an old one or a wrong one.
+/// The token that a worker sends, which may be an old one or a wrong one.
 #[derive(Clone, Debug)]
 pub(crate) struct PresentedToken {
-    /// Its number among all leases ever outcome of.
+    /// The index among all leases of this simulation.
     pub(crate) lease: usize,
     pub(crate) id: IntentId,
     pub(crate) token: Token,
-    /// Known when it was sent: this token is wrong, or somebody else was given the intent since.
+    /// Known when it was sent: this token is wrong, or the intent was granted again since.
     pub(crate) stale: bool,
 }
 
-/// How a request ended for whoever sent it.
+/// The outcome of a request for its sender.
 #[derive(Debug)]
 pub(crate) enum RequestOutcome {
     Yes(Answer),
-    /// The receipt, if the intent is there.
+    /// The receipt, if the intent exists.
     Receipt(Option<String>),
-    /// Nothing was done, for certain.
+    /// The request was certainly not executed.
     No(Error),
-    /// Nobody knows whether it was done.
+    /// It is unknown whether the request was executed.
     Lost,
 }
 
@@ -98,7 +97,7 @@ pub(crate) struct SimRequest {
     pub(crate) task: JoinHandle<Result<EngineReply, Error>>,
 }
 
-/// What the engine answers.
+/// The result of the engine.
 #[derive(Debug)]
 pub(crate) enum EngineReply {
     Answer(Answer),
@@ -126,7 +125,7 @@ impl SimRequest {
         None
     }
 
-    /// Whose receipt it asks for, if it does.
+    /// The intent whose receipt it requests.
     pub(crate) fn receipt_of(&self) -> Option<IntentId> {
         if let SimAction::Receipt { id, .. } = &self.action {
             return Some(*id);
@@ -226,7 +225,7 @@ impl PublishSpec {
                 key: self.key.to_string(),
             },
             fingerprint: [1; 32],
-            // Longer than any simulation, so that a key never gets a second life.
+            // Longer than any simulation, so that a key never expires.
             lifetime_us: 10_000 * DAY_US,
         };
         NewIntent {

@@ -1,4 +1,4 @@
-//! One simulation: from a seed to a history, judged after every step.
+//! One simulation: a seed determines its steps, and every step is checked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::wake_checks::WakeChecks;
 
 const REQUESTS_AT_ONCE_MAX: usize = 12;
 const GOALS: [&str; 2] = ["a", "b"];
-/// How long the disk takes at least.
+/// The minimum duration of a commit.
 const TICK: Duration = Duration::from_millis(1);
-/// Longer than anybody may wait in vain, in turns of the disk.
+/// Longer than any wait may take, in commits.
 const REST_TURNS: u32 = 125;
 const REST_TICK: Duration = Duration::from_millis(20);
 
-/// A promise that was broken, and how it came to it.
+/// A broken promise, and the steps before it.
 #[derive(Debug)]
 pub(crate) struct SeedFailure {
     pub(crate) step: u64,
@@ -35,14 +35,14 @@ pub(crate) struct SeedFailure {
     pub(crate) tail: Vec<String>,
 }
 
-/// A history in which every promise was kept.
+/// The result of a simulation without a violation.
 #[derive(Debug)]
 pub(crate) struct SeedResult {
     pub(crate) digest: u64,
     pub(crate) counts: EventCounts,
 }
 
-/// How often what happened, by name.
+/// The number of events by kind.
 pub(crate) type EventCounts = BTreeMap<&'static str, u64>;
 
 /// Runs one seed.
@@ -72,10 +72,10 @@ struct Simulation {
     world: SimMachine,
     requests: Vec<SimRequest>,
     sent: u64,
-    /// Somebody was cut off, and now everything is quiet: a wake that got lost would show.
+    /// A connection was cut, and nothing else happens: a lost wake would show.
     quiet: bool,
     published: Vec<PublishBatch>,
-    /// How many intents were thought of.
+    /// The number of intents so far.
     keys: usize,
     pace_check: PaceCheck,
     client_checks: ClientChecks,
@@ -87,7 +87,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        // Neighbouring seeds begin far apart.
+        // Neighbouring seeds start with very different states.
         let far = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
         let mut random = SeededRandom::new(far);
         // A short queue is full now and then.
@@ -153,7 +153,7 @@ impl Simulation {
             Turn::Slow => self.count("slow commits"),
             Turn::Committed => {
                 if self.random.percent(15) {
-                    // The answer is on its way, and finds nobody.
+                    // The response is in transit, and its client is gone.
                     self.cut();
                 }
             }
@@ -173,7 +173,7 @@ impl Simulation {
                     }
                 });
                 self.note(&format!("the machine dies: {fault:?}"));
-                // What was sent before the end still arrives.
+                // Responses that were sent before the crash still arrive.
                 self.world.pass(TICK).await;
                 for request in &self.requests {
                     request.task.abort();
@@ -184,7 +184,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Nothing new happens, and the disk is fine: whoever waits for what is there must get it.
+    /// No new requests and no faults: every waiting claim must get an available intent.
     async fn rest(&mut self) -> Result<(), BrokenPromise> {
         self.note("rest");
         for _ in 0..REST_TURNS {
@@ -194,14 +194,14 @@ impl Simulation {
                 Turn::Failed => {
                     return Err("a commit failed although the disk is fine".to_owned());
                 }
-                // What is there now may be cleaned up by the next commit.
+                // The next commit may clean up what is visible now.
                 Turn::Committed | Turn::Slow | Turn::Crashed => drop(self.look().await?),
             }
         }
         Ok(())
     }
 
-    /// Leases run out meanwhile.
+    /// Leases expire meanwhile.
     fn sleep(&mut self) {
         let us = match self.random.below(20) {
             0 => 8 * DAY_US,
@@ -211,7 +211,7 @@ impl Simulation {
         self.world.sleep(us);
     }
 
-    /// Leases must not notice.
+    /// Leases must not be affected.
     fn set_wall(&mut self) {
         let by_s = self.random.one_of(&[1, 5, 61, 3_600]);
         let (count, by_s) = if self.random.percent(60) {
@@ -224,7 +224,7 @@ impl Simulation {
         self.world.set_wall(by_s * SECOND_US);
     }
 
-    /// Cuts the connection of somebody who waits for an answer.
+    /// Cuts the connection of a waiting client.
     fn cut(&mut self) {
         if self.requests.is_empty() {
             return;
@@ -292,7 +292,7 @@ impl Simulation {
         }
     }
 
-    /// Any, but often one whose receipt is being made.
+    /// Any intent, but often one whose receipt is being created.
     fn in_an_operator_s_way(&mut self) -> Option<IntentId> {
         let receipts = self.requests.iter().filter_map(SimRequest::receipt_of);
         let mut ids: Vec<IntentId> = receipts.collect();
@@ -302,7 +302,7 @@ impl Simulation {
         ids.get(self.random.index(ids.len())).copied()
     }
 
-    /// Mostly one that somebody was told is settled.
+    /// Mostly an intent whose settlement was acknowledged.
     fn worth_a_receipt(&mut self) -> Option<IntentId> {
         let mut ids: Vec<IntentId> = self.client_checks.told_settled().collect();
         if ids.is_empty() || self.random.percent(20) {
@@ -350,7 +350,7 @@ impl Simulation {
             .one_of(&[LEASE_MIN_US, 10 * SECOND_US, 60 * SECOND_US])
     }
 
-    /// A token of some lease, mostly a recent one; sometimes long over, sometimes made up.
+    /// A token of some lease, mostly a recent one; sometimes expired, sometimes invalid.
     fn presented(&mut self) -> Option<PresentedToken> {
         let count = self.client_checks.leases.len();
         let back = if self.random.percent(80) { 6 } else { count };
@@ -370,7 +370,7 @@ impl Simulation {
         })
     }
 
-    /// Holds the ledger against itself.
+    /// Checks the consistency of the ledger.
     async fn look(&mut self) -> Result<Dump, BrokenPromise> {
         let trouble = |error: consign_store::Error| format!("the store cannot be read: {error}");
         let dump = self.world.store.dump().await.map_err(trouble)?;
@@ -386,7 +386,7 @@ impl Simulation {
         Ok(dump)
     }
 
-    /// Holds the ledger against itself, then the answers against the ledger.
+    /// Checks the consistency of the ledger, then the responses against the ledger.
     async fn judge(&mut self) -> Result<(), BrokenPromise> {
         let dump = self.look().await?;
         let now = self.world.now();

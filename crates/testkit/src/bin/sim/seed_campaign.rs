@@ -1,4 +1,5 @@
-//! Many seeds: known bad ones first, then a range, in slices that can be resumed. Results are appended to a file.
+//! Runs many seeds: known failures first, then a range, in slices that can be resumed. Results are appended to a
+//! file.
 
 use std::fs;
 use std::io;
@@ -16,12 +17,12 @@ pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [-
                                 [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE]";
 
 const STEPS: u64 = 200;
-/// A slice ends then at the latest, so that a campaign never holds a machine for long.
+/// The maximum length of a slice.
 const MINUTES_MAX: u64 = 30;
-/// Results are written after this many seeds; a slice that is stopped loses no more.
+/// Results are written after this many seeds; an interrupted slice loses no more.
 const SEEDS_PER_LINE: u64 = 50;
 
-/// What was asked for on the command line.
+/// The command line.
 #[derive(Debug)]
 pub(crate) struct SimPlan {
     seed: u64,
@@ -85,7 +86,7 @@ pub(crate) struct SeedCampaign {
     plan: SimPlan,
     started: Instant,
     counts: EventCounts,
-    /// Of all client_checks in their order: equal for equal seeds.
+    /// The digest of all histories in their order: equal for equal seeds.
     digest: u64,
 }
 
@@ -157,7 +158,7 @@ impl SeedCampaign {
         Ok(failed.is_none())
     }
 
-    /// The promise that the seed broke, if it did.
+    /// The broken promise of the seed, if there is one.
     fn one(&mut self, seed: u64) -> Option<BrokenPromise> {
         match run(seed, self.plan.steps) {
             Ok(kept) => {
@@ -174,7 +175,7 @@ impl SeedCampaign {
         }
     }
 
-    /// The seeds to run: all that were asked for, or those after the last one that the results of this revision know.
+    /// The seeds to run: all requested ones, or those after the last one in the results of this revision.
     fn range(&self) -> io::Result<Range<u64>> {
         let asked = self.plan.seed..self.plan.seed + self.plan.seeds;
         let Some(path) = self.plan.results.as_ref().filter(|_| self.plan.resume) else {
@@ -198,7 +199,7 @@ impl SeedCampaign {
         Ok(next.min(asked.end)..asked.end)
     }
 
-    /// Seeds that failed once, one per line with their steps; `#` begins a remark.
+    /// Seeds that failed once, one per line with their steps; `#` begins a comment.
     fn known(&self) -> io::Result<Vec<(u64, u64)>> {
         let Some(path) = &self.plan.known else {
             return Ok(Vec::new());

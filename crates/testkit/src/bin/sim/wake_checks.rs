@@ -1,4 +1,5 @@
-//! Whoever waits for something claimable must get it soon. Polling would bring it after five seconds; then a wake was lost.
+//! Checks of wakes: a waiting claim must get a claimable intent soon. If it gets it only by polling after five
+//! seconds, a wake was lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use tokio::time::Instant;
 use crate::ledger_checks::BrokenPromise;
 use crate::requests::SimRequest;
 
-/// The timekeeper looks every second at the latest; twice that is far from the poll.
+/// The timekeeper runs every second at the latest; twice that is far below the polling interval.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Since when rows are claimable, as far as the steps show. A row that was claimed in between begins anew.
+/// Since when rows are claimable, as seen between steps. A row that was claimed in between starts again.
 #[derive(Debug, Default)]
 pub(crate) struct WakeChecks {
     claimable: BTreeMap<Offer, Instant>,
@@ -68,7 +69,7 @@ impl WakeChecks {
     }
 }
 
-/// Now, or as soon as somebody lets time action on it.
+/// Now, or as soon as its deadline is processed.
 fn is_claimable(row: &Intent, now: Micros) -> bool {
     let by_shelf = match row.shelf {
         Shelf::Ready | Shelf::Lapsed => true,
