@@ -2,7 +2,7 @@
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use crate::intent::{Intent, Outcome, Ties};
-use crate::lane::{Column, Place, Probe};
+use crate::lane::{Column, LaneKey, Probe};
 use crate::once;
 use crate::profile::{Face, ProfileId};
 use crate::record;
@@ -14,19 +14,19 @@ use crate::record;
 pub struct Request {
     pub gate: Option<Gate>,
     pub steps: Vec<Command>,
-    pub apart: Apart,
+    pub on_refusal: OnRefusal,
     /// Grows into tokens, ids and jitter; drawn by the engine.
     pub seed: [u8; 32],
 }
 
-/// What a refused step means for its neighbours.
+/// What a refused step means for the steps after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Apart {
-    /// Nothing: each stands for itself.
+pub enum OnRefusal {
+    /// They are carried out all the same.
     #[default]
-    Yes,
-    /// The steps behind it are not taken. With whatever can be refused in front, all of them happen or none.
-    No,
+    Continue,
+    /// They are not carried out. If every step that can be refused comes first, either all steps happen or none.
+    Stop,
 }
 
 /// Checks that precede the work and whose traces stay even when the work is refused.
@@ -202,7 +202,7 @@ impl Claim {
                 .iter()
                 .map(|capability| Some(capability.as_str()));
             for capability in std::iter::once(None).chain(capabilities) {
-                let place = Place {
+                let key = LaneKey {
                     face: self.face,
                     namespace: &self.namespace,
                     target,
@@ -210,12 +210,12 @@ impl Claim {
                 };
                 probes.push(Probe {
                     column: own,
-                    lane: place.lane(Some(owner), goal),
+                    lane: key.lane(Some(owner), goal),
                 });
                 if everybody {
                     probes.push(Probe {
                         column: public,
-                        lane: place.lane(None, goal),
+                        lane: key.lane(None, goal),
                     });
                 }
             }

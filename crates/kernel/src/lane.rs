@@ -37,7 +37,7 @@ pub struct Probe {
 
 impl Lanes {
     pub fn of(intent: &Intent) -> Self {
-        let place = Place {
+        let key = LaneKey {
             face: intent.profile.profile().face,
             namespace: &intent.namespace,
             target: intent.target.as_deref(),
@@ -45,10 +45,10 @@ impl Lanes {
         };
         let public = intent.public || plant::on(Plant::PrivateIsPublic);
         Self {
-            own: place.lane(Some(&intent.owner), None),
-            own_goal: place.lane(Some(&intent.owner), Some(&intent.goal)),
-            public: public.then(|| place.lane(None, None)),
-            public_goal: public.then(|| place.lane(None, Some(&intent.goal))),
+            own: key.lane(Some(&intent.owner), None),
+            own_goal: key.lane(Some(&intent.owner), Some(&intent.goal)),
+            public: public.then(|| key.lane(None, None)),
+            public_goal: public.then(|| key.lane(None, Some(&intent.goal))),
         }
     }
 
@@ -76,15 +76,15 @@ impl Lanes {
 
 /// What all rows of a lane agree on, but for audience and goal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct LaneKey<'a> {
     pub(crate) face: Face,
     pub(crate) namespace: &'a str,
     pub(crate) target: Option<&'a str>,
     pub(crate) capability: Option<&'a str>,
 }
 
-impl Place<'_> {
-    /// `owner` is `None` for the public audience. Parts are length-prefixed, so no two places share an input.
+impl LaneKey<'_> {
+    /// `owner` is `None` for the public audience. Parts are length-prefixed, so no two keys share an input.
     pub(crate) fn lane(&self, owner: Option<&str>, goal: Option<&str>) -> i64 {
         let namespace = if plant::on(Plant::CrossNamespaces) {
             ""

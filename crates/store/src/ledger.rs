@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use consign_kernel::command::{
-    Answer, Apart, Claim, Command, Forget, ForgetFacts, Reply, Request, Sweep,
+    Answer, Claim, Command, Forget, ForgetFacts, OnRefusal, Reply, Request, Sweep,
 };
 use consign_kernel::decide::{Cx, Needs, View, Write, behind, decide, gate, needs, on_time};
 use consign_kernel::error::Refusal;
@@ -271,7 +271,7 @@ impl<'a, T: Tx> Batch<'a, T> {
         let mut answers = Vec::with_capacity(request.steps.len());
         let mut refused = false;
         for command in &request.steps {
-            let answer = if refused && request.apart == Apart::No {
+            let answer = if refused && request.on_refusal == OnRefusal::Stop {
                 Err(Refusal::NotReached)
             } else {
                 self.step(command, &mut entropy)?

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Cx, Decision, Needs, Told, View, Write, fact};
+use super::{Cx, Decision, FactSource, Needs, View, Write, fact};
 use crate::command::{Admit, Admitted, Answer, NewIntent};
 use crate::error::Refusal;
 use crate::ids::{IntentId, Micros, Seq};
@@ -147,8 +147,8 @@ impl<'a> Batch<'a> {
             };
             self.waiting.entry(series).or_insert(served);
         }
-        let told = Told::by(&item.owner, Verb::Admit);
-        self.writes.push(fact(None, &mut intent, told, cx));
+        let source = FactSource::by(&item.owner, Verb::Admit);
+        self.writes.push(fact(None, &mut intent, source, cx));
         self.writes.push(Write::New(intent));
         Ok(())
     }

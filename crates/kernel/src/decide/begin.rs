@@ -3,7 +3,7 @@
 
 use super::claim::lease;
 use super::time::until_end;
-use super::{Cx, Decision, Needs, Told, View, Write, admit, fact};
+use super::{Cx, Decision, FactSource, Needs, View, Write, admit, fact};
 use crate::command::{Answer, Begin, Within};
 use crate::error::Refusal;
 use crate::ids::Micros;
@@ -46,10 +46,10 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
         intent.reshelve(cx.now, limits::RETENTION_US);
         until_end(&mut intent, cx);
     }
-    let told = Told::by(&item.owner, Verb::Admit);
-    let told = fact(None, &mut intent, told, cx);
+    let source = FactSource::by(&item.owner, Verb::Admit);
+    let source = fact(None, &mut intent, source, cx);
     Ok(Decision {
-        writes: vec![told, Write::New(intent.clone())],
+        writes: vec![source, Write::New(intent.clone())],
         answer: Answer::Begun(Box::new(intent)),
     })
 }

@@ -1,6 +1,6 @@
 //! Claiming: the rows the store picked from the claim's lanes become leases.
 
-use super::{Cx, Decision, Told, Write, fact, step};
+use super::{Cx, Decision, FactSource, Write, fact, step};
 use crate::command::{Answer, Audience, Claim, Hold, Take};
 use crate::error::Refusal;
 use crate::ids::Token;
@@ -23,13 +23,13 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
         if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
-            let told = Told::by_time(Verb::Expire);
-            writes.push(fact(Some(was), &mut intent, told, cx));
+            let source = FactSource::by_time(Verb::Expire);
+            writes.push(fact(Some(was), &mut intent, source, cx));
         }
         let from = intent.state;
         lease(&mut intent, &claim.holder, claim.lease_us, cx);
-        let told = Told::by(&claim.holder, Verb::Claim).with(worker(claim));
-        writes.push(fact(Some(from), &mut intent, told, cx));
+        let source = FactSource::by(&claim.holder, Verb::Claim).with(worker(claim));
+        writes.push(fact(Some(from), &mut intent, source, cx));
         writes.push(Write::Change {
             was,
             intent: intent.clone(),
@@ -65,7 +65,13 @@ pub fn behind(
         intent.holder = None;
         intent.release();
         intent.set_back(until);
-        step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+        step(
+            &mut writes,
+            was,
+            intent,
+            FactSource::by_time(Verb::Expire),
+            cx,
+        );
     } else {
         intent.set_back(until);
         writes.push(Write::Change { was, intent });
@@ -90,8 +96,8 @@ pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<D
         return Err(Refusal::IllegalState);
     }
     let mut writes = Vec::with_capacity(2);
-    let told = Told::by(holder, Verb::Claim);
-    step(&mut writes, was, intent.clone(), told, cx);
+    let source = FactSource::by(holder, Verb::Claim);
+    step(&mut writes, was, intent.clone(), source, cx);
     Ok(Decision {
         writes,
         answer: Answer::Claimed(vec![intent]),

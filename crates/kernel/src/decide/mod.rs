@@ -249,13 +249,13 @@ fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decisi
 }
 
 /// Who did what to an intent, for the fact that tells it.
-struct Told<'a> {
+struct FactSource<'a> {
     verb: Verb,
     actor: Option<&'a str>,
     detail: Option<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> FactSource<'a> {
     fn by(actor: &'a str, verb: Verb) -> Self {
         Self {
             verb,
@@ -282,23 +282,34 @@ impl<'a> Told<'a> {
 }
 
 /// Writes a changed row together with its fact, and checks both against the profile.
-fn step(writes: &mut Vec<Write>, was: State, mut intent: Intent, told: Told<'_>, cx: &mut Cx<'_>) {
+fn step(
+    writes: &mut Vec<Write>,
+    was: State,
+    mut intent: Intent,
+    source: FactSource<'_>,
+    cx: &mut Cx<'_>,
+) {
     debug_assert!(
         intent
             .profile
             .profile()
-            .allows(was, told.verb, intent.state),
+            .allows(was, source.verb, intent.state),
         "{:?} may not {:?} from {was:?} to {:?}",
         intent.profile,
-        told.verb,
+        source.verb,
         intent.state
     );
-    writes.push(fact(Some(was), &mut intent, told, cx));
+    writes.push(fact(Some(was), &mut intent, source, cx));
     writes.push(Write::Change { was, intent });
 }
 
 /// Adds to the history of the row, which is still to be written.
-fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_>) -> Write {
+fn fact(
+    from: Option<State>,
+    intent: &mut Intent,
+    source: FactSource<'_>,
+    cx: &mut Cx<'_>,
+) -> Write {
     let seq = cx.next_fact();
     Write::Fact(Fact {
         seq,
@@ -307,13 +318,13 @@ fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_
         face: intent.profile.profile().face,
         owner: intent.owner.clone(),
         at: cx.now,
-        verb: told.verb,
+        verb: source.verb,
         from,
         to: intent.state,
         cause: intent.cause,
         attempt: intent.attempts,
-        actor: told.actor.map(str::to_owned),
-        detail: told.detail,
+        actor: source.actor.map(str::to_owned),
+        detail: source.detail,
     })
 }
 

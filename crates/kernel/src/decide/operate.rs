@@ -4,7 +4,7 @@
 
 use super::settle::out_of_attempts;
 use super::time::{end_unconsented, until_end};
-use super::{Cx, Decision, Told, View, Write, fact, finish, step};
+use super::{Cx, Decision, FactSource, View, Write, fact, finish, step};
 use crate::command::{Answer, Operate, Recover};
 use crate::error::Refusal;
 use crate::intent::Intent;
@@ -148,8 +148,8 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
 }
 
 fn orphan(writes: &mut Vec<Write>, was: State, mut row: Intent, cx: &mut Cx<'_>) -> Intent {
-    let told = Told::by_time(Verb::Recover).with(ORPHANED.to_owned());
-    writes.push(fact(Some(was), &mut row, told, cx));
+    let source = FactSource::by_time(Verb::Recover).with(ORPHANED.to_owned());
+    writes.push(fact(Some(was), &mut row, source, cx));
     writes.push(Write::Change {
         was,
         intent: row.clone(),
@@ -176,8 +176,8 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     intent.seq = cx.next_seq();
     intent.last_fact = None;
     intent.reshelve(cx.now, limits::RETENTION_US);
-    let told = Told::by_time(Verb::Admit).with("imported".to_owned());
-    let writes = vec![fact(None, &mut intent, told, cx), Write::New(intent)];
+    let source = FactSource::by_time(Verb::Admit).with("imported".to_owned());
+    let writes = vec![fact(None, &mut intent, source, cx), Write::New(intent)];
     Ok(Decision {
         writes,
         answer: Answer::Restored,
@@ -203,12 +203,12 @@ fn operated(
     cx: &mut Cx<'_>,
 ) -> Decision {
     let mut writes = Vec::with_capacity(2);
-    let told = Told {
+    let source = FactSource {
         verb,
         actor: Some("operator"),
         detail: Some(operate.reason.clone()),
     };
-    step(&mut writes, was, intent, told, cx);
+    step(&mut writes, was, intent, source, cx);
     Decision {
         writes,
         answer: Answer::Operated,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whoever cannot show the present token of a lease that still runs is refused, always.
 
-use super::{Cx, Decision, Told, Write, fact, finish, step};
+use super::{Cx, Decision, FactSource, Write, fact, finish, step};
 use crate::command::{Answer, Extend, Settle, Settlement};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
@@ -24,8 +24,8 @@ pub(super) fn extend(
     intent.lease_until = Some(until);
     intent.reshelve(cx.now, limits::RETENTION_US);
     let mut writes = Vec::with_capacity(2);
-    let told = Told::by(&extend.holder, Verb::Extend);
-    step(&mut writes, was, intent, told, cx);
+    let source = FactSource::by(&extend.holder, Verb::Extend);
+    step(&mut writes, was, intent, source, cx);
     Ok(Decision {
         writes,
         answer: Answer::Extended { until },
@@ -50,16 +50,16 @@ pub(super) fn decide(
             Cause::WorkerFailed
         };
         intent.last_error = Some(error.clone());
-        let told = Told::by(&settle.holder, Verb::Fail).with(error.clone());
-        return failed_attempt(intent, cause, told, *again, cx);
+        let source = FactSource::by(&settle.holder, Verb::Fail).with(error.clone());
+        return failed_attempt(intent, cause, source, *again, cx);
     }
     let was = intent.state;
-    let told = match &settle.how {
+    let source = match &settle.how {
         Settlement::Complete { result } => {
             intent.result.clone_from(result);
             intent.last_error = None;
             finish(&mut intent, State::Acked, Cause::Completed, cx.now);
-            Told::by(&settle.holder, Verb::Complete)
+            FactSource::by(&settle.holder, Verb::Complete)
         }
         Settlement::Fail { error } => {
             intent.last_error = Some(error.clone());
@@ -68,22 +68,22 @@ pub(super) fn decide(
             } else {
                 back_off(&mut intent, Cause::WorkerFailed, cx);
             }
-            Told::by(&settle.holder, Verb::Fail).with(error.clone())
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::Deliver => {
             intent.state = State::Delivered;
-            Told::by(&settle.holder, Verb::Deliver)
+            FactSource::by(&settle.holder, Verb::Deliver)
         }
         Settlement::Reject { error } => {
             intent.last_error = Some(error.clone());
             finish(&mut intent, State::Failed, Cause::Rejected, cx.now);
-            Told::by(&settle.holder, Verb::Fail).with(error.clone())
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::LetGo { after_us } => {
             intent.run_at = cx.now.plus(*after_us);
             intent.release();
             intent.reshelve(cx.now, limits::RETENTION_US);
-            Told::by(&settle.holder, Verb::Retry)
+            FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::GiveBack => {
             intent.attempts = intent.attempts.saturating_sub(1);
@@ -91,13 +91,13 @@ pub(super) fn decide(
             intent.holder = None;
             intent.release();
             intent.reshelve(cx.now, limits::RETENTION_US);
-            Told::by(&settle.holder, Verb::Retry)
+            FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };
     // A profile may leave this step out, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();
-    if !profile.allows(was, told.verb, intent.state) {
+    if !profile.allows(was, source.verb, intent.state) {
         return Err(Refusal::IllegalState);
     }
     let answer = Answer::Settled {
@@ -105,7 +105,7 @@ pub(super) fn decide(
         run_at: intent.run_at,
     };
     let mut writes = Vec::with_capacity(2);
-    step(&mut writes, was, intent, told, cx);
+    step(&mut writes, was, intent, source, cx);
     Ok(Decision { writes, answer })
 }
 
@@ -113,24 +113,24 @@ pub(super) fn decide(
 pub(super) fn failed_attempt(
     mut intent: Intent,
     cause: Cause,
-    told: Told<'_>,
+    source: FactSource<'_>,
     again: bool,
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     let was = intent.state;
     let profile = intent.profile.profile();
     let curable = profile.allows(State::Failed, Verb::Retry, State::Queued);
-    if !profile.allows(was, told.verb, State::Failed) || again && !curable {
+    if !profile.allows(was, source.verb, State::Failed) || again && !curable {
         return Err(Refusal::IllegalState);
     }
-    let actor = told.actor;
+    let actor = source.actor;
     finish(&mut intent, State::Failed, cause, cx.now);
-    let mut writes = vec![fact(Some(was), &mut intent, told, cx)];
+    let mut writes = vec![fact(Some(was), &mut intent, source, cx)];
     writes.push(Write::Change {
         was,
         intent: intent.clone(),
     });
-    let follows = |verb| Told {
+    let follows = |verb| FactSource {
         verb,
         actor,
         detail: None,

@@ -4,7 +4,7 @@
 //! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
 
 use super::settle::{back_off, failed_attempt, out_of_attempts};
-use super::{Cx, Decision, Needs, Told, Write, finish, step};
+use super::{Cx, Decision, FactSource, Needs, Write, finish, step};
 use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
@@ -108,7 +108,13 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
             let was = intent.state;
             finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
             end_unconsented(&mut intent, was, cx);
-            step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+            step(
+                &mut writes,
+                was,
+                intent,
+                FactSource::by_time(Verb::Expire),
+                cx,
+            );
         }
         Shelf::Delayed | Shelf::Ready => {
             intent.reshelve(cx.now, limits::RETENTION_US);
@@ -200,8 +206,8 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         Expiry::DueNow => due_in(intent, 0, cx, writes),
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
         Expiry::FailAttempt => {
-            let told = Told::by_time(Verb::Expire);
-            let failed = failed_attempt(intent, Cause::TimedOut, told, true, cx);
+            let source = FactSource::by_time(Verb::Expire);
+            let failed = failed_attempt(intent, Cause::TimedOut, source, true, cx);
             // A profile with this expiry has the steps for it.
             writes.extend(failed.into_iter().flat_map(|decision| decision.writes));
         }
@@ -221,7 +227,7 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         writes,
         was,
         intent,
-        Told::by_time(Verb::Expire).with(reason),
+        FactSource::by_time(Verb::Expire).with(reason),
         cx,
     );
 }
@@ -234,7 +240,7 @@ fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<W
     intent.holder = None;
     intent.release();
     intent.reshelve(cx.now, limits::RETENTION_US);
-    step(writes, was, intent, Told::by_time(Verb::Expire), cx);
+    step(writes, was, intent, FactSource::by_time(Verb::Expire), cx);
 }
 
 pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decision {
@@ -300,8 +306,8 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
             back_off(&mut row, Cause::LeaseExpired, cx);
-            let told = Told::by_time(Verb::Expire).with(reason);
-            step(writes, State::Dispatched, row, told, cx);
+            let source = FactSource::by_time(Verb::Expire).with(reason);
+            step(writes, State::Dispatched, row, source, cx);
         }
         State::Queued if row.expires_at <= cx.now => {
             cleaned.expired_deleted += 1;

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Apart, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts,
-    Gate, Hold, NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
+    Admit, Answer, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate, Hold,
+    NewIntent, OnRefusal, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
     Sweep, Take, Unless, Within,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
@@ -64,10 +64,10 @@ impl Script {
                 .zip(steps)
                 .map(|(nth, asked)| self.command(asked, step as u64 * 8 + nth))
                 .collect(),
-            apart: if step.is_multiple_of(3) {
-                Apart::No
+            on_refusal: if step.is_multiple_of(3) {
+                OnRefusal::Stop
             } else {
-                Apart::Yes
+                OnRefusal::Continue
             },
             seed,
         })
