@@ -256,6 +256,12 @@ pub enum Settlement {
     Fail {
         error: String,
     },
+    /// The same, for a profile whose retry delays follow from a key ([`crate::profile::RetrySeed::OfKey`]). The payload, which
+    /// holds the key, is opaque to the rules.
+    FailKeyed {
+        error: String,
+        key: String,
+    },
     /// For profiles in which a failed attempt is a state of its own: it rests there, or what follows is told as well.
     FailAttempt {
         error: String,

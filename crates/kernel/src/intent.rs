@@ -4,8 +4,8 @@
 //! except the rules in `decide`.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use crate::profile::{Face, ProfileId};
-use crate::state::{Cause, State, stored};
+use crate::profile::{Delivery, LifeEnd, ProfileId, Unconsented};
+use crate::state::{Cause, State, Verb, stored};
 
 stored! {
     /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
@@ -123,34 +123,51 @@ impl Intent {
         matches!(self.state, State::Dispatched | State::Delivered)
     }
 
-    /// Whether it is a permission to which nobody ever consented. One that ended so lies where delays end, until it is removed.
+    /// Whether it waits for consent, or ended without it and is to be removed. One that ended so stays on the delayed shelf.
     pub fn is_unconsented(&self) -> bool {
-        self.profile == ProfileId::AtpPermission
-            && self.shelf == Shelf::Delayed
+        matches!(
+            self.profile.profile().unconsented,
+            Unconsented::Removed { .. }
+        ) && self.shelf == Shelf::Delayed
             && matches!(self.state, State::Received | State::DeadLetter)
     }
 
-    /// Puts the row where time will look for it next.
-    pub fn reshelve(&mut self, now: Micros, retention_us: i64) {
+    /// Puts the row on the shelf where its next deadline is looked for.
+    pub fn reshelve(&mut self, now: Micros) {
+        let profile = self.profile.profile();
         (self.shelf, self.wake_at) = match (self.state, self.lease_until) {
             (_, Some(until)) if self.is_out() => (Shelf::Leased, until),
-            // Let go: its state stays, and whoever comes after the pause may take it.
+            // No claim finds it: it waits for its recipient.
+            (State::Delivered, None) if profile.delivered != Delivery::Claimable => {
+                (Shelf::Delayed, self.waits_until())
+            }
+            // Released in its state: any holder may take it after the pause.
             (_, None) if self.is_out() && self.run_at > now => (Shelf::Delayed, self.run_at),
-            (_, None) if self.is_out() => (Shelf::Lapsed, self.expires_at),
-            // Nobody takes it; it waits for the next word of its owner, or for its end.
-            (State::Received | State::Validated, _) => (Shelf::Delayed, self.expires_at),
-            (State::Queued, _) if self.expires_at <= now => (Shelf::Parked, Micros::MAX),
+            (State::Dispatched | State::Delivered, _) => (Shelf::Lapsed, self.expires_at),
+            // No claim finds it: it waits for the next step of its owner.
+            (State::Received | State::Validated, _) => (Shelf::Delayed, self.waits_until()),
+            (State::Queued, _) if self.expires_at <= now => match profile.life_end {
+                LifeEnd::Never | LifeEnd::Park => (Shelf::Parked, Micros::MAX),
+                // The next sweep ends it.
+                LifeEnd::Dead { .. } => (Shelf::Delayed, self.expires_at),
+            },
             (State::Queued, _) if self.run_at > now => {
                 (Shelf::Delayed, self.run_at.min(self.expires_at))
             }
             (State::Queued, _) => (Shelf::Ready, self.expires_at),
-            // Kept for good, so that no pass over what has ended walks past it.
-            _ if self.profile.profile().face == Face::Transaction => (Shelf::Done, Micros::MAX),
-            _ => (
-                Shelf::Done,
-                self.settled_at.unwrap_or(now).plus(retention_us),
-            ),
+            (State::Acked | State::Failed | State::DeadLetter, _) => {
+                let settled_at = self.settled_at.unwrap_or(now);
+                (Shelf::Done, profile.retained_until(settled_at))
+            }
         };
+    }
+
+    /// How long it waits for a step that another party takes. Without an edge for its end it waits for good.
+    fn waits_until(&self) -> Micros {
+        match self.profile.profile().row(self.state, Verb::Expire) {
+            Some(_) => self.expires_at,
+            None => Micros::MAX,
+        }
     }
 
     /// Takes it out of its lanes until the one before it in its series lets go, or at last until `until`.

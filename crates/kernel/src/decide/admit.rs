@@ -7,9 +7,9 @@ use crate::command::{Admit, Admitted, Answer, NewIntent};
 use crate::error::Refusal;
 use crate::ids::{IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::limits;
 use crate::once::{self, Verdict};
 use crate::plant::{self, Plant};
+use crate::profile::{LifeClock, LifeEnd};
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn needs(admit: &Admit) -> Needs<'_> {
@@ -169,13 +169,19 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
     );
     let seq = cx.next_seq();
     let id = IntentId::new(cx.now, seq, cx.entropy.draw());
-    let mut intent = made(item, id, seq, State::Queued, cx.now);
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    let mut intent = made(item, id, seq, State::Queued, cx);
+    intent.reshelve(cx.now);
     intent
 }
 
-/// A row as it was asked for, which lies on no shelf yet.
-pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, now: Micros) -> Intent {
+/// A new row as it was asked for, before it is put on a shelf.
+pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, cx: &Cx<'_>) -> Intent {
+    let (now, profile) = (cx.now, item.profile.profile());
+    let expires_at = match (profile.life_end, profile.life_clock) {
+        (LifeEnd::Never, _) => Micros::MAX,
+        (_, LifeClock::Engine) => now.plus(item.ttl_us),
+        (_, LifeClock::Wall) => cx.wall.plus(item.ttl_us),
+    };
     Intent {
         seq,
         id,
@@ -195,7 +201,7 @@ pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, now: 
         backoff_us: item.backoff_us,
         created_at: now,
         run_at: now.plus(item.delay_us),
-        expires_at: now.plus(item.ttl_us),
+        expires_at,
         state,
         cause: Cause::None,
         shelf: Shelf::Ready,

@@ -6,9 +6,6 @@ use super::time::until_end;
 use super::{Cx, Decision, FactSource, Needs, View, Write, admit, fact};
 use crate::command::{Answer, Begin, Within};
 use crate::error::Refusal;
-use crate::ids::Micros;
-use crate::limits;
-use crate::profile::{Expiry, ProfileId};
 use crate::state::{State, Verb};
 
 pub(super) fn needs(begin: &Begin) -> Needs<'_> {
@@ -30,20 +27,14 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
     if !item.profile.profile().start.contains(&start) {
         return Err(Refusal::IllegalState);
     }
-    let mut intent = admit::made(item, begin.id, cx.next_seq(), start, cx.now);
-    if item.profile.profile().expiry == Expiry::StayLeased {
-        // What may have had an effect is seen through, however late.
-        intent.expires_at = Micros::MAX;
-    }
-    if intent.profile == ProfileId::AtpPermission {
-        intent.expires_at = cx.wall.plus(item.ttl_us);
-    }
+    let seq = cx.next_seq();
+    let mut intent = admit::made(item, begin.id, seq, start, cx);
     if let Some(hold) = &begin.hold {
         // Held now, so it is due now, whatever was asked for.
         intent.run_at = cx.now;
         lease(&mut intent, &hold.holder, hold.lease_us, cx);
     } else {
-        intent.reshelve(cx.now, limits::RETENTION_US);
+        intent.reshelve(cx.now);
         until_end(&mut intent, cx);
     }
     let source = FactSource::by(&item.owner, Verb::Admit);

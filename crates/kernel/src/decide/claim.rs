@@ -5,7 +5,6 @@ use crate::command::{Answer, Audience, Claim, Hold, Take};
 use crate::error::Refusal;
 use crate::ids::Token;
 use crate::intent::{Intent, Series};
-use crate::limits;
 use crate::plant::{self, Plant};
 use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
@@ -117,7 +116,7 @@ pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut C
     intent.token = Some(Token(cx.entropy.draw().to_be_bytes()));
     intent.claimed_at = Some(cx.now);
     intent.lease_until = Some(cx.now.plus(lease_us));
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
 }
 
 fn worker(claim: &Claim) -> Option<String> {

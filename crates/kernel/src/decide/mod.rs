@@ -24,7 +24,7 @@ use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::profile::{Face, ProfileId};
+use crate::profile::{Face, LifeClock};
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
 
@@ -44,10 +44,9 @@ pub struct Cx<'a> {
 impl Cx<'_> {
     /// The time by which the life of a row ends.
     fn life_now(&self, intent: &Intent) -> Micros {
-        if intent.profile == ProfileId::AtpPermission {
-            self.wall
-        } else {
-            self.now
+        match intent.profile.profile().life_clock {
+            LifeClock::Engine => self.now,
+            LifeClock::Wall => self.wall,
         }
     }
 
@@ -239,7 +238,7 @@ fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
 /// Whoever stood behind it in its series is claimable from now on.
 fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
     if let Some(mut next) = behind {
-        next.reshelve(now, crate::limits::RETENTION_US);
+        next.reshelve(now);
         decision.writes.push(Write::Change {
             was: next.state,
             intent: next,
@@ -334,5 +333,5 @@ fn finish(intent: &mut Intent, state: State, cause: Cause, now: Micros) {
     intent.cause = cause;
     intent.settled_at = Some(now);
     intent.release();
-    intent.reshelve(now, crate::limits::RETENTION_US);
+    intent.reshelve(now);
 }

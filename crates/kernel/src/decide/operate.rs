@@ -2,7 +2,7 @@
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
-use super::settle::out_of_attempts;
+use super::settle::{out_of_attempts, requeue_at};
 use super::time::{end_unconsented, until_end};
 use super::{Cx, Decision, FactSource, View, Write, fact, finish, step};
 use crate::command::{Answer, Operate, Recover};
@@ -10,7 +10,6 @@ use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn cancel(
@@ -42,7 +41,7 @@ pub(super) fn validate(
     }
     let was = intent.state;
     intent.state = State::Validated;
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     until_end(&mut intent, cx);
     Ok(operated(was, intent, Verb::Validate, operate, cx))
 }
@@ -87,7 +86,7 @@ pub(super) fn requeue(
     intent.last_error = None;
     intent.result = None;
     intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
 }
 
@@ -107,37 +106,25 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
     for mut row in rows.into_iter().filter(orphaned) {
         let was = row.state;
         let profile = row.profile.profile();
-        if profile.expiry == Expiry::StayLeased {
-            if profile.allows(was, Verb::Recover, was) {
-                row.run_at = cx.now;
-                row.release();
-                row.reshelve(cx.now, limits::RETENTION_US);
-                recovered.push(orphan(&mut writes, was, row, cx));
-            }
-            continue;
-        }
-        row.last_error = Some(ORPHANED.to_owned());
-        if plant::on(Plant::FreeRecovery) {
-            row.attempts -= 1;
-        }
-        let over = out_of_attempts(&row);
-        let to = if over {
-            State::DeadLetter
-        } else {
-            State::Queued
-        };
-        if !profile.allows(was, Verb::Recover, to) {
-            continue;
-        }
-        if over {
-            finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);
-        } else {
-            row.state = State::Queued;
-            row.cause = Cause::Recovered;
+        let allows = |to| profile.allows(was, Verb::Recover, to);
+        if allows(was) {
             row.run_at = cx.now;
-            row.holder = None;
             row.release();
-            row.reshelve(cx.now, limits::RETENTION_US);
+            row.reshelve(cx.now);
+        } else {
+            row.last_error = Some(ORPHANED.to_owned());
+            if plant::on(Plant::FreeRecovery) {
+                row.attempts -= 1;
+            }
+            if out_of_attempts(&row) && allows(State::DeadLetter) {
+                finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);
+            } else if allows(State::Queued) {
+                requeue_at(&mut row, Cause::Recovered, cx.now, cx.now);
+            } else if allows(State::Failed) {
+                finish(&mut row, State::Failed, Cause::Recovered, cx.now);
+            } else {
+                continue;
+            }
         }
         recovered.push(orphan(&mut writes, was, row, cx));
     }
@@ -175,7 +162,7 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     let mut intent = intent.clone();
     intent.seq = cx.next_seq();
     intent.last_fact = None;
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     let source = FactSource::by_time(Verb::Admit).with("imported".to_owned());
     let writes = vec![fact(None, &mut intent, source, cx), Write::New(intent)];
     Ok(Decision {

@@ -7,10 +7,9 @@ use crate::command::{Answer, Extend, Settle, Settlement};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
 use crate::intent::Intent;
-use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::ProfileId;
-use crate::retry::Retry;
+use crate::profile::{Delivery, RetrySeed};
+use crate::retry::key_entropy;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn extend(
@@ -22,7 +21,7 @@ pub(super) fn extend(
     let was = intent.state;
     let until = cx.now.plus(extend.lease_us);
     intent.lease_until = Some(until);
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     let mut writes = Vec::with_capacity(2);
     let source = FactSource::by(&extend.holder, Verb::Extend);
     step(&mut writes, was, intent, source, cx);
@@ -62,16 +61,15 @@ pub(super) fn decide(
             FactSource::by(&settle.holder, Verb::Complete)
         }
         Settlement::Fail { error } => {
-            intent.last_error = Some(error.clone());
-            if out_of_attempts(&intent) {
-                finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
-            } else {
-                back_off(&mut intent, Cause::WorkerFailed, cx);
-            }
+            fail(&mut intent, error, None, cx);
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
+        }
+        Settlement::FailKeyed { error, key } => {
+            fail(&mut intent, error, Some(key), cx);
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::Deliver => {
-            intent.state = State::Delivered;
+            deliver(&mut intent, cx.now);
             FactSource::by(&settle.holder, Verb::Deliver)
         }
         Settlement::Reject { error } => {
@@ -82,7 +80,7 @@ pub(super) fn decide(
         Settlement::LetGo { after_us } => {
             intent.run_at = cx.now.plus(*after_us);
             intent.release();
-            intent.reshelve(cx.now, limits::RETENTION_US);
+            intent.reshelve(cx.now);
             FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::GiveBack => {
@@ -90,7 +88,7 @@ pub(super) fn decide(
             intent.state = State::Queued;
             intent.holder = None;
             intent.release();
-            intent.reshelve(cx.now, limits::RETENTION_US);
+            intent.reshelve(cx.now);
             FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
@@ -107,6 +105,27 @@ pub(super) fn decide(
     let mut writes = Vec::with_capacity(2);
     step(&mut writes, was, intent, source, cx);
     Ok(Decision { writes, answer })
+}
+
+fn fail(intent: &mut Intent, error: &str, key: Option<&str>, cx: &mut Cx<'_>) {
+    intent.last_error = Some(error.to_owned());
+    if out_of_attempts(intent) {
+        finish(intent, State::DeadLetter, Cause::Exhausted, cx.now);
+    } else {
+        back_off(intent, Cause::WorkerFailed, key, cx);
+    }
+}
+
+/// The other side has it. The lease continues unless nothing is left for its holder to do.
+pub(super) fn deliver(intent: &mut Intent, now: Micros) {
+    intent.state = State::Delivered;
+    match intent.profile.profile().delivered {
+        Delivery::Claimable | Delivery::AwaitsAckInLease => {}
+        Delivery::AwaitsAck => {
+            intent.release();
+            intent.reshelve(now);
+        }
+    }
 }
 
 /// Two facts in one commit: the attempt failed, and what follows from it. One that nothing can cure rests where it is.
@@ -148,7 +167,7 @@ pub(super) fn failed_attempt(
         }
     } else if again {
         intent.settled_at = None;
-        back_off(&mut intent, cause, cx);
+        back_off(&mut intent, cause, None, cx);
         step(
             &mut writes,
             State::Failed,
@@ -168,26 +187,32 @@ pub(super) fn out_of_attempts(intent: &Intent) -> bool {
     intent.attempts >= intent.attempts_max && !plant::on(Plant::NeverDead)
 }
 
-/// Back to the queue, later the more often it was tried.
-pub(super) fn back_off(intent: &mut Intent, cause: Cause, cx: &mut Cx<'_>) {
+/// Back to the queue, after the delay that the profile's schedule gives. `key` is what a seeded schedule computes its jitter
+/// from.
+pub(super) fn back_off(intent: &mut Intent, cause: Cause, key: Option<&str>, cx: &mut Cx<'_>) {
     let attempts = if plant::on(Plant::FlatBackoff) {
         0
     } else {
         intent.attempts
     };
-    let entropy = (cx.entropy.draw() >> 64) as u64;
-    let retry = if intent.profile == ProfileId::Automation {
-        Retry::automation(intent.backoff_us)
-    } else {
-        Retry::intent(intent.backoff_us)
+    let profile = intent.profile.profile();
+    let entropy = match (profile.retry_seed, key) {
+        (RetrySeed::Random, _) => (cx.entropy.draw() >> 64) as u64,
+        (RetrySeed::OfKey, Some(key)) => key_entropy(key, attempts),
+        (RetrySeed::OfKey, None) => key_entropy(&intent.id.to_string(), attempts),
     };
-    let delay_us = retry.delay_us(attempts, entropy);
+    let delay_us = (profile.retry)(intent.backoff_us).delay_us(attempts, entropy);
+    requeue_at(intent, cause, cx.now.plus(delay_us), cx.now);
+}
+
+/// Back to the queue without a lease, due at `run_at`.
+pub(super) fn requeue_at(intent: &mut Intent, cause: Cause, run_at: Micros, now: Micros) {
     intent.state = State::Queued;
     intent.cause = cause;
-    intent.run_at = cx.now.plus(delay_us);
+    intent.run_at = run_at;
     intent.holder = None;
     intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(now);
 }
 
 fn held(intent: &Intent, holder: &str, token: &Token, now: Micros) -> Result<(), Refusal> {

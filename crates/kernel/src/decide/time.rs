@@ -3,14 +3,14 @@
 //! Looking (sweep, observe) never takes anything from a waiting worker: a lapsed lease stays claimable at once.
 //! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
 
-use super::settle::{back_off, failed_attempt, out_of_attempts};
+use super::settle::{back_off, failed_attempt, out_of_attempts, requeue_at};
 use super::{Cx, Decision, FactSource, Needs, Write, finish, step};
 use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
 use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::{Expiry, ProfileId};
+use crate::profile::{Expiry, LifeClock, LifeEnd, Unconsented};
 use crate::record::{Key, Kind, Record};
 use crate::state::{Cause, State, Verb};
 
@@ -38,16 +38,15 @@ pub(super) fn sweep_needs(sweep: Sweep, now: Micros) -> Needs<'static> {
 }
 
 pub(super) fn clean_needs(clean: Clean, now: Micros) -> Needs<'static> {
+    // Deadlines are set for the retention of the profile; the pass may ask for less.
+    let kept_us = clean.face.retention_us().unwrap_or(limits::RETENTION_US);
     let shelves = vec![
         (Shelf::Leased, now),
         (Shelf::Lapsed, Micros::MAX),
         (Shelf::Delayed, now),
         (Shelf::Ready, now),
         (Shelf::Parked, Micros::MAX),
-        (
-            Shelf::Done,
-            now.plus(limits::RETENTION_US - clean.retention_us),
-        ),
+        (Shelf::Done, now.plus(kept_us - clean.retention_us)),
     ];
     Needs::Due {
         shelves,
@@ -104,20 +103,11 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
         Shelf::Delayed if intent.is_unconsented() && intent.state == State::DeadLetter => {
             remove_whole(intent, &mut writes);
         }
-        Shelf::Delayed if life_ended(&intent, cx) => {
-            let was = intent.state;
-            finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
-            end_unconsented(&mut intent, was, cx);
-            step(
-                &mut writes,
-                was,
-                intent,
-                FactSource::by_time(Verb::Expire),
-                cx,
-            );
+        Shelf::Delayed | Shelf::Ready | Shelf::Lapsed if life_ended(&intent, cx) => {
+            end_life(intent, cx, &mut writes);
         }
         Shelf::Delayed | Shelf::Ready => {
-            intent.reshelve(cx.now, limits::RETENTION_US);
+            intent.reshelve(cx.now);
             // Engine time came to the end of a permission before the wall clock did.
             until_end(&mut intent, cx);
             writes.push(Write::Change {
@@ -137,48 +127,67 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     writes
 }
 
-/// Whether it waited for a word that can no longer come. What was queued is parked instead, and cleaned away.
+/// Whether its life is over and the profile makes that an end of its own.
 fn life_ended(intent: &Intent, cx: &Cx<'_>) -> bool {
-    let ends = |verb| {
-        let profile = intent.profile.profile();
-        profile.allows(intent.state, verb, State::DeadLetter)
-    };
-    matches!(intent.state, State::Received | State::Validated)
+    let profile = intent.profile.profile();
+    matches!(profile.life_end, LifeEnd::Dead { .. })
         && intent.expires_at <= cx.life_now(intent)
-        && ends(Verb::Expire)
+        && profile.allows(intent.state, Verb::Expire, State::DeadLetter)
 }
 
-/// A permission ends by the wall clock, and deadlines are in engine time: the row is looked at when as much of that has passed
-/// as is left on the wall, and again if the wall clock was set back meanwhile.
+fn end_life(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let was = intent.state;
+    let reason = match intent.profile.profile().life_end {
+        LifeEnd::Dead { reason } => reason.map(str::to_owned),
+        LifeEnd::Never | LifeEnd::Park => None,
+    };
+    if reason.is_some() {
+        intent.last_error.clone_from(&reason);
+    }
+    finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
+    end_unconsented(&mut intent, was, cx);
+    let source = FactSource::by_time(Verb::Expire).with(reason);
+    step(writes, was, intent, source, cx);
+}
+
+/// A life may end by the wall clock, while deadlines are in engine time: the row is looked at when as much engine time has
+/// passed as is left on the wall clock, and again if the wall clock was set back meanwhile.
 pub(super) fn until_end(intent: &mut Intent, cx: &Cx<'_>) {
-    if intent.profile == ProfileId::AtpPermission
+    if intent.profile.profile().life_clock == LifeClock::Wall
         && matches!(intent.state, State::Received | State::Validated)
     {
         intent.wake_at = on_the_wall(intent.expires_at, cx);
     }
 }
 
-/// When engine time will be there, if both clocks go on as they should.
+/// When engine time reaches this instant of the wall clock, if both clocks run alike.
 fn on_the_wall(at: Micros, cx: &Cx<'_>) -> Micros {
     cx.now.plus(at.0.saturating_sub(cx.wall.0).max(0))
 }
 
-/// What nobody consented to is removed some time after its end, also if it was withdrawn before: until then nobody can present
-/// the same again.
+/// A row that ends without consent is removed some time after the end of its life, also if it was cancelled before: until
+/// then the same cannot be admitted again.
 pub(super) fn end_unconsented(intent: &mut Intent, was: State, cx: &Cx<'_>) {
-    if intent.profile == ProfileId::AtpPermission && was == State::Received {
-        let gone_at = intent.expires_at.plus(limits::UNCONSENTED_RETENTION_US);
-        (intent.shelf, intent.wake_at) = (Shelf::Delayed, on_the_wall(gone_at, cx));
+    let profile = intent.profile.profile();
+    if let (Unconsented::Removed { after_us, .. }, State::Received) = (profile.unconsented, was) {
+        let gone_at = intent.expires_at.plus(after_us);
+        let wake_at = match profile.life_clock {
+            LifeClock::Engine => gone_at,
+            LifeClock::Wall => on_the_wall(gone_at, cx),
+        };
+        (intent.shelf, intent.wake_at) = (Shelf::Delayed, wake_at);
     }
 }
 
-/// The row, its record and its history: nothing rests on them.
+/// The row, its record and its facts: nothing refers to them.
 fn remove_whole(intent: Intent, writes: &mut Vec<Write>) {
-    writes.push(Write::Delete(Key {
-        kind: Kind::Permission,
-        owner: String::new(),
-        name: intent.goal.clone(),
-    }));
+    if let Unconsented::Removed { record, .. } = intent.profile.profile().unconsented {
+        writes.push(Write::Delete(Key {
+            kind: record,
+            owner: String::new(),
+            name: intent.goal.clone(),
+        }));
+    }
     if let Some(last) = intent.last_fact {
         writes.push(Write::RemoveFacts {
             owner: intent.owner.clone(),
@@ -202,6 +211,9 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
                 was: intent.state,
                 intent,
             });
+        }
+        Expiry::DueNow | Expiry::DueIn { .. } if life_ended(&intent, cx) => {
+            end_life(intent, cx, writes);
         }
         Expiry::DueNow => due_in(intent, 0, cx, writes),
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
@@ -234,12 +246,12 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
 
 fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
-    intent.state = State::Queued;
-    intent.cause = Cause::LeaseExpired;
-    intent.run_at = cx.now.plus(delay_us);
-    intent.holder = None;
-    intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    requeue_at(
+        &mut intent,
+        Cause::LeaseExpired,
+        cx.now.plus(delay_us),
+        cx.now,
+    );
     step(writes, was, intent, FactSource::by_time(Verb::Expire), cx);
 }
 
@@ -254,7 +266,7 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
     }
     let past: Vec<Write> = writes
         .iter()
-        .filter_map(|write| past_job(write, cx.now))
+        .filter_map(|write| past_id(write, cx.now))
         .collect();
     writes.extend(past);
     Decision {
@@ -263,10 +275,10 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
     }
 }
 
-/// Facts outlive their job, and know it by its number alone.
-fn past_job(write: &Write, now: Micros) -> Option<Write> {
+/// Facts that outlive a row refer to it by its number alone.
+fn past_id(write: &Write, now: Micros) -> Option<Write> {
     let row = match write {
-        Write::Remove(row) if row.profile == ProfileId::Automation => row,
+        Write::Remove(row) if row.profile.profile().keeps_past_id => row,
         Write::Remove(_)
         | Write::RemoveFacts { .. }
         | Write::New(_)
@@ -305,11 +317,13 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .last_error
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
-            back_off(&mut row, Cause::LeaseExpired, cx);
+            back_off(&mut row, Cause::LeaseExpired, None, cx);
             let source = FactSource::by_time(Verb::Expire).with(reason);
             step(writes, State::Dispatched, row, source, cx);
         }
-        State::Queued if row.expires_at <= cx.now => {
+        State::Queued
+            if row.expires_at <= cx.now && row.profile.profile().life_end == LifeEnd::Park =>
+        {
             cleaned.expired_deleted += 1;
             writes.push(Write::Remove(row));
         }

@@ -4,7 +4,12 @@
 //! A row found at rest in `Failed` failed for good (no retry could cure it), so `Failed` counts as
 //! terminal and the second step is an exit.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
 use crate::state::Cause::{LeaseExpired, TimedOut};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Failed, Queued};
 use crate::state::Verb::{
@@ -51,5 +56,13 @@ pub(super) static AUTOMATION: Profile = Profile {
         (DeadLetter, None, "dead"),
     ],
     expiry: Expiry::FailAttempt,
+    retry: Backoff::automation,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Park,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: true,
+    keeps_past_id: true,
 };

@@ -4,7 +4,12 @@
 //! also differ in what silence means: the directory fails the attempt, the bus queues it again.
 //! Beam allows every state to follow itself; here that is the verb that led to it, asked again.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
 use crate::state::Cause;
 use crate::state::State::{
     self, Acked, DeadLetter, Delivered, Dispatched, Failed, Queued, Received, Validated,
@@ -79,7 +84,15 @@ pub(super) static DIRECTORY: Profile = Profile {
     terminal: TERMINAL,
     words: WORDS,
     expiry: Expiry::FailAttempt,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::AwaitsAckInLease,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };
 
 pub(super) static BUS: Profile = Profile {
@@ -129,5 +142,13 @@ pub(super) static BUS: Profile = Profile {
     terminal: TERMINAL,
     words: WORDS,
     expiry: Expiry::DueNow,
+    retry: |_| Backoff::Bus,
+    retry_seed: RetrySeed::OfKey,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::AwaitsAck,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

@@ -3,7 +3,12 @@
 //! An open intent whose life time ends is deleted, not moved, so there is no expiry out of
 //! `Queued`. Cancel and retry work from every state, because the protocol's admin calls do.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Requeue};
 
@@ -47,5 +52,13 @@ pub(super) static INTENT: Profile = Profile {
         (DeadLetter, None, "dead"),
     ],
     expiry: Expiry::TakeOver,
+    retry: Backoff::intent,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Park,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

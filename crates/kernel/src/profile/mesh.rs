@@ -4,13 +4,21 @@
 //! under a new id. The table cannot see causes, so refusing to abort an aborted row twice is the
 //! rule's work.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
 use crate::state::Cause::{Aborted, Cancelled};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Retry};
 
 /// A resend right after a crash would meet a broker still busy with the first send.
 const RESEND_PAUSE_MS: u32 = 500;
+
+/// The protocol's word for a message that is past its maximum age.
+const TOO_OLD: &str = "max_age_exceeded";
 
 pub(super) static OUTBOX: Profile = Profile {
     id: ProfileId::MeshOutbox,
@@ -45,5 +53,15 @@ pub(super) static OUTBOX: Profile = Profile {
     expiry: Expiry::DueIn {
         ms: RESEND_PAUSE_MS,
     },
+    retry: |_| Backoff::mesh(),
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Dead {
+        reason: Some(TOO_OLD),
+    },
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

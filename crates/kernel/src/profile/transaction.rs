@@ -4,7 +4,13 @@
 //! forward and neither has operator edges: nobody undoes money by a button. A settled transaction
 //! is left by explicit compensation alone, which adds a document and changes none.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::record::Kind;
+use crate::retry::Backoff;
 use crate::state::State::{Acked, DeadLetter, Delivered, Dispatched, Failed, Received, Validated};
 use crate::state::Verb::{
     Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Recover, Retry, Validate,
@@ -30,7 +36,18 @@ pub(super) static PERMISSION: Profile = Profile {
         (DeadLetter, None, "expired"),
     ],
     expiry: Expiry::NoLease,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::Forever,
+    life_end: LifeEnd::Dead { reason: None },
+    life_clock: LifeClock::Wall,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Removed {
+        after_us: limits::UNCONSENTED_RETENTION_US,
+        record: Kind::Permission,
+    },
     numbers_attempts: false,
+    keeps_past_id: false,
 };
 
 pub(super) static TRANSACTION: Profile = Profile {
@@ -66,5 +83,13 @@ pub(super) static TRANSACTION: Profile = Profile {
         (Failed, None, "compensated"),
     ],
     expiry: Expiry::StayLeased,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::Forever,
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

@@ -30,7 +30,7 @@ fn on(shelf: Shelf) -> Intent {
         Shelf::Delayed => {
             let mut row = queued();
             row.run_at = NOW.plus(SECOND_US);
-            row.reshelve(NOW, DAY_US);
+            row.reshelve(NOW);
             row
         }
         Shelf::Leased => held(),
@@ -74,7 +74,7 @@ fn every_shelf_waits_for_its_deadline_and_then_moves_on() {
 fn the_end_of_life_comes_before_delay_and_lapse() {
     let mut delayed = on(Shelf::Delayed);
     delayed.expires_at = NOW.plus(SECOND_US / 2);
-    delayed.reshelve(NOW, DAY_US);
+    delayed.reshelve(NOW);
     assert_eq!(
         delayed.wake_at, delayed.expires_at,
         "the earlier of the two"

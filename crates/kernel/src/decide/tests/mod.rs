@@ -52,7 +52,7 @@ fn row(profile: ProfileId, state: State) -> Intent {
         result: None,
         last_fact: None,
     };
-    row.reshelve(NOW, 7 * DAY_US);
+    row.reshelve(NOW);
     row
 }
 
