@@ -76,6 +76,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "unconsented",
         sql: include_str!("migrations/0009_unconsented.sql"),
     },
+    Migration {
+        version: 11,
+        name: "guarded_profiles",
+        sql: include_str!("migrations/0011_guarded_profiles.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.
