@@ -6,6 +6,7 @@ use crate::lane::{Column, LaneKey, Probe};
 use crate::once;
 use crate::profile::{Face, ProfileId};
 use crate::record;
+use crate::state::Verb;
 
 /// What one caller wants done in one commit.
 ///
@@ -52,12 +53,10 @@ pub enum Command {
     Take(Take),
     Extend(Extend),
     Settle(Settle),
-    /// Declares it checked and allowed.
-    Validate(Operate),
+    /// Takes a legal step that needs no lease.
+    Advance(Box<Advance>),
     Cancel(Operate),
     Requeue(Operate),
-    /// Ends what had an effect, now that the effect is undone.
-    Compensate(Operate),
     /// Lets time act on one row before it is shown.
     Observe(IntentId),
     /// Lets time act on all rows whose deadline passed.
@@ -78,6 +77,23 @@ pub enum Command {
     ForgetFacts(ForgetFacts),
     /// Takes over a row made elsewhere, as it is.
     Restore(Box<Intent>),
+}
+
+impl Command {
+    /// Declares a row checked and allowed.
+    pub fn validate(operate: Operate) -> Self {
+        Self::by_operator(operate, Verb::Validate)
+    }
+
+    /// Ends a row that had an effect, now that the effect is undone.
+    pub fn compensate(operate: Operate) -> Self {
+        Self::by_operator(operate, Verb::Compensate)
+    }
+
+    fn by_operator(operate: Operate, verb: Verb) -> Self {
+        let Operate { id, face, reason } = operate;
+        Self::Advance(Box::new(Advance::by_operator(id, face, verb, reason)))
+    }
 }
 
 /// New intents, all or none.
@@ -279,12 +295,63 @@ pub enum Settlement {
     LetGo {
         after_us: i64,
     },
+    /// Another attempt may succeed, after a pause that the holder knows: the row is queued again, and the attempt counts.
+    RetryLater {
+        after_us: i64,
+        error: Option<String>,
+    },
+    /// No attempt can succeed: the row is a dead letter, whatever attempts are left.
+    Kill {
+        error: String,
+    },
     /// The holder could not even begin, for want of resources of its own: the row waits where it stood, and the attempt does not
     /// count.
     GiveBack,
 }
 
-/// An operator's hand on one row of a face.
+/// A step by a recipient, by the system or by an operator. A profile lists the steps that may be taken so.
+#[derive(Clone, Debug)]
+pub struct Advance {
+    pub id: IntentId,
+    pub face: Face,
+    pub verb: Verb,
+    /// For the fact; `None` for the system.
+    pub actor: Option<String>,
+    /// For the fact. It becomes the error of a row that fails, dies or is recovered.
+    pub detail: Option<String>,
+    /// What a completed row leaves behind.
+    pub result: Option<Outcome>,
+    /// How long a row that is queued again waits.
+    pub after_us: i64,
+}
+
+impl Advance {
+    /// A step that an operator, or a protocol in an operator's name, takes for this reason.
+    pub fn by_operator(id: IntentId, face: Face, verb: Verb, reason: String) -> Self {
+        Self {
+            actor: Some(OPERATOR.to_owned()),
+            detail: Some(reason),
+            ..Self::by_system(id, face, verb)
+        }
+    }
+
+    pub const fn by_system(id: IntentId, face: Face, verb: Verb) -> Self {
+        Self {
+            id,
+            face,
+            verb,
+            actor: None,
+            detail: None,
+            result: None,
+            after_us: 0,
+        }
+    }
+}
+
+/// The actor of facts that no key caused.
+pub const OPERATOR: &str = "operator";
+
+/// An operator's request about one row of a face.
 #[derive(Clone, Debug)]
 pub struct Operate {
     pub id: IntentId,

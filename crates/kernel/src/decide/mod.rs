@@ -4,6 +4,7 @@
 //! Each command has a small file; this one says what a command needs loaded and which file decides it.
 
 mod admit;
+mod advance;
 mod begin;
 mod claim;
 mod gate;
@@ -145,10 +146,8 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Take(take) => Needs::Intent(take.id),
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
-        Command::Validate(operate)
-        | Command::Cancel(operate)
-        | Command::Requeue(operate)
-        | Command::Compensate(operate) => Needs::Intent(operate.id),
+        Command::Advance(advance) => Needs::Intent(advance.id),
+        Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(intent) => Needs::Intent(intent.id),
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
@@ -185,8 +184,7 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
             let (intent, behind) = one_and_behind(view)?;
             settle::decide(intent, settle, cx).map(|decision| let_go(decision, behind, cx.now))
         }
-        Command::Validate(operate) => operate::validate(one(view)?, operate, cx),
-        Command::Compensate(operate) => operate::compensate(one(view)?, operate, cx),
+        Command::Advance(advance) => advance::decide(one(view)?, advance, cx),
         Command::Cancel(operate) => {
             let (intent, behind) = one_and_behind(view)?;
             operate::cancel(intent, operate, cx).map(|decision| let_go(decision, behind, cx.now))

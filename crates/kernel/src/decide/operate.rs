@@ -3,9 +3,9 @@
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
 use super::settle::{out_of_attempts, requeue_at};
-use super::time::{end_unconsented, until_end};
+use super::time::end_unconsented;
 use super::{Cx, Decision, FactSource, View, Write, fact, finish, step};
-use crate::command::{Answer, Operate, Recover};
+use crate::command::{Answer, OPERATOR, Operate, Recover};
 use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
@@ -18,49 +18,19 @@ pub(super) fn cancel(
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     allowed(&intent, operate, Verb::Cancel)?;
-    let was = intent.state;
+    let (was, profile) = (intent.state, intent.profile.profile());
+    // A retired row names the one that replaces it, and is never retired again.
+    if intent.cause == Cause::Aborted {
+        return Err(Refusal::IllegalState);
+    }
     intent.last_error = Some(operate.reason.clone());
-    if was == State::Queued && intent.profile.profile().numbers_attempts {
+    if was == State::Queued && profile.numbers_attempts {
         // The attempt it waited for is used up: its end is told under that number.
         intent.attempts += 1;
     }
-    finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
+    finish(&mut intent, State::DeadLetter, profile.cancel_cause, cx.now);
     end_unconsented(&mut intent, was, cx);
     Ok(operated(was, intent, Verb::Cancel, operate, cx))
-}
-
-/// Consent was given; what follows from it comes in rows of their own.
-pub(super) fn validate(
-    mut intent: Intent,
-    operate: &Operate,
-    cx: &mut Cx<'_>,
-) -> Result<Decision, Refusal> {
-    allowed(&intent, operate, Verb::Validate)?;
-    if intent.expires_at <= cx.life_now(&intent) {
-        return Err(Refusal::IllegalState);
-    }
-    let was = intent.state;
-    intent.state = State::Validated;
-    intent.reshelve(cx.now);
-    until_end(&mut intent, cx);
-    Ok(operated(was, intent, Verb::Validate, operate, cx))
-}
-
-/// Whoever still holds it has lost its lease: there is nothing left to do.
-pub(super) fn compensate(
-    mut intent: Intent,
-    operate: &Operate,
-    cx: &mut Cx<'_>,
-) -> Result<Decision, Refusal> {
-    allowed(&intent, operate, Verb::Compensate)?;
-    let was = intent.state;
-    let cause = if was == State::Acked {
-        Cause::Compensated
-    } else {
-        Cause::Voided
-    };
-    finish(&mut intent, State::Failed, cause, cx.now);
-    Ok(operated(was, intent, Verb::Compensate, operate, cx))
 }
 
 pub(super) fn requeue(
@@ -192,7 +162,7 @@ fn operated(
     let mut writes = Vec::with_capacity(2);
     let source = FactSource {
         verb,
-        actor: Some("operator"),
+        actor: Some(OPERATOR),
         detail: Some(operate.reason.clone()),
     };
     step(&mut writes, was, intent, source, cx);

@@ -19,6 +19,9 @@ pub(super) fn extend(
 ) -> Result<Decision, Refusal> {
     held(&intent, &extend.holder, &extend.token, cx.now)?;
     let was = intent.state;
+    if !intent.profile.profile().allows(was, Verb::Extend, was) {
+        return Err(Refusal::IllegalState);
+    }
     let until = cx.now.plus(extend.lease_us);
     intent.lease_until = Some(until);
     intent.reshelve(cx.now);
@@ -82,6 +85,19 @@ pub(super) fn decide(
             intent.release();
             intent.reshelve(cx.now);
             FactSource::by(&settle.holder, Verb::Retry)
+        }
+        Settlement::RetryLater { after_us, error } => {
+            if error.is_some() {
+                intent.last_error.clone_from(error);
+            }
+            let run_at = cx.now.plus(*after_us);
+            requeue_at(&mut intent, Cause::Unreachable, run_at, cx.now);
+            FactSource::by(&settle.holder, Verb::Retry).with(error.clone())
+        }
+        Settlement::Kill { error } => {
+            intent.last_error = Some(error.clone());
+            finish(&mut intent, State::DeadLetter, Cause::Rejected, cx.now);
+            FactSource::by(&settle.holder, Verb::Kill).with(error.clone())
         }
         Settlement::GiveBack => {
             intent.attempts = intent.attempts.saturating_sub(1);

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::limits;
 use crate::retry::Backoff;
-use crate::state::Cause::{LeaseExpired, TimedOut};
+use crate::state::Cause::{self, LeaseExpired, TimedOut};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Failed, Queued};
 use crate::state::Verb::{
     Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Requeue, Retry,
@@ -44,6 +44,7 @@ pub(super) static AUTOMATION: Profile = Profile {
         (Failed, Requeue),
         (DeadLetter, Requeue),
     ],
+    unleased: &[],
     exits: &[(Failed, Retry), (Failed, Kill)],
     terminal: &[Acked, Failed, DeadLetter],
     words: &[
@@ -55,6 +56,7 @@ pub(super) static AUTOMATION: Profile = Profile {
         (Failed, None, "failed"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::FailAttempt,
     retry: Backoff::automation,
     retry_seed: RetrySeed::Random,

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::limits;
 use crate::retry::Backoff;
+use crate::state::Cause;
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Requeue};
 
@@ -43,6 +44,7 @@ pub(super) static INTENT: Profile = Profile {
         (DeadLetter, Cancel),
         (DeadLetter, Requeue),
     ],
+    unleased: &[],
     exits: &[],
     terminal: &[Acked, DeadLetter],
     words: &[
@@ -51,6 +53,7 @@ pub(super) static INTENT: Profile = Profile {
         (Acked, None, "fulfilled"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::TakeOver,
     retry: Backoff::intent,
     retry_seed: RetrySeed::Random,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::limits;
 use crate::retry::Backoff;
-use crate::state::Cause::{Aborted, Cancelled};
+use crate::state::Cause::{self, Aborted, Cancelled};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Retry};
 
@@ -40,6 +40,7 @@ pub(super) static OUTBOX: Profile = Profile {
         row(DeadLetter, Cancel, &[DeadLetter]),
     ],
     operator: &[(Queued, Cancel), (Dispatched, Cancel), (DeadLetter, Cancel)],
+    unleased: &[],
     exits: &[],
     terminal: &[Acked, DeadLetter],
     words: &[
@@ -50,6 +51,7 @@ pub(super) static OUTBOX: Profile = Profile {
         (DeadLetter, Some(Cancelled), "aborted"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Aborted,
     expiry: Expiry::DueIn {
         ms: RESEND_PAUSE_MS,
     },

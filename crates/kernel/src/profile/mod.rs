@@ -139,12 +139,16 @@ pub struct Profile {
     pub rows: &'static [Row],
     /// The steps an operator may take by hand. Pages and commands that cross faces offer these only.
     pub operator: &'static [(State, Verb)],
+    /// The steps that need no lease, taken by [`crate::command::Advance`].
+    pub unleased: &'static [(State, Verb)],
     /// Steps out of a terminal state that the protocol itself names, no operator needed.
     pub exits: &'static [(State, Verb)],
     /// States that nothing but `operator` and `exits` leaves.
     pub terminal: &'static [State],
     /// Wire words. An entry without a cause is the word for every cause that has no entry.
     pub words: &'static [(State, Option<Cause>, &'static str)],
+    /// Why a cancelled row is dead. One that was aborted is never cancelled again.
+    pub cancel_cause: Cause,
     /// What the end of a lease means.
     pub expiry: Expiry,
     /// The delay before the next attempt, from the base that the row names.

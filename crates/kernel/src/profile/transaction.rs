@@ -11,6 +11,7 @@ use super::{
 use crate::limits;
 use crate::record::Kind;
 use crate::retry::Backoff;
+use crate::state::Cause;
 use crate::state::State::{Acked, DeadLetter, Delivered, Dispatched, Failed, Received, Validated};
 use crate::state::Verb::{
     Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Recover, Retry, Validate,
@@ -28,6 +29,7 @@ pub(super) static PERMISSION: Profile = Profile {
         row(Validated, Cancel, &[DeadLetter]),
     ],
     operator: &[],
+    unleased: &[(Received, Validate)],
     exits: &[],
     terminal: &[DeadLetter],
     words: &[
@@ -35,6 +37,7 @@ pub(super) static PERMISSION: Profile = Profile {
         (Validated, None, "authorized"),
         (DeadLetter, None, "expired"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::NoLease,
     retry: |_| Backoff::Now,
     retry_seed: RetrySeed::Random,
@@ -74,6 +77,7 @@ pub(super) static TRANSACTION: Profile = Profile {
         row(Acked, Compensate, &[Failed]),
     ],
     operator: &[],
+    unleased: &[(Delivered, Compensate), (Acked, Compensate)],
     exits: &[(Acked, Compensate)],
     terminal: &[Acked, Failed],
     words: &[
@@ -82,6 +86,7 @@ pub(super) static TRANSACTION: Profile = Profile {
         (Acked, None, "settled"),
         (Failed, None, "compensated"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::StayLeased,
     retry: |_| Backoff::Now,
     retry_seed: RetrySeed::Random,

@@ -185,7 +185,7 @@ impl Site {
         if is_new {
             steps.push(books::begin_permission(row, &intent, now, None));
         }
-        steps.push(Command::Validate(Operate {
+        steps.push(Command::validate(Operate {
             id: row,
             face: Face::Transaction,
             reason: String::new(),

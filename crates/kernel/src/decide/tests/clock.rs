@@ -2,7 +2,7 @@
 
 use super::{LEASE_US, NOW, changed, facts, row};
 use crate::decide::{Cx, on_time};
-use crate::ids::{DAY_US, Entropy, Micros, SECOND_US};
+use crate::ids::{Entropy, Micros, SECOND_US};
 use crate::intent::{Intent, Shelf};
 use crate::profile::ProfileId;
 use crate::state::{State, Verb};
@@ -106,7 +106,7 @@ fn each_profile_says_what_follows_a_lost_lease_ip_016_ip_017_ip_026() {
         ),
         (
             BeamDirectory,
-            (Shelf::Delayed, &[Expire, Retry]),
+            (Shelf::Ready, &[Expire, Retry]),
             (Shelf::Done, &[Expire]),
         ),
         (

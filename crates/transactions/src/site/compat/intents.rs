@@ -177,7 +177,7 @@ impl ForUser {
             let steps = vec![
                 permission.unchanged(),
                 Command::Expect(books::nonce_key(&intent), 0),
-                Command::Validate(Operate {
+                Command::validate(Operate {
                     id: permission.value.row()?,
                     face: Face::Transaction,
                     reason: String::new(),
