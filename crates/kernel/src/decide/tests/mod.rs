@@ -1,6 +1,7 @@
 //! Cases over whole decisions. What stores make of them is proven by their common suite.
 
 mod clock;
+mod edges;
 mod steps;
 
 use super::{Cx, Decision, View, Write, decide};
