@@ -136,7 +136,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             refused,
             Err(Error::TooNew {
                 found: 99,
-                known: 9,
+                known: 11,
                 ..
             })
         ),
