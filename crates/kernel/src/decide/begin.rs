@@ -10,7 +10,10 @@ use crate::state::{State, Verb};
 
 pub(super) fn needs(begin: &Begin) -> Needs<'_> {
     match (begin.within, begin.item.target.as_deref()) {
-        (Some(_), Some(of)) => Needs::Unconsented { of },
+        (Some(_), Some(of)) => Needs::Unconsented {
+            face: begin.item.profile.profile().face,
+            of,
+        },
         _ => Needs::Nothing,
     }
 }

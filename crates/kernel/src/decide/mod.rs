@@ -16,15 +16,18 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use claim::behind;
-pub use gate::{GateDecision, gate};
-pub use time::on_time;
+use std::borrow::Cow;
 
-use crate::command::{Answer, Command, Recover};
+pub use gate::{GateDecision, gate};
+#[cfg(test)]
+pub(crate) use time::on_time;
+
+use crate::command::{Answer, Command, Forget, ForgetFacts, Recover};
 use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
+use crate::lane::Probe;
 use crate::profile::{Face, LifeClock};
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
@@ -40,6 +43,31 @@ pub struct Cx<'a> {
     pub last_seq: &'a mut u64,
     /// The last fact written; the store keeps it.
     pub last_fact: &'a mut u64,
+    /// What time has done in this commit; the store keeps it.
+    pub sweeps: &'a mut Sweeps,
+}
+
+/// How often the claims of one commit let time act at its instant.
+///
+/// After an outage a flood may be due at once: one commit lets time act on a few thousand rows, the next one continues.
+#[derive(Debug, Default)]
+pub struct Sweeps {
+    count: u32,
+    /// Nothing more is due.
+    done: bool,
+}
+
+const SWEEPS_PER_COMMIT_MAX: u32 = 8;
+
+impl Sweeps {
+    fn is_due(&self) -> bool {
+        !self.done && self.count < SWEEPS_PER_COMMIT_MAX
+    }
+
+    fn add(&mut self, rows: usize, limit: u32) {
+        self.done = rows < limit as usize;
+        self.count += 1;
+    }
 }
 
 impl Cx<'_> {
@@ -89,10 +117,16 @@ pub struct Decision {
 }
 
 /// Which stored data a command must see before it can be decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Needs<'a> {
-    /// Nothing by name. The rows of a claim are picked from its lanes, see [`crate::lane`].
     Nothing,
+    /// The best claimable rows of these lanes, best first, each once.
+    Lanes {
+        probes: Cow<'a, [Probe]>,
+        max: u32,
+    },
+    /// What is in a series.
+    Series(&'a str),
     /// With its series, if it has one.
     Intent(IntentId),
     /// Once-rows and series in the order of the items, and the owner's number of unsettled intents where that is `capped`.
@@ -119,8 +153,12 @@ pub enum Needs<'a> {
     Record(&'a record::Key),
     /// How many rows wait for consent: those that `of` asked for, and all.
     Unconsented {
+        face: Face,
         of: &'a str,
     },
+    /// A set-wise removal, which the store carries out: no rule looks at the single rows.
+    Forget(&'a Forget),
+    ForgetFacts(&'a ForgetFacts),
 }
 
 /// What the store loaded for a command.
@@ -136,13 +174,71 @@ pub struct View {
     /// The last row that was looked at, if there may be more behind it.
     pub stopped_at: Option<Seq>,
     pub record: Option<record::Record>,
+    /// How many entries or facts were removed.
+    pub forgotten: u64,
+    /// The last fact that was looked at, if more may be old enough.
+    pub forgotten_up_to: Option<FactSeq>,
 }
 
+/// A command on its way to its decision.
+#[derive(Debug)]
+pub struct Pending<'a>(Stage<'a>);
+
+#[derive(Debug)]
+enum Stage<'a> {
+    /// One load and one decision.
+    Single(&'a Command),
+    Claim(claim::Progress<'a>),
+}
+
+/// What follows from a load.
+#[derive(Debug)]
+pub enum Decided<'a> {
+    Done(Decision),
+    /// These writes first; then the command needs more.
+    Again {
+        writes: Vec<Write>,
+        next: Pending<'a>,
+    },
+}
+
+impl<'a> Pending<'a> {
+    pub fn new(command: &'a Command, sweeps: &Sweeps) -> Self {
+        match command {
+            Command::Claim(claim) => Self::claim(claim::Progress::new(claim, sweeps)),
+            command => Self(Stage::Single(command)),
+        }
+    }
+
+    fn claim(progress: claim::Progress<'a>) -> Self {
+        Self(Stage::Claim(progress))
+    }
+
+    /// What is to be loaded for the next call of [`Pending::decide`].
+    pub fn needs(&self, now: Micros) -> Needs<'_> {
+        match &self.0 {
+            Stage::Single(command) => needs(command, now),
+            Stage::Claim(progress) => progress.needs(now),
+        }
+    }
+
+    /// `view` holds exactly what [`Pending::needs`] asked for.
+    pub fn decide(self, view: View, cx: &mut Cx<'_>) -> Result<Decided<'a>, Refusal> {
+        match self.0 {
+            Stage::Single(command) => decide(view, command, cx).map(Decided::Done),
+            Stage::Claim(progress) => Ok(progress.decide(view, cx)),
+        }
+    }
+}
+
+/// The load that a command can be expected to ask for. A claim may sweep before it, and ask again after it.
 pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
     match command {
         Command::Admit(admit) => admit::needs(admit),
         Command::Begin(begin) => begin::needs(begin),
-        Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => Needs::Nothing,
+        Command::Claim(claim) => claim::needs(claim),
+        Command::Forget(forget) => Needs::Forget(forget),
+        Command::ForgetFacts(forget) => Needs::ForgetFacts(forget),
         Command::Take(take) => Needs::Intent(take.id),
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
@@ -172,12 +268,12 @@ fn recover_needs(recover: &Recover) -> Needs<'static> {
     }
 }
 
-/// Decides one command. `view` holds exactly what [`needs`] asked for.
-pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+/// Decides a command over what [`needs`] asked for.
+fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     match command {
         Command::Admit(admit) => admit::decide(&view, admit, cx),
         Command::Begin(begin) => begin::decide(&view, begin, cx),
-        Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
+        Command::Claim(claim) => Ok(claim::hand_out(view.intents, claim, cx)),
         Command::Take(take) => claim::take(one(view)?, take, cx),
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
         Command::Settle(settle) => {
@@ -202,13 +298,15 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Delete(key) => Ok(records::delete(live(view.record, cx.now).as_ref(), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
-            answer: Answer::Forgotten { rows: 0 },
+            answer: Answer::Forgotten {
+                rows: view.forgotten,
+            },
         }),
         Command::ForgetFacts(_) => Ok(Decision {
             writes: Vec::new(),
             answer: Answer::FactsForgotten {
-                rows: 0,
-                after: None,
+                rows: view.forgotten,
+                after: view.forgotten_up_to,
             },
         }),
         Command::Restore(intent) => operate::restore(&view, intent, cx),

@@ -92,7 +92,7 @@ pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
 }
 
 /// Lets time act on one row. A row whose deadline has not come stays as it is.
-pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
+pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     let mut writes = Vec::new();
     let planted = plant::on(Plant::SweepLiveLease) && intent.shelf == Shelf::Leased;
     if intent.wake_at > cx.now && !planted || intent.shelf == Shelf::Done {

@@ -1,7 +1,7 @@
 //! What time does to a row, by shelf and by how its deadline lies.
 
 use super::{LEASE_US, NOW, changed, facts, row};
-use crate::decide::{Cx, on_time};
+use crate::decide::{Cx, Sweeps, on_time};
 use crate::ids::{Entropy, Micros, SECOND_US};
 use crate::intent::{Intent, Shelf};
 use crate::profile::ProfileId;
@@ -16,6 +16,7 @@ fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,
+        sweeps: &mut Sweeps::default(),
     };
     let writes = on_time(row.clone(), &mut cx);
     let told = facts(&writes).iter().map(|fact| fact.verb).collect();

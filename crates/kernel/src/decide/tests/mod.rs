@@ -4,7 +4,7 @@ mod clock;
 mod edges;
 mod steps;
 
-use super::{Cx, Decision, View, Write, decide};
+use super::{Cx, Decision, Sweeps, View, Write, decide};
 use crate::command::{Audience, Claim, Command, NewIntent};
 use crate::error::Refusal;
 use crate::fact::Fact;
@@ -106,6 +106,7 @@ fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, 
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,
+        sweeps: &mut Sweeps::default(),
     };
     decide(view, command, &mut cx)
 }
