@@ -204,9 +204,10 @@ pub enum Decided<'a> {
 
 impl<'a> Pending<'a> {
     pub fn new(command: &'a Command, sweeps: &Sweeps) -> Self {
-        match command {
-            Command::Claim(claim) => Self::claim(claim::Progress::new(claim, sweeps)),
-            command => Self(Stage::Single(command)),
+        if let Command::Claim(claim) = command {
+            Self::claim(claim::Progress::new(claim, sweeps))
+        } else {
+            Self(Stage::Single(command))
         }
     }
 

@@ -119,12 +119,9 @@ fn variants(profile: ProfileId, state: State) -> Vec<Intent> {
         let mut row = row(profile, state);
         row.attempts = attempts;
         row.release();
-        let leased = match state {
-            State::Dispatched => held,
-            State::Delivered => held && profile.profile().delivered != Delivery::AwaitsAck,
-            _ => false,
-        };
-        if leased {
+        let awaits_ack = profile.profile().delivered == Delivery::AwaitsAck;
+        let can_be_leased = state == State::Dispatched || state == State::Delivered && !awaits_ack;
+        if held && can_be_leased {
             row.holder = Some(HOLDER.to_owned());
             row.token = Some(TOKEN);
             row.lease_until = Some(NOW.plus(LEASE_US));
@@ -287,7 +284,7 @@ fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_
     let decision = decided(rows, &ack(Some(result.clone())), NOW).unwrap();
     let acked = changed(&decision.writes)[0].clone();
     assert_eq!((acked.state, &acked.result), (State::Acked, &Some(result)));
-    let again = decided(&[acked.clone()], &ack(None), NOW.plus(1)).unwrap();
+    let again = decided(std::slice::from_ref(&acked), &ack(None), NOW.plus(1)).unwrap();
     assert_eq!(changed(&again.writes)[0].result, acked.result);
     assert_eq!(changed(&again.writes)[0].settled_at, acked.settled_at);
     let mut queued = delivered;
