@@ -8,10 +8,10 @@ use crate::profile::{Delivery, LifeEnd, ProfileId, Unconsented};
 use crate::state::{Cause, State, Verb, stored};
 
 stored! {
-    /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
+    /// The kind of deadline that a row waits for, kept in `wake_at`. Sweeps search by shelf and deadline.
     Shelf {
-        /// Queued or let go, due later. Deadline: when it becomes claimable. Or not meant for claims: the end of its life, and
-        /// for a permission that ended without consent, when it is removed.
+        /// Queued or released, due later. Deadline: when it becomes claimable. Or not claimable at all: the end of its life, and
+        /// for a row that ended without consent, its removal.
         Delayed = 0 => "delayed",
         /// Queued and claimable. Deadline: the end of its life.
         Ready = 1 => "ready",
@@ -33,14 +33,14 @@ impl Shelf {
     }
 }
 
-/// How a stored result is to be read.
+/// The format of a stored result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
     Json,
     Text,
 }
 
-/// What the worker left behind.
+/// What the worker returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub kind: ResultKind,
@@ -48,23 +48,23 @@ pub struct Outcome {
     pub body: String,
 }
 
-/// What ties an intent to others of its ledger.
+/// Relations of an intent to others of its ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ties {
-    /// The one whose outcome brought it about.
+    /// The intent whose outcome caused this one.
     pub parent: Option<IntentId>,
     /// Of all that name the same series, at most one is held at a time.
     pub series: Option<String>,
 }
 
-/// What a series holds, as far as a rule may ask.
+/// The rows of a series that a rule may ask about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// The one whose lease ends last. It may be over already, and nobody has looked yet.
+    /// The one whose lease ends last. That lease may be over without a sweep having noticed.
     pub held: Option<Intent>,
-    /// The oldest that waits, for whatever reason.
+    /// The oldest that is queued, due or not.
     pub waiting: Option<Intent>,
-    /// The oldest whose own time has come, and which was set back while another one was held.
+    /// The oldest that is due and was set back while another one was leased.
     pub behind: Option<Intent>,
     /// The one that was completed last.
     pub completed: Option<Intent>,
@@ -113,12 +113,12 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// Whether somebody holds it at `now`.
+    /// Whether its lease runs at `now`.
     pub fn is_leased(&self, now: Micros) -> bool {
         self.is_out() && self.lease_until.is_some_and(|until| until > now)
     }
 
-    /// Whether it was handed out and has not come to its end.
+    /// Whether it was handed out and is not settled.
     fn is_out(&self) -> bool {
         matches!(self.state, State::Dispatched | State::Delivered)
     }
@@ -170,12 +170,12 @@ impl Intent {
         }
     }
 
-    /// Takes it out of its lanes until the one before it in its series lets go, or at last until `until`.
+    /// Takes it out of its lanes until the leased row of its series is settled, at the latest until `until`.
     pub(crate) fn set_back(&mut self, until: Micros) {
         (self.shelf, self.wake_at) = (Shelf::Delayed, until.min(self.expires_at));
     }
 
-    /// Drops the lease, keeping nothing that a late holder could use.
+    /// Ends the lease and clears the token, so that a late holder is refused.
     pub fn release(&mut self) {
         self.token = None;
         self.lease_until = None;

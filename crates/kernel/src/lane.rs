@@ -1,25 +1,25 @@
-//! Lanes: what makes a claim cost the same whatever the backlog holds for others.
+//! Lanes: the index keys that make the cost of a claim independent of the backlog for other workers.
 //!
 //! A lane is all claimable rows that agree on namespace, audience, target worker and capability (and, for claims that
-//! name one, the goal). Rows for other workers lie in other lanes, so a claim looks only at the head of its own few lanes.
+//! name one, the goal). Rows for other workers are in other lanes, so a claim reads only the heads of its own few lanes.
 //! A lane is named by a 64-bit hash; the rules compare the real fields again before a row is handed out.
 
 use crate::intent::Intent;
 use crate::plant::{self, Plant};
 use crate::profile::Face;
 
-/// The lanes a claimable row lies in, one per way of asking for it.
+/// The lanes of a claimable row, one per kind of claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
-    /// Asked for by publisher.
+    /// For claims that name the publisher.
     pub own: i64,
     pub own_goal: i64,
-    /// Asked for by anybody; only public rows have these.
+    /// For claims by any key; only public rows have these.
     pub public: Option<i64>,
     pub public_goal: Option<i64>,
 }
 
-/// Which lane column a probe looks at.
+/// The lane column that a probe reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Column {
     Own,
@@ -28,7 +28,7 @@ pub enum Column {
     PublicGoal,
 }
 
-/// One lane to look at for a claim.
+/// One lane that a claim reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     pub column: Column,
@@ -74,7 +74,7 @@ impl Lanes {
     }
 }
 
-/// What all rows of a lane agree on, but for audience and goal.
+/// The fields that all rows of a lane share, except audience and goal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneKey<'a> {
     pub(crate) face: Face,

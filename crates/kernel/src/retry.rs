@@ -1,8 +1,8 @@
 //! How long to wait before the next attempt.
 //!
 //! Invariant: a delay is never negative and never so long that adding it to a present time could
-//! overflow. Chance comes in as a number, so the same inputs give the same delay. Whether another
-//! attempt is due at all is decided elsewhere.
+//! overflow. Entropy is an argument, so the same inputs give the same delay. Whether there is another
+//! attempt at all is decided elsewhere.
 
 use crate::plant::{self, Plant};
 
@@ -36,7 +36,7 @@ pub enum Backoff {
     Bus,
 }
 
-/// What chance does to a pause.
+/// How entropy changes a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jitter {
     None,

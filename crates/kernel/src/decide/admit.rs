@@ -29,7 +29,7 @@ pub(super) fn needs(admit: &Admit) -> Needs<'_> {
     }
 }
 
-/// The series of an item, where it matters what else is in it.
+/// The series of an item whose admission depends on the other rows of the series.
 fn asked_series(item: &NewIntent) -> Option<&str> {
     item.unless.and(item.ties.series.as_deref())
 }
@@ -63,14 +63,14 @@ struct Batch<'a> {
     writes: Vec<Write>,
     admitted: Vec<Admitted>,
     fresh: u64,
-    /// Keys first used by an earlier item of this very command.
+    /// Keys first used by an earlier item of this command.
     used: HashMap<&'a once::Key, once::Row>,
-    /// Series that an earlier item of this very command began to wait in.
+    /// Series to which an earlier item of this command added a row.
     waiting: HashMap<&'a str, Admitted>,
 }
 
 impl<'a> Batch<'a> {
-    /// Whether another one of the series serves instead, which is answered then.
+    /// Whether another row of the series answers the request instead.
     fn is_served(&mut self, item: &NewIntent, series: Option<&Series>, now: Micros) -> bool {
         let (Some(unless), Some(name)) = (item.unless, asked_series(item)) else {
             return false;

@@ -1,5 +1,4 @@
-//! Rows that begin where their profile says, outside of any queue: a permission that was received, a transaction that is
-//! held by the one who carries it out from the commit on that made it.
+//! Rows that begin outside of a queue: a permission begins as received, a transaction leased to the node that carries it out.
 
 use super::claim::lease;
 use super::time::until_end;
@@ -33,7 +32,7 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
     let seq = cx.next_seq();
     let mut intent = admit::made(item, begin.id, seq, start, cx);
     if let Some(hold) = &begin.hold {
-        // Held now, so it is due now, whatever was asked for.
+        // It is leased now, so it is due now, whatever delay was requested.
         intent.run_at = cx.now;
         lease(&mut intent, &hold.holder, hold.lease_us, cx);
     } else {

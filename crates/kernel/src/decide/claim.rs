@@ -126,7 +126,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Goes through the picked rows up to the next one whose series is to be loaded, and behind the last one decides.
+    /// Sorts the picked rows up to the next one whose series is to be loaded, and decides after the last one.
     fn sort(mut self, mut picked: Picked, mut writes: Vec<Write>, cx: &mut Cx<'_>) -> Decided<'a> {
         while let Some(row) = picked.rest.next() {
             if row.ties.series.is_some() {
@@ -168,8 +168,8 @@ pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> D
     let mut writes = Vec::with_capacity(picked.len() * 2);
     let mut claimed = Vec::with_capacity(picked.len());
     for mut intent in picked {
-        // Lanes are named by hashes; only the fields themselves give the right to a row. That its time has come was decided
-        // when it was put into its lanes, perhaps by a node whose clock is a little ahead.
+        // Lanes are named by hashes, so the fields themselves are compared. Whether a row is due was decided when it was put
+        // into its lanes, perhaps by a node whose clock is a little ahead.
         if !may_take(claim, &intent) || intent.expires_at <= cx.now {
             continue;
         }
@@ -232,7 +232,7 @@ fn set_back(
     Some(writes)
 }
 
-/// One row by its name, though its turn in a lane may not have come.
+/// One row by its id, even if it is not due.
 pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     let profile = intent.profile.profile();
     if profile.face != take.face {
@@ -257,7 +257,7 @@ pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<D
     })
 }
 
-/// What the other side has accepted stays so: only the lease is new.
+/// Gives the row a new lease. A delivered row stays delivered.
 pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut Cx<'_>) {
     if !plant::on(Plant::ForgetAttempt) {
         intent.attempts += 1;

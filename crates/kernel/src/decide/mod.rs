@@ -1,7 +1,7 @@
-//! From a command and the rows it names to a decision: the writes that commit together, and the answer.
+//! Turns a command and the rows it names into a decision: the writes that commit together, and the answer.
 //!
-//! Invariant: a decision depends on nothing but its arguments, so it may be taken again after a failed commit.
-//! Each command has a small file; this one says what a command needs loaded and which file decides it.
+//! Invariant: a decision depends on nothing but its arguments, so it can be repeated after a failed commit.
+//! Each command has a small file; this one maps commands to loads and to those files.
 
 mod admit;
 mod advance;
@@ -32,14 +32,14 @@ use crate::profile::{Face, LifeClock};
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
 
-/// All the kernel may know of the outside world.
+/// The inputs of a decision besides the command and the loaded rows.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now: Micros,
-    /// What the wall clock says. It ends what an agent signed an end for; nothing else goes by it.
+    /// The wall clock. Only lives that end by [`LifeClock::Wall`] use it.
     pub wall: Micros,
     pub entropy: &'a mut Entropy,
-    /// The last admission sequence given out; the store keeps it.
+    /// The last admission sequence that was assigned; the store keeps it.
     pub last_seq: &'a mut u64,
     /// The last fact written; the store keeps it.
     pub last_fact: &'a mut u64,
@@ -47,9 +47,9 @@ pub struct Cx<'a> {
     pub sweeps: &'a mut Sweeps,
 }
 
-/// How often the claims of one commit let time act at its instant.
+/// How often the claims of one commit swept passed deadlines.
 ///
-/// After an outage a flood may be due at once: one commit lets time act on a few thousand rows, the next one continues.
+/// After an outage many rows may be due at once: one commit sweeps a few thousand of them, the next one continues.
 #[derive(Debug, Default)]
 pub struct Sweeps {
     count: u32,
@@ -99,7 +99,7 @@ pub enum Write {
         intent: Intent,
     },
     Remove(Intent),
-    /// Removes all facts of a row that goes without a trace, from its last one backwards.
+    /// Removes all facts of a row that is removed with its history, from its last one backwards.
     RemoveFacts {
         owner: String,
         last: FactSeq,
@@ -125,7 +125,7 @@ pub enum Needs<'a> {
         probes: Cow<'a, [Probe]>,
         max: u32,
     },
-    /// What is in a series.
+    /// The rows of a series.
     Series(&'a str),
     /// With its series, if it has one.
     Intent(IntentId),
@@ -143,7 +143,7 @@ pub enum Needs<'a> {
         face: Option<Face>,
         limit: u32,
     },
-    /// Of the next rows in order of admission, so many, those of a face.
+    /// Those of a face among the next `limit` rows in order of admission.
     Rows {
         face: Face,
         namespace: Option<&'a str>,
@@ -151,12 +151,12 @@ pub enum Needs<'a> {
         limit: u32,
     },
     Record(&'a record::Key),
-    /// How many rows wait for consent: those that `of` asked for, and all.
+    /// How many rows wait for consent: those that `of` requested, and all.
     Unconsented {
         face: Face,
         of: &'a str,
     },
-    /// A set-wise removal, which the store carries out: no rule looks at the single rows.
+    /// A set-wise removal, which the store carries out: no rule examines the single rows.
     Forget(&'a Forget),
     ForgetFacts(&'a ForgetFacts),
 }
@@ -166,17 +166,17 @@ pub enum Needs<'a> {
 pub struct View {
     pub intents: Vec<Intent>,
     pub once: Vec<Option<once::Row>>,
-    /// Of the items of an admission, or of the one intent.
+    /// The series of the items of an admission, or of the one intent.
     pub series: Vec<Option<Series>>,
     pub unsettled: u64,
-    /// Rows that wait for consent: of the one who asks, and of all.
+    /// Rows that wait for consent: those of the requester, and all.
     pub unconsented: (u64, u64),
-    /// The last row that was looked at, if there may be more behind it.
+    /// The last row that was examined, if there may be more after it.
     pub stopped_at: Option<Seq>,
     pub record: Option<record::Record>,
     /// How many entries or facts were removed.
     pub forgotten: u64,
-    /// The last fact that was looked at, if more may be old enough.
+    /// The last fact that was examined, if more may be old enough.
     pub forgotten_up_to: Option<FactSeq>,
 }
 
@@ -279,12 +279,14 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
         Command::Settle(settle) => {
             let (intent, behind) = one_and_behind(view)?;
-            settle::decide(intent, settle, cx).map(|decision| let_go(decision, behind, cx.now))
+            settle::decide(intent, settle, cx)
+                .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Advance(advance) => advance::decide(one(view)?, advance, cx),
         Command::Cancel(operate) => {
             let (intent, behind) = one_and_behind(view)?;
-            operate::cancel(intent, operate, cx).map(|decision| let_go(decision, behind, cx.now))
+            operate::cancel(intent, operate, cx)
+                .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
@@ -314,7 +316,7 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
     }
 }
 
-/// A record past its time counts as absent, whether or not it was removed already.
+/// An expired record counts as absent, whether or not it was removed already.
 fn live(record: Option<record::Record>, now: Micros) -> Option<record::Record> {
     record.filter(|record| record.expires_at.is_none_or(|until| until > now))
 }
@@ -323,7 +325,7 @@ fn one(view: View) -> Result<Intent, Refusal> {
     view.intents.into_iter().next().ok_or(Refusal::NotFound)
 }
 
-/// The row, and the one of its series that may be claimed when it is no longer held. Who is not held lets nobody go.
+/// The row, and the row of its series that becomes claimable when its lease ends. Only a dispatched row can release its series.
 fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
     let series = view.series.pop().flatten();
     let intent = one(view)?;
@@ -332,8 +334,8 @@ fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
     Ok((intent, behind))
 }
 
-/// Whoever stood behind it in its series is claimable from now on.
-fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
+/// Makes the next row of the series claimable.
+fn release_series(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
     if let Some(mut next) = behind {
         next.reshelve(now);
         decision.writes.push(Write::Change {
@@ -344,7 +346,7 @@ fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decisi
     decision
 }
 
-/// Who did what to an intent, for the fact that tells it.
+/// Verb, actor and detail of a fact.
 struct FactSource<'a> {
     verb: Verb,
     actor: Option<&'a str>,
@@ -360,7 +362,7 @@ impl<'a> FactSource<'a> {
         }
     }
 
-    /// Nobody asked; time did it.
+    /// A passed deadline, without an actor.
     fn by_time(verb: Verb) -> Self {
         Self {
             verb,
@@ -377,7 +379,7 @@ impl<'a> FactSource<'a> {
     }
 }
 
-/// Writes a changed row together with its fact, and checks both against the profile.
+/// Writes a changed row together with its fact. The step must be legal for the profile.
 fn step(
     writes: &mut Vec<Write>,
     was: State,
@@ -399,7 +401,7 @@ fn step(
     writes.push(Write::Change { was, intent });
 }
 
-/// Adds to the history of the row, which is still to be written.
+/// Makes the next fact of the row. The caller writes the row itself.
 fn fact(
     from: Option<State>,
     intent: &mut Intent,
@@ -424,7 +426,7 @@ fn fact(
     })
 }
 
-/// Moves the row to its end and says when its retention is over.
+/// Settles the row: it has no lease any more, and its deadline is the end of its retention.
 fn finish(intent: &mut Intent, state: State, cause: Cause, now: Micros) {
     intent.state = state;
     intent.cause = cause;

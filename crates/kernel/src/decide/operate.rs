@@ -1,4 +1,4 @@
-//! The operator's hand: cancel, requeue, purge, and rows taken over from elsewhere.
+//! Operators' commands: cancel, requeue, purge and restore; and the recovery of leases of dead processes.
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
@@ -25,7 +25,7 @@ pub(super) fn cancel(
     }
     intent.last_error = Some(operate.reason.clone());
     if was == State::Queued && profile.numbers_attempts {
-        // The attempt it waited for is used up: its end is told under that number.
+        // The end takes the number of the attempt that the row waited for.
         intent.attempts += 1;
     }
     finish(&mut intent, State::DeadLetter, profile.cancel_cause, cx.now);
@@ -42,12 +42,12 @@ pub(super) fn requeue(
     let was = intent.state;
     intent.state = State::Queued;
     intent.cause = Cause::Operator;
-    // Where they go on, it has what is left of its attempts, and one beyond the last if there is none.
+    // Where numbers continue, it has the attempts that are left, and one more if there are none.
     if !intent.profile.profile().numbers_attempts {
         intent.attempts = 0;
     }
     intent.run_at = cx.now;
-    // A fresh life, as long as the first: with the old end it might be gone before anybody could claim it.
+    // A new life as long as the first: with the old end it could expire before it is claimed.
     let life_us = intent.expires_at.0.saturating_sub(intent.created_at.0);
     intent.expires_at = cx.now.plus(life_us.max(limits::INTENT_TTL_US));
     intent.holder = None;
@@ -60,10 +60,10 @@ pub(super) fn requeue(
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
 }
 
-/// Why an attempt ended that nobody was left to end.
+/// The error of an attempt whose process died.
 const ORPHANED: &str = "the process that ran it ended before it was done";
 
-/// The attempt counts: whatever ended the process may have been this very intent.
+/// The attempt counts: this intent may have been what ended the process.
 pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> Decision {
     let own = Recover::holder(&recover.node, "");
     let now_running = Recover::holder(&recover.node, &recover.start);

@@ -1,6 +1,6 @@
-//! What a holder may do with its lease: keep it longer, complete, fail.
+//! What a holder may do with its lease: extend it or settle the row.
 //!
-//! Invariant: whoever cannot show the present token of a lease that still runs is refused, always.
+//! Invariant: a command without the token of a running lease is always refused.
 
 use super::{Cx, Decision, FactSource, Write, fact, finish, step};
 use crate::command::{Answer, Extend, Settle, Settlement};
@@ -109,7 +109,7 @@ pub(super) fn decide(
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };
-    // A profile may leave this step out, or demand steps in between that this rule does not take.
+    // A profile may lack this step, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();
     if !profile.allows(was, source.verb, intent.state) {
         return Err(Refusal::IllegalState);
@@ -144,7 +144,7 @@ pub(super) fn deliver(intent: &mut Intent, now: Micros) {
     }
 }
 
-/// Two facts in one commit: the attempt failed, and what follows from it. One that nothing can cure rests where it is.
+/// Two facts in one commit: the attempt failed, and what follows from it. A row that is not tried again rests in `Failed`.
 pub(super) fn failed_attempt(
     mut intent: Intent,
     cause: Cause,

@@ -1,7 +1,7 @@
-//! What time does to rows: delays end, leases run out, lives and retentions end.
+//! Passed deadlines: delays end, leases run out, lives and retentions end.
 //!
-//! Looking (sweep, observe) never takes anything from a waiting worker: a lapsed lease stays claimable at once.
-//! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
+//! Sweep and observe never take a row from a waiting worker: a lapsed lease stays claimable at once.
+//! Only the cleanup pass requeues lapsed leases with a delay, and removes rows.
 
 use super::settle::{back_off, failed_attempt, out_of_attempts, requeue_at};
 use super::{Cx, Decision, FactSource, Needs, Write, finish, step};
@@ -14,7 +14,7 @@ use crate::profile::{Expiry, LifeClock, LifeEnd, Unconsented};
 use crate::record::{Key, Kind, Record};
 use crate::state::{Cause, State, Verb};
 
-/// Why an intent died whose worker never said anything.
+/// The error of an intent that died without one from its worker.
 const EXHAUSTED: &str = "Max retries exceeded";
 const LAPSED: &str = "Lease expired. Backing off.";
 
@@ -91,7 +91,7 @@ pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
     }
 }
 
-/// Lets time act on one row. A row whose deadline has not come stays as it is.
+/// Applies a passed deadline to one row. A row whose deadline lies ahead stays as it is.
 pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     let mut writes = Vec::new();
     let planted = plant::on(Plant::SweepLiveLease) && intent.shelf == Shelf::Leased;
@@ -108,7 +108,7 @@ pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
         }
         Shelf::Delayed | Shelf::Ready => {
             intent.reshelve(cx.now);
-            // Engine time came to the end of a permission before the wall clock did.
+            // Engine time may reach the end of a life before the wall clock does.
             until_end(&mut intent, cx);
             writes.push(Write::Change {
                 was: intent.state,
@@ -201,7 +201,7 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     match intent.profile.profile().expiry {
         Expiry::TakeOver if out_of_attempts(&intent) => die(intent, cx, writes),
         Expiry::TakeOver | Expiry::StayLeased => {
-            // No fact: whoever claims it next tells both, that it expired and that it was claimed.
+            // No fact yet: the next claim writes both, that the lease expired and that the row was claimed.
             (intent.shelf, intent.wake_at) = if intent.expires_at > cx.now {
                 (Shelf::Lapsed, intent.expires_at)
             } else {
@@ -223,7 +223,7 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             // A profile with this expiry has the steps for it.
             writes.extend(failed.into_iter().flat_map(|decision| decision.writes));
         }
-        // Nobody holds such a row, so it is never on the leased shelf.
+        // Such a row is never leased.
         Expiry::NoLease => {}
     }
 }
@@ -303,7 +303,7 @@ fn past_id(write: &Write, now: Micros) -> Option<Write> {
 
 fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned: &mut Cleaned) {
     match row.state {
-        // Only where claims take over does a cleanup send leases back; elsewhere expiry itself has said what follows.
+        // The cleanup pass requeues leases only where claims take over; elsewhere the end of the lease did.
         State::Dispatched if row.profile.profile().expiry != Expiry::TakeOver => {
             writes.extend(on_time(row, cx));
         }
@@ -331,12 +331,12 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
             cleaned.done_deleted += 1;
             writes.push(Write::Remove(row));
         }
-        // A failure at rest is an end; left lying, it would fill every later pass.
+        // A failure at rest is an end. If it were kept, every later pass would load it.
         State::Failed if row.profile.profile().is_terminal(State::Failed) => {
             cleaned.dead_deleted += 1;
             writes.push(Write::Remove(row));
         }
-        // It may be early for it, and it has a record.
+        // Its removal may not be due, and includes its record.
         State::DeadLetter if row.is_unconsented() => writes.extend(on_time(row, cx)),
         State::DeadLetter => {
             cleaned.dead_deleted += 1;

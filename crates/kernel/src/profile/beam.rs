@@ -1,7 +1,7 @@
 //! Beam's two profiles: the directory that relays, and the message bus that holds and retries.
 //!
 //! As pairs of states they differ in one: only the bus dispatches what it has just received. They
-//! also differ in what silence means: the directory fails the attempt, the bus queues it again.
+//! also differ in what the end of a lease means: the directory fails the attempt, the bus queues it again.
 //! Beam allows every state to follow itself; here that is the verb that led to it, asked again.
 
 use super::{
@@ -19,7 +19,7 @@ use crate::state::Verb::{
     Validate,
 };
 
-/// On the wire Beam says what we say.
+/// Beam's wire words are the names of the canonical states.
 const WORDS: &[(State, Option<Cause>, &str)] = &[
     (Received, None, "received"),
     (Validated, None, "validated"),

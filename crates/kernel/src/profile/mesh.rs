@@ -1,8 +1,8 @@
 //! The mesh outbox's profile: pending, inflight, done, dead, aborted.
 //!
 //! There is no requeue: the operator's requeue retires the old row for ever and admits a new one
-//! under a new id. The table cannot see causes, so refusing to abort an aborted row twice is the
-//! rule's work.
+//! under a new id. The table cannot see causes, so the rule for cancel refuses a row that is aborted
+//! already.
 
 use super::{
     Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,

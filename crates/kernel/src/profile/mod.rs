@@ -1,4 +1,4 @@
-//! Which step of the lifecycle is legal for whom, and what it is called on the wire: tables only.
+//! Legal steps, wire words and policies of each protocol: tables only.
 //!
 //! Invariant: a (state, verb) pair that has no row is refused, and a terminal state is left only by
 //! the pairs a profile lists as its operator's or its exits. This module decides nothing: where a
@@ -57,21 +57,21 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
     /// The next claim takes it at once, without back-off; an exhausted one is dead as soon as
-    /// anybody looks at it; only the cleanup pass requeues with back-off.
+    /// it is read or swept; only the cleanup pass requeues with back-off.
     TakeOver,
     /// Queued again, due now.
     DueNow,
     /// Queued again, due after this pause.
     DueIn { ms: u32 },
-    /// The attempt fails as timed out, and the retry policy says what follows.
+    /// The attempt fails as timed out, and the retry policy decides what follows.
     FailAttempt,
     /// Its state stays: the effect may have happened. Only the lease may be taken again.
     StayLeased,
-    /// Nobody ever holds a lease on it.
+    /// Its rows are never leased.
     NoLease,
 }
 
-/// Where the chance in a retry delay comes from.
+/// The source of the jitter in a retry delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetrySeed {
     /// The entropy of the request.
@@ -137,7 +137,7 @@ pub struct Profile {
     /// The states in which a new row may begin.
     pub start: &'static [State],
     pub rows: &'static [Row],
-    /// The steps an operator may take by hand. Pages and commands that cross faces offer these only.
+    /// The steps an operator may take. Pages and commands that cross faces offer these only.
     pub operator: &'static [(State, Verb)],
     /// The steps that need no lease, taken by [`crate::command::Advance`].
     pub unleased: &'static [(State, Verb)],

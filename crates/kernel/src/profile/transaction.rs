@@ -1,7 +1,7 @@
 //! ATP's two profiles: a permission, and the transactions carried out under it.
 //!
 //! They are rows of their own because one permission may allow several executions. Both only move
-//! forward and neither has operator edges: nobody undoes money by a button. A settled transaction
+//! forward and neither has operator edges: a payment is not undone by a button. A settled transaction
 //! is left by explicit compensation alone, which adds a document and changes none.
 
 use super::{
@@ -59,10 +59,10 @@ pub(super) static TRANSACTION: Profile = Profile {
     // The row is committed as executing before the rail is called.
     start: &[Dispatched],
     rows: &[
-        // The sweep leases again what nobody holds. No expiry: the effect may have happened.
+        // The sweep takes new leases on rows whose lease ended. No expiry: the effect may have happened.
         row(Dispatched, Claim, &[Dispatched]),
         row(Dispatched, Extend, &[Dispatched]),
-        // Let go for a while, or found after a crash: the lease ends, the state stays.
+        // Released for a while, or recovered after a crash: the lease ends, the state stays.
         row(Dispatched, Retry, &[Dispatched]),
         row(Dispatched, Recover, &[Dispatched]),
         row(Dispatched, Deliver, &[Delivered]),

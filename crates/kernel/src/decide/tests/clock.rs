@@ -1,4 +1,4 @@
-//! What time does to a row, by shelf and by how its deadline lies.
+//! Passed deadlines, by shelf and by how late they are noticed.
 
 use super::{LEASE_US, NOW, changed, facts, row};
 use crate::decide::{Cx, Sweeps, on_time};
@@ -7,7 +7,7 @@ use crate::intent::{Intent, Shelf};
 use crate::profile::ProfileId;
 use crate::state::{State, Verb};
 
-/// Where the row lies after time acted on it, and what was told; `None` if nothing was written.
+/// The shelf of the row after its deadline was applied, and the facts; `None` if nothing was written.
 fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
     let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([3; 32]), 0, 0);
     let mut cx = Cx {

@@ -106,7 +106,7 @@ fn commands(face: Face) -> Vec<Command> {
     all
 }
 
-/// The row as it can lie in the ledger: held or not, with attempts left or without, within its life or past it.
+/// The row in the forms that a ledger can hold: leased or not, with attempts left or without, within its life or past it.
 fn variants(profile: ProfileId, state: State) -> Vec<Intent> {
     let mut variants = Vec::new();
     for (held, attempts, over) in [

@@ -93,7 +93,7 @@ fn claim(face: Face, max: u32) -> Claim {
     }
 }
 
-/// Decides over these rows at this instant, always with the same chance.
+/// Decides over these rows at this instant, always with the same entropy.
 fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, Refusal> {
     let view = View {
         intents: rows.to_vec(),
