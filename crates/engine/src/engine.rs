@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Apart, Claim, Command, Gate, Operate, Request};
+use consign_kernel::command::{Answer, Claim, Command, Gate, OnRefusal, Operate, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
@@ -206,12 +206,12 @@ impl Engine {
         gate: Option<Gate>,
         steps: Vec<Command>,
     ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
-        self.run(gate, steps, Apart::Yes).await
+        self.run(gate, steps, OnRefusal::Continue).await
     }
 
     /// Executes commands that depend on each other. The first refusal is the result, and no later command runs.
     pub async fn together(&self, steps: Vec<Command>) -> Result<Vec<Answer>, Error> {
-        let answers = self.run(None, steps, Apart::No).await?;
+        let answers = self.run(None, steps, OnRefusal::Stop).await?;
         Ok(answers.into_iter().collect::<Result<_, _>>()?)
     }
 
@@ -219,7 +219,7 @@ impl Engine {
         &self,
         gate: Option<Gate>,
         mut steps: Vec<Command>,
-        apart: Apart,
+        on_refusal: OnRefusal,
     ) -> Result<Vec<Result<Answer, Refusal>>, Error> {
         if plant::on(Plant::TornBatch)
             && let [Command::Admit(admit)] = steps.as_slice()
@@ -248,7 +248,7 @@ impl Engine {
         let request = Request {
             gate,
             steps,
-            apart,
+            on_refusal,
             seed: self.inner.seeds.next(),
         };
         let answers = self.inner.store.execute(request).await??;

@@ -1,6 +1,6 @@
 //! A planted defect: the items of one batch are admitted in one commit each, not in one commit together.
 
-use consign_kernel::command::{Admit, Answer, Apart, Command, Gate, Request};
+use consign_kernel::command::{Admit, Answer, Command, Gate, OnRefusal, Request};
 use consign_kernel::error::Refusal;
 
 use crate::{Engine, Error};
@@ -21,7 +21,7 @@ impl Engine {
             let request = Request {
                 gate: gate.take(),
                 steps: vec![Command::Admit(one)],
-                apart: Apart::Yes,
+                on_refusal: OnRefusal::Continue,
                 seed: self.inner.seeds.next(),
             };
             match self.inner.store.execute(request).await??.pop() {

@@ -1,83 +1,97 @@
-//! What can be asked of the ledger, as owned plain data that may cross threads.
+//! Commands to the ledger and their answers, as owned plain data that may cross threads.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use crate::intent::{Intent, Outcome, Ties};
-use crate::lane::{Column, Place, Probe};
+use crate::lane::{Column, LaneKey, Probe};
 use crate::once;
 use crate::profile::{Face, ProfileId};
 use crate::record;
+use crate::state::Verb;
 
-/// What one caller wants done in one commit.
-///
-/// A refused gate refuses all steps.
+/// The steps that one caller submits for one commit. A refused gate refuses all of them.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub gate: Option<Gate>,
     pub steps: Vec<Command>,
-    pub apart: Apart,
-    /// Grows into tokens, ids and jitter; drawn by the engine.
+    pub on_refusal: OnRefusal,
+    /// The seed of all entropy of the request (tokens, ids, jitter); drawn by the engine.
     pub seed: [u8; 32],
 }
 
-/// What a refused step means for its neighbours.
+/// What a refused step means for the steps after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Apart {
-    /// Nothing: each stands for itself.
+pub enum OnRefusal {
+    /// They are carried out all the same.
     #[default]
-    Yes,
-    /// The steps behind it are not taken. With whatever can be refused in front, all of them happen or none.
-    No,
+    Continue,
+    /// They are not carried out. If every step that can be refused comes first, either all steps happen or none.
+    Stop,
 }
 
-/// Checks that precede the work and whose traces stay even when the work is refused.
+/// Checks before the steps. Their writes are kept even if the steps are refused.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// The caller's key id, scope of its nonces.
     pub caller: String,
-    /// A key with a record and an allowance; the main key has neither.
+    /// Whether the key has a record and a rate limit; the main key has neither.
     pub metered: bool,
-    /// Nonce of a signed request, burnt as soon as the signature was found right.
+    /// Nonce of a signed request, consumed as soon as the signature is verified.
     pub nonce: Option<String>,
-    /// How much of the allowance the request takes; nothing for the later looks of a request that waits.
+    /// How much the request counts against the rate limit; zero when a waiting request checks again.
     pub cost: u32,
 }
 
 #[derive(Clone, Debug)]
 pub enum Command {
     Admit(Admit),
-    /// A row of a profile that begins elsewhere than in a queue.
+    /// Creates a row of a profile that does not begin in a queue.
     Begin(Box<Begin>),
     Claim(Claim),
-    /// Takes the lease of one row by its name.
+    /// Takes the lease of one row by its id.
     Take(Take),
     Extend(Extend),
     Settle(Settle),
-    /// Declares it checked and allowed.
-    Validate(Operate),
+    /// Takes a legal step that needs no lease.
+    Advance(Box<Advance>),
     Cancel(Operate),
     Requeue(Operate),
-    /// Ends what had an effect, now that the effect is undone.
-    Compensate(Operate),
-    /// Lets time act on one row before it is shown.
+    /// Applies passed deadlines to one row before it is shown.
     Observe(IntentId),
-    /// Lets time act on all rows whose deadline passed.
+    /// Applies passed deadlines to all rows that have one.
     Sweep(Sweep),
-    /// Takes back what a process that is no more held when it died.
+    /// Releases the leases that a dead process held.
     Recover(Recover),
     /// One bounded piece of a cleanup pass.
     Clean(Clean),
     /// One bounded piece of a purge.
     Purge(Purge),
     Put(record::Put),
-    /// Refused unless the record is what the caller saw: its version, or zero for none.
+    /// Refused unless the record has the version that the caller read; zero means that there is none.
     Expect(record::Key, u64),
     Delete(record::Key),
-    /// Set-wise removal of what is past its time or whose owner is gone.
+    /// Set-wise removal of entries that expired or whose owner was removed.
     Forget(Forget),
-    /// One bounded piece of forgetting old facts.
+    /// One bounded piece of the removal of old facts.
     ForgetFacts(ForgetFacts),
-    /// Takes over a row made elsewhere, as it is.
+    /// Inserts a row that another system made, as it is.
     Restore(Box<Intent>),
+}
+
+impl Command {
+    /// Declares a row checked and allowed.
+    pub fn validate(operate: Operate) -> Self {
+        Self::by_operator(operate, Verb::Validate)
+    }
+
+    /// Ends a row that had an effect, now that the effect is undone.
+    pub fn compensate(operate: Operate) -> Self {
+        Self::by_operator(operate, Verb::Compensate)
+    }
+
+    fn by_operator(operate: Operate, verb: Verb) -> Self {
+        let Operate { id, face, reason } = operate;
+        Self::Advance(Box::new(Advance::by_operator(id, face, verb, reason)))
+    }
 }
 
 /// New intents, all or none.
@@ -109,19 +123,20 @@ pub struct NewIntent {
     pub unless: Option<Unless>,
 }
 
-/// A new row whose name its maker gives it, so that other things written with it can name it.
+/// A new row whose id the caller chooses, so that other writes of the same commit can refer to it.
 #[derive(Clone, Debug)]
 pub struct Begin {
-    /// To be new: made by [`IntentId::new`] from fresh entropy.
+    /// Must be new: made by [`IntentId::new`] from fresh entropy.
     pub id: IntentId,
     pub item: NewIntent,
-    /// Who holds it from its first commit on, if its profile begins held.
+    /// The first lease, for a profile whose rows begin leased.
     pub hold: Option<Hold>,
-    /// Refused unless there is room for one more that waits for consent.
+    /// Refused if too many rows wait for consent.
     pub within: Option<Within>,
 }
 
-/// How many rows may wait for consent, or lie there because none came. Who asked for a row is its `target`.
+/// How many rows may wait for consent, or wait for their removal because none was given. The requester of a row is its
+/// `target`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Within {
     pub each: u64,
@@ -134,10 +149,10 @@ pub struct Hold {
     pub lease_us: i64,
 }
 
-/// When an intent is not stored, because another one of its series serves.
+/// When an intent is not stored because another one of its series answers the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unless {
-    /// One that waits or is held.
+    /// One that is queued or leased.
     pub open: bool,
     /// One that was completed no longer ago than this.
     pub completed_within_us: i64,
@@ -150,7 +165,7 @@ pub struct OnceGuard {
     pub lifetime_us: i64,
 }
 
-/// Whose intents a claim may take.
+/// The publishers whose intents a claim may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The caller's own, and public ones.
@@ -174,7 +189,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// How many lanes [`Claim::probes`] names, without naming them.
+    /// The number of lanes that [`Claim::probes`] returns, without computing them.
     pub fn lanes(&self) -> usize {
         let audiences = match self.audience {
             Audience::Caller => 2,
@@ -202,7 +217,7 @@ impl Claim {
                 .iter()
                 .map(|capability| Some(capability.as_str()));
             for capability in std::iter::once(None).chain(capabilities) {
-                let place = Place {
+                let key = LaneKey {
                     face: self.face,
                     namespace: &self.namespace,
                     target,
@@ -210,12 +225,12 @@ impl Claim {
                 };
                 probes.push(Probe {
                     column: own,
-                    lane: place.lane(Some(owner), goal),
+                    lane: key.lane(Some(owner), goal),
                 });
                 if everybody {
                     probes.push(Probe {
                         column: public,
-                        lane: place.lane(None, goal),
+                        lane: key.lane(None, goal),
                     });
                 }
             }
@@ -224,7 +239,7 @@ impl Claim {
     }
 }
 
-/// One row of a face that nobody holds, whatever it waits for.
+/// Takes one row of a face that has no running lease, even if it is not due.
 #[derive(Clone, Debug)]
 pub struct Take {
     pub id: IntentId,
@@ -256,29 +271,85 @@ pub enum Settlement {
     Fail {
         error: String,
     },
-    /// For profiles in which a failed attempt is a state of its own: it rests there, or what follows is told as well.
+    /// The same, for a profile whose retry delays follow from a key ([`crate::profile::RetrySeed::OfKey`]). The payload, which
+    /// holds the key, is opaque to the rules.
+    FailKeyed {
+        error: String,
+        key: String,
+    },
+    /// For profiles in which a failed attempt is a state of its own: the row rests there, or the next step is written as well.
     FailAttempt {
         error: String,
         timed_out: bool,
-        /// Another attempt may cure it.
+        /// Another attempt may succeed.
         again: bool,
     },
-    /// The other side accepted it; how it ends is open, and the lease goes on.
+    /// The other side accepted it and its outcome is open. The profile decides whether the lease continues.
     Deliver,
     /// The other side refused it for good.
     Reject {
         error: String,
     },
-    /// Nothing is known yet: the row stays in its state, and anybody may take it after a pause.
+    /// The outcome is unknown: the row keeps its state without a lease, and any holder may take it after a pause.
     LetGo {
         after_us: i64,
     },
-    /// The holder could not even begin, for want of resources of its own: the row waits where it stood, and the attempt does not
-    /// count.
+    /// Another attempt may succeed, after a pause that the holder knows: the row is queued again, and the attempt counts.
+    RetryLater {
+        after_us: i64,
+        error: Option<String>,
+    },
+    /// No attempt can succeed: the row is a dead letter, whatever attempts are left.
+    Kill {
+        error: String,
+    },
+    /// The holder lacked the resources to begin: the row is queued again as before, and the attempt does not count.
     GiveBack,
 }
 
-/// An operator's hand on one row of a face.
+/// A step by a recipient, by the system or by an operator. A profile lists the steps that may be taken so.
+#[derive(Clone, Debug)]
+pub struct Advance {
+    pub id: IntentId,
+    pub face: Face,
+    pub verb: Verb,
+    /// For the fact; `None` for the system.
+    pub actor: Option<String>,
+    /// For the fact. It becomes the error of a row that fails, dies or is recovered.
+    pub detail: Option<String>,
+    /// What a completed row leaves behind.
+    pub result: Option<Outcome>,
+    /// How long a row that is queued again waits.
+    pub after_us: i64,
+}
+
+impl Advance {
+    /// A step that an operator, or a protocol in an operator's name, takes for this reason.
+    pub fn by_operator(id: IntentId, face: Face, verb: Verb, reason: String) -> Self {
+        Self {
+            actor: Some(OPERATOR.to_owned()),
+            detail: Some(reason),
+            ..Self::by_system(id, face, verb)
+        }
+    }
+
+    pub const fn by_system(id: IntentId, face: Face, verb: Verb) -> Self {
+        Self {
+            id,
+            face,
+            verb,
+            actor: None,
+            detail: None,
+            result: None,
+            after_us: 0,
+        }
+    }
+}
+
+/// The actor of facts that no key caused.
+pub const OPERATOR: &str = "operator";
+
+/// An operator's request about one row of a face.
 #[derive(Clone, Debug)]
 pub struct Operate {
     pub id: IntentId,
@@ -291,18 +362,18 @@ pub struct Sweep {
     pub limit: u32,
 }
 
-/// Rows held by `node` as an earlier start of it, told apart by their holder: see [`Recover::holder`].
+/// Rows leased to an earlier start of `node`. The holder tells the starts apart, see [`Recover::holder`].
 #[derive(Clone, Debug)]
 pub struct Recover {
     pub face: Face,
     pub node: String,
     pub start: String,
-    /// How many leases of the face are looked at, whosever they are.
+    /// How many leases of the face are examined, of any holder.
     pub limit: u32,
 }
 
 impl Recover {
-    /// Under which name a start of a node claims what it may have to take back later.
+    /// The holder name under which a start of a node claims rows that a later start may have to recover.
     pub fn holder(node: &str, start: &str) -> String {
         format!("{node}/{start}")
     }
@@ -311,7 +382,7 @@ impl Recover {
 #[derive(Clone, Copy, Debug)]
 pub struct Clean {
     pub face: Face,
-    /// How long what is settled stays.
+    /// How long settled rows are kept.
     pub retention_us: i64,
     pub limit: u32,
 }
@@ -322,7 +393,7 @@ pub struct Purge {
     pub namespace: Option<String>,
     /// Where the last piece stopped.
     pub after: Seq,
-    /// How many rows are looked at, whosever they are.
+    /// How many rows are examined, of any face.
     pub limit: u32,
 }
 
@@ -335,12 +406,12 @@ pub enum Forget {
     OnceOf {
         owner: String,
     },
-    /// What a purge of the face forgets; see [`once::Scope::purged`].
+    /// The scopes that a purge of the face removes; see [`once::Scope::purged`].
     OnceOfFace {
         face: Face,
         limit: u32,
     },
-    /// Those that are over, and those that will be within `ahead_us`.
+    /// Those that expired, and those that will expire within `ahead_us`.
     Records {
         kind: record::Kind,
         ahead_us: i64,
@@ -358,11 +429,11 @@ pub struct ForgetFacts {
     pub before: Micros,
     /// Where the last piece stopped.
     pub after: FactSeq,
-    /// How many facts are looked at, of whatever face.
+    /// How many facts are examined, of any face.
     pub limit: u32,
 }
 
-/// What became of a request: an answer per step, or the gate's refusal for all.
+/// The result of a request: an answer per step, or the gate's refusal for all.
 pub type Reply = Result<Vec<Result<Answer, crate::error::Refusal>>, crate::error::Refusal>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -384,10 +455,10 @@ pub enum Answer {
         rows: u32,
         more: bool,
     },
-    /// What became of each.
+    /// The rows after their recovery.
     Recovered(Vec<Intent>),
     Cleaned(Cleaned),
-    /// `after` is where to go on, if there may be more.
+    /// `after` is where the next piece starts, if there may be more.
     Purged {
         rows: u32,
         after: Option<Seq>,
@@ -402,7 +473,7 @@ pub enum Answer {
     Forgotten {
         rows: u64,
     },
-    /// `after` is where to go on, if more may be old enough.
+    /// `after` is where the next piece starts, if more facts may be old enough.
     FactsForgotten {
         rows: u64,
         after: Option<FactSeq>,
@@ -414,7 +485,7 @@ pub enum Answer {
 pub struct Admitted {
     pub id: IntentId,
     pub namespace: String,
-    /// The key had been used before, or another one of the series serves: nothing new was stored.
+    /// The key was used before, or another intent of the series answers the request: nothing new was stored.
     pub replayed: bool,
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a code is never reused for another meaning; each has a page in `docs/errors/`.
 //! The kernel knows a class, not an HTTP status: faces translate.
 
-/// What kind of trouble a code is, for faces to map to their own status.
+/// The kind of error a code is, for faces to map to their own status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Invalid,

@@ -25,7 +25,7 @@ pub struct Fact {
     pub to: State,
     pub cause: Cause,
     pub attempt: u32,
-    /// Key id or operator that asked; `None` when time did it.
+    /// Key id or operator that asked; `None` for a passed deadline.
     pub actor: Option<String>,
     pub detail: Option<String>,
 }
@@ -50,13 +50,13 @@ impl Fact {
     }
 }
 
-/// A fact with what a reader of a stream needs to know of its intent.
+/// A fact with the fields of its intent that a reader of a stream needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub fact: Fact,
     pub id: IntentId,
     pub namespace: String,
     pub goal: String,
-    /// What it belongs to, if it was brought about by another one.
+    /// The intent that caused this one, if any.
     pub parent: Option<IntentId>,
 }

@@ -4,14 +4,14 @@
 //! except the rules in `decide`.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use crate::profile::{Face, ProfileId};
-use crate::state::{Cause, State, stored};
+use crate::profile::{Delivery, LifeEnd, ProfileId, Unconsented};
+use crate::state::{Cause, State, Verb, stored};
 
 stored! {
-    /// Where time looks for a row: each shelf has one kind of deadline, kept in `wake_at`.
+    /// The kind of deadline that a row waits for, kept in `wake_at`. Sweeps search by shelf and deadline.
     Shelf {
-        /// Queued or let go, due later. Deadline: when it becomes claimable. Or not meant for claims: the end of its life, and
-        /// for a permission that ended without consent, when it is removed.
+        /// Queued or released, due later. Deadline: when it becomes claimable. Or not claimable at all: the end of its life, and
+        /// for a row that ended without consent, its removal.
         Delayed = 0 => "delayed",
         /// Queued and claimable. Deadline: the end of its life.
         Ready = 1 => "ready",
@@ -33,14 +33,14 @@ impl Shelf {
     }
 }
 
-/// How a stored result is to be read.
+/// The format of a stored result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultKind {
     Json,
     Text,
 }
 
-/// What the worker left behind.
+/// What the worker returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub kind: ResultKind,
@@ -48,23 +48,23 @@ pub struct Outcome {
     pub body: String,
 }
 
-/// What ties an intent to others of its ledger.
+/// Relations of an intent to others of its ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ties {
-    /// The one whose outcome brought it about.
+    /// The intent whose outcome caused this one.
     pub parent: Option<IntentId>,
     /// Of all that name the same series, at most one is held at a time.
     pub series: Option<String>,
 }
 
-/// What a series holds, as far as a rule may ask.
+/// The rows of a series that a rule may ask about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// The one whose lease ends last. It may be over already, and nobody has looked yet.
+    /// The one whose lease ends last. That lease may be over without a sweep having noticed.
     pub held: Option<Intent>,
-    /// The oldest that waits, for whatever reason.
+    /// The oldest that is queued, due or not.
     pub waiting: Option<Intent>,
-    /// The oldest whose own time has come, and which was set back while another one was held.
+    /// The oldest that is due and was set back while another one was leased.
     pub behind: Option<Intent>,
     /// The one that was completed last.
     pub completed: Option<Intent>,
@@ -113,52 +113,69 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// Whether somebody holds it at `now`.
+    /// Whether its lease runs at `now`.
     pub fn is_leased(&self, now: Micros) -> bool {
         self.is_out() && self.lease_until.is_some_and(|until| until > now)
     }
 
-    /// Whether it was handed out and has not come to its end.
+    /// Whether it was handed out and is not settled.
     fn is_out(&self) -> bool {
         matches!(self.state, State::Dispatched | State::Delivered)
     }
 
-    /// Whether it is a permission to which nobody ever consented. One that ended so lies where delays end, until it is removed.
+    /// Whether it waits for consent, or ended without it and is to be removed. One that ended so stays on the delayed shelf.
     pub fn is_unconsented(&self) -> bool {
-        self.profile == ProfileId::AtpPermission
-            && self.shelf == Shelf::Delayed
+        matches!(
+            self.profile.profile().unconsented,
+            Unconsented::Removed { .. }
+        ) && self.shelf == Shelf::Delayed
             && matches!(self.state, State::Received | State::DeadLetter)
     }
 
-    /// Puts the row where time will look for it next.
-    pub fn reshelve(&mut self, now: Micros, retention_us: i64) {
+    /// Puts the row on the shelf where its next deadline is looked for.
+    pub fn reshelve(&mut self, now: Micros) {
+        let profile = self.profile.profile();
         (self.shelf, self.wake_at) = match (self.state, self.lease_until) {
             (_, Some(until)) if self.is_out() => (Shelf::Leased, until),
-            // Let go: its state stays, and whoever comes after the pause may take it.
+            // No claim finds it: it waits for its recipient.
+            (State::Delivered, None) if profile.delivered != Delivery::Claimable => {
+                (Shelf::Delayed, self.waits_until())
+            }
+            // Released in its state: any holder may take it after the pause.
             (_, None) if self.is_out() && self.run_at > now => (Shelf::Delayed, self.run_at),
-            (_, None) if self.is_out() => (Shelf::Lapsed, self.expires_at),
-            // Nobody takes it; it waits for the next word of its owner, or for its end.
-            (State::Received | State::Validated, _) => (Shelf::Delayed, self.expires_at),
-            (State::Queued, _) if self.expires_at <= now => (Shelf::Parked, Micros::MAX),
+            (State::Dispatched | State::Delivered, _) => (Shelf::Lapsed, self.expires_at),
+            // No claim finds it: it waits for the next step of its owner.
+            (State::Received | State::Validated, _) => (Shelf::Delayed, self.waits_until()),
+            (State::Queued, _) if self.expires_at <= now => match profile.life_end {
+                LifeEnd::Never | LifeEnd::Park => (Shelf::Parked, Micros::MAX),
+                // The next sweep ends it.
+                LifeEnd::Dead { .. } => (Shelf::Delayed, self.expires_at),
+            },
             (State::Queued, _) if self.run_at > now => {
                 (Shelf::Delayed, self.run_at.min(self.expires_at))
             }
             (State::Queued, _) => (Shelf::Ready, self.expires_at),
-            // Kept for good, so that no pass over what has ended walks past it.
-            _ if self.profile.profile().face == Face::Transaction => (Shelf::Done, Micros::MAX),
-            _ => (
-                Shelf::Done,
-                self.settled_at.unwrap_or(now).plus(retention_us),
-            ),
+            (State::Acked | State::Failed | State::DeadLetter, _) => {
+                let settled_at = self.settled_at.unwrap_or(now);
+                (Shelf::Done, profile.retained_until(settled_at))
+            }
         };
     }
 
-    /// Takes it out of its lanes until the one before it in its series lets go, or at last until `until`.
+    /// How long it waits for a step that another party takes. Without an edge for its end it waits for good.
+    fn waits_until(&self) -> Micros {
+        match self.profile.profile().row(self.state, Verb::Expire) {
+            Some(_) => self.expires_at,
+            None => Micros::MAX,
+        }
+    }
+
+    /// Takes it out of its lanes until the leased row of its series is settled, at the latest until `until`.
     pub(crate) fn set_back(&mut self, until: Micros) {
         (self.shelf, self.wake_at) = (Shelf::Delayed, until.min(self.expires_at));
     }
 
-    /// Drops the lease, keeping nothing that a late holder could use.
+    /// Ends the lease and clears the token, so that a late holder is refused.
     pub fn release(&mut self) {
         self.token = None;
         self.lease_until = None;

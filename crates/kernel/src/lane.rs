@@ -1,25 +1,25 @@
-//! Lanes: what makes a claim cost the same whatever the backlog holds for others.
+//! Lanes: the index keys that make the cost of a claim independent of the backlog for other workers.
 //!
 //! A lane is all claimable rows that agree on namespace, audience, target worker and capability (and, for claims that
-//! name one, the goal). Rows for other workers lie in other lanes, so a claim looks only at the head of its own few lanes.
+//! name one, the goal). Rows for other workers are in other lanes, so a claim reads only the heads of its own few lanes.
 //! A lane is named by a 64-bit hash; the rules compare the real fields again before a row is handed out.
 
 use crate::intent::Intent;
 use crate::plant::{self, Plant};
 use crate::profile::Face;
 
-/// The lanes a claimable row lies in, one per way of asking for it.
+/// The lanes of a claimable row, one per kind of claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
-    /// Asked for by publisher.
+    /// For claims that name the publisher.
     pub own: i64,
     pub own_goal: i64,
-    /// Asked for by anybody; only public rows have these.
+    /// For claims by any key; only public rows have these.
     pub public: Option<i64>,
     pub public_goal: Option<i64>,
 }
 
-/// Which lane column a probe looks at.
+/// The lane column that a probe reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Column {
     Own,
@@ -28,7 +28,7 @@ pub enum Column {
     PublicGoal,
 }
 
-/// One lane to look at for a claim.
+/// One lane that a claim reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     pub column: Column,
@@ -37,7 +37,7 @@ pub struct Probe {
 
 impl Lanes {
     pub fn of(intent: &Intent) -> Self {
-        let place = Place {
+        let key = LaneKey {
             face: intent.profile.profile().face,
             namespace: &intent.namespace,
             target: intent.target.as_deref(),
@@ -45,10 +45,10 @@ impl Lanes {
         };
         let public = intent.public || plant::on(Plant::PrivateIsPublic);
         Self {
-            own: place.lane(Some(&intent.owner), None),
-            own_goal: place.lane(Some(&intent.owner), Some(&intent.goal)),
-            public: public.then(|| place.lane(None, None)),
-            public_goal: public.then(|| place.lane(None, Some(&intent.goal))),
+            own: key.lane(Some(&intent.owner), None),
+            own_goal: key.lane(Some(&intent.owner), Some(&intent.goal)),
+            public: public.then(|| key.lane(None, None)),
+            public_goal: public.then(|| key.lane(None, Some(&intent.goal))),
         }
     }
 
@@ -74,17 +74,17 @@ impl Lanes {
     }
 }
 
-/// What all rows of a lane agree on, but for audience and goal.
+/// The fields that all rows of a lane share, except audience and goal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct LaneKey<'a> {
     pub(crate) face: Face,
     pub(crate) namespace: &'a str,
     pub(crate) target: Option<&'a str>,
     pub(crate) capability: Option<&'a str>,
 }
 
-impl Place<'_> {
-    /// `owner` is `None` for the public audience. Parts are length-prefixed, so no two places share an input.
+impl LaneKey<'_> {
+    /// `owner` is `None` for the public audience. Parts are length-prefixed, so no two keys share an input.
     pub(crate) fn lane(&self, owner: Option<&str>, goal: Option<&str>) -> i64 {
         let namespace = if plant::on(Plant::CrossNamespaces) {
             ""

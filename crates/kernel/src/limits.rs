@@ -55,11 +55,11 @@ pub const IDEMPOTENCY_US: i64 = DAY_US;
 pub const NONCE_US: i64 = 660 * SECOND_US;
 pub const RATE_MEMORY_US: i64 = HOUR_US;
 pub const RETENTION_US: i64 = 7 * DAY_US;
-/// How long a permission that nobody consented to is kept behind its end.
+/// How long a permission without consent is kept after its end.
 pub const UNCONSENTED_RETENTION_US: i64 = HOUR_US;
 pub const FACT_RETENTION_US: i64 = 30 * DAY_US;
-/// The end that a record bears whose retention is a setting: later than any that is set. It is forgotten as much earlier as the
-/// setting of that moment says, so a change holds for what is written already. Migrations know this number.
+/// The lifetime of a record whose retention is a setting: longer than any setting. A record is removed as much earlier as the
+/// setting of that moment demands, so a change also applies to records that exist. Migrations contain this number.
 pub const RECORD_LIFE_US: i64 = 36_500 * DAY_US;
 pub const DEAD_LIST_MAX: u32 = 100;
 

@@ -1,11 +1,11 @@
-//! The one mechanism for "not twice": scope and key lead to the first fingerprint and what was answered.
+//! Once-keys, the mechanism for "not twice": scope and key lead to the first fingerprint and the first answer.
 //!
 //! Invariant: a once-row carries all that its replay needs and outlives the row it guards.
 
 use crate::ids::{IntentId, Micros};
 use crate::profile::Face;
 
-/// Which rule a once-key belongs to. Codes are stored; a retired one is never given out again.
+/// The rule that a once-key belongs to. Codes are stored; a retired one is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// `Idempotency-Key` of the Intent Protocol.
@@ -15,7 +15,7 @@ pub enum Scope {
 }
 
 impl Row {
-    /// The use of a key of which nothing else is remembered.
+    /// The use of a key without fingerprint and answer.
     pub const fn bare(key: Key, until: Micros) -> Self {
         Self {
             key,
@@ -37,21 +37,21 @@ impl Scope {
         }
     }
 
-    /// Whose rule it is: housekeeping of one face leaves the others' keys alone.
+    /// The face whose housekeeping removes the keys of this scope.
     pub const fn face(self) -> Face {
         match self {
             Self::IntentIdempotency | Self::IntentNonce => Face::Intent,
         }
     }
 
-    /// What a purge of the face forgets. Nonces are not among it: a signed request that was carried out before a purge must not
-    /// be carried out again after it, so they go when their time is over.
+    /// The scopes that a purge of the face removes. Nonces stay until they expire: a signed request that was carried out before
+    /// a purge must not be carried out again after it.
     pub fn purged(face: Face) -> impl Iterator<Item = Self> {
         let all = Self::ALL.iter().copied();
         all.filter(move |scope| scope.face() == face && *scope != Self::IntentNonce)
     }
 
-    /// Whether nothing is remembered of a use but that it happened: no fingerprint, no answer.
+    /// Whether a row of this scope holds no fingerprint and no answer.
     pub const fn is_bare(self) -> bool {
         match self {
             Self::IntentIdempotency => false,
@@ -68,7 +68,7 @@ impl Scope {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub scope: Scope,
-    /// Whose key it is: the same text under another owner is another key.
+    /// The owner of the key: the same text under another owner is another key.
     pub owner: String,
     pub key: String,
 }
@@ -79,7 +79,7 @@ pub struct Row {
     pub key: Key,
     pub fingerprint: [u8; 32],
     pub intent: Option<IntentId>,
-    /// What the face needs beside the id to give the first answer again.
+    /// What the face needs besides the id to repeat the first answer.
     pub answer: String,
     pub until: Micros,
 }
@@ -92,7 +92,7 @@ pub enum Verdict<'a> {
     Different(&'a Row),
 }
 
-/// A row past its time counts as never written.
+/// An expired row counts as never written.
 pub fn compare<'a>(stored: Option<&'a Row>, fingerprint: &[u8; 32], now: Micros) -> Verdict<'a> {
     match stored {
         Some(row) if row.until > now => {

@@ -198,22 +198,23 @@ impl Plant {
     }
 }
 
+/// The active defect as its number plus one; zero for none. A process has one at a time, which `CONSIGN_PLANT` names.
 #[cfg(feature = "planted")]
-static PLANTED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static PLANTED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
-/// Switches a defect on for the rest of the process. Says whether the name is known.
+/// Activates a defect for the rest of the process, instead of the one that was active. Returns whether the name is known.
 #[cfg(feature = "planted")]
 pub fn set(name: &str) -> bool {
-    let Some(index) = Plant::ALL.iter().position(|plant| plant.name() == name) else {
+    let Some(plant) = Plant::ALL.iter().find(|plant| plant.name() == name) else {
         return false;
     };
-    PLANTED.fetch_or(1 << index, std::sync::atomic::Ordering::Relaxed);
+    PLANTED.store(*plant as usize + 1, std::sync::atomic::Ordering::Relaxed);
     true
 }
 
 #[cfg(feature = "planted")]
 pub fn on(plant: Plant) -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::Relaxed) & (1 << plant as u64) != 0
+    PLANTED.load(std::sync::atomic::Ordering::Relaxed) == plant as usize + 1
 }
 
 #[cfg(not(feature = "planted"))]

@@ -16,7 +16,7 @@ stored! {
         Kv = 2 => "kv",
         /// A signed receipt, kept from the moment it was first asked for.
         Receipt = 3 => "receipt",
-        /// A node that serves, as its last heartbeat told. Expires by itself when there are no more.
+        /// A running node as of its last heartbeat. Expires when the heartbeats end.
         Node = 4 => "node",
         /// What all nodes of one ledger must agree on.
         Site = 5 => "site",
@@ -33,29 +33,29 @@ stored! {
         EventContext = 11 => "event_context",
         /// Where a schedule stands.
         Schedule = 12 => "schedule",
-        /// What a plugin's one-time setup came to.
+        /// The outcome of a plugin's one-time setup.
         PluginSetup = 13 => "plugin_setup",
-        /// Up to which fact a face has followed up its own history.
+        /// The last fact that a face has processed of its own history.
         Watermark = 14 => "watermark",
-        /// What an agent may have done, by the name it gave to that: the signed permission and what is used of it.
+        /// A signed permission under the intent id that the agent chose, and how much of it is used.
         Permission = 15 => "permission",
         /// A transaction under a permission, by its idempotency key: its body, where it stands at the rail, its receipts.
         Transaction = 16 => "transaction",
         /// A nonce that a signer has used up.
         SignerNonce = 17 => "signer_nonce",
-        /// What was answered to a key of another operation than executing.
+        /// The answer to an idempotency key of another operation than execute.
         KeptAnswer = 18 => "kept_answer",
-        /// An action that is not to be taken twice within a while.
+        /// An action that must not be repeated within a window.
         ActionClaim = 19 => "action_claim",
         /// To which transaction a signed receipt belongs.
         SignedReceipt = 20 => "signed_receipt",
         /// To which transaction a reference or a payment of a rail belongs.
         RailReference = 21 => "rail_reference",
-        /// A message of a rail that was heard already.
+        /// An event of a rail that was processed already.
         RailEvent = 22 => "rail_event",
         /// The keys that sign for a site.
         SiteKey = 23 => "site_key",
-        /// The id of an automation's job that is gone from the queue, by its number, which is what its facts know it by.
+        /// The id of an automation job that was removed, under its number, by which facts refer to it.
         PastJob = 24 => "past_job",
         /// A transaction that is settled, under a permission that allows several, by its idempotency key.
         SettledUnder = 25 => "settled_under",

@@ -1,8 +1,8 @@
 //! How long to wait before the next attempt.
 //!
 //! Invariant: a delay is never negative and never so long that adding it to a present time could
-//! overflow. Chance comes in as a number, so the same inputs give the same delay. Whether another
-//! attempt is due at all is decided elsewhere.
+//! overflow. Entropy is an argument, so the same inputs give the same delay. Whether there is another
+//! attempt at all is decided elsewhere.
 
 use crate::plant::{self, Plant};
 
@@ -16,7 +16,7 @@ const SECOND_US: i64 = 1_000_000;
 
 /// A rule for the pause after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
+pub enum Backoff {
     /// Due at once.
     Now,
     /// Always the same pause.
@@ -32,11 +32,11 @@ pub enum Retry {
         cap_us: i64,
         jitter: Jitter,
     },
-    /// The Beam bus: listed steps in whole seconds, 15 % up or down. Wants [`bus_entropy`].
+    /// The Beam bus: listed steps in whole seconds, 15 % up or down. Wants [`key_entropy`].
     Bus,
 }
 
-/// What chance does to a pause.
+/// How entropy changes a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jitter {
     None,
@@ -50,7 +50,7 @@ pub enum Jitter {
     },
 }
 
-impl Retry {
+impl Backoff {
     /// Intent Protocol: `base * 2^attempts` and up to two seconds more.
     pub const fn intent(base_us: i64) -> Self {
         Self::Exponential {
@@ -161,7 +161,7 @@ const BUS_JITTER_PERCENT: i64 = 15;
 
 /// The Beam bus draws its jitter from the message, so that every node computes the same time. The
 /// hash is the protocol's: 31 times the last value plus each UTF-16 unit, in wrapping 32 bits.
-pub fn bus_entropy(nonce: &str, retry: u32) -> u64 {
+pub fn key_entropy(nonce: &str, retry: u32) -> u64 {
     let hash = format!("{nonce}:{retry}")
         .encode_utf16()
         .fold(0_i32, |hash, unit| {
@@ -185,7 +185,7 @@ fn bus_delay_us(retry: u32, entropy: u64) -> i64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{DELAY_US_MAX, INTENT_JITTER_US, Jitter, Retry, SECOND_US, bus_entropy};
+    use super::{Backoff, DELAY_US_MAX, INTENT_JITTER_US, Jitter, SECOND_US, key_entropy};
     use crate::plant;
 
     const HOUR_US: i64 = 3_600 * SECOND_US;
@@ -202,7 +202,7 @@ mod tests {
         ) {
             plant::wake_from_environment();
             let floor_us = base_us * (1 << attempts);
-            let delay_us = Retry::intent(base_us).delay_us(attempts, entropy);
+            let delay_us = Backoff::intent(base_us).delay_us(attempts, entropy);
             prop_assert!((floor_us..floor_us + INTENT_JITTER_US).contains(&delay_us));
         }
 
@@ -213,7 +213,7 @@ mod tests {
             entropy: u64,
         ) {
             let floor_us = base_us * (1 << (attempts - 1));
-            let delay_us = Retry::automation(base_us).delay_us(attempts, entropy);
+            let delay_us = Backoff::automation(base_us).delay_us(attempts, entropy);
             prop_assert!((floor_us..floor_us + base_us).contains(&delay_us));
         }
 
@@ -226,13 +226,13 @@ mod tests {
             entropy: u64,
         ) {
             let policies = [
-                Retry::Now,
-                Retry::Bus,
-                Retry::Fixed { delay_us: base_us },
-                Retry::Linear { step_us: base_us, cap_us },
-                Retry::intent(base_us),
-                Retry::automation(base_us),
-                Retry::Exponential {
+                Backoff::Now,
+                Backoff::Bus,
+                Backoff::Fixed { delay_us: base_us },
+                Backoff::Linear { step_us: base_us, cap_us },
+                Backoff::intent(base_us),
+                Backoff::automation(base_us),
+                Backoff::Exponential {
                     base_us,
                     undoubled: 0,
                     cap_us,
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn ip_022_backoff_bounds_are_exact_for_a_base_of_five_seconds() {
-        let retry = Retry::intent(5 * SECOND_US);
+        let retry = Backoff::intent(5 * SECOND_US);
         for (attempts, floor_s) in [(0, 5), (1, 10), (2, 20), (3, 40), (20, 5 * 1_048_576)] {
             let floor_us = floor_s * SECOND_US;
             assert_eq!(retry.delay_us(attempts, 0), floor_us);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn ip_023_jitter_covers_its_range_evenly() {
-        let retry = Retry::intent(0);
+        let retry = Backoff::intent(0);
         let steps = 1_000_u64;
         let drawn: Vec<_> = (0..steps)
             .map(|step| retry.delay_us(1, step * (u64::MAX / steps)))
@@ -276,16 +276,16 @@ mod tests {
     #[test]
     fn delays_saturate_instead_of_wrapping() {
         assert_eq!(
-            Retry::intent(HOUR_US).delay_us(u32::MAX, u64::MAX),
+            Backoff::intent(HOUR_US).delay_us(u32::MAX, u64::MAX),
             DELAY_US_MAX
         );
         assert_eq!(
-            Retry::automation(i64::MAX).delay_us(64, u64::MAX),
+            Backoff::automation(i64::MAX).delay_us(64, u64::MAX),
             DELAY_US_MAX
         );
-        assert_eq!(Retry::intent(i64::MIN).delay_us(64, 0), 0);
+        assert_eq!(Backoff::intent(i64::MIN).delay_us(64, 0), 0);
         let largest_us = HOUR_US * (1 << 20);
-        assert_eq!(Retry::intent(HOUR_US).delay_us(20, 0), largest_us);
+        assert_eq!(Backoff::intent(HOUR_US).delay_us(20, 0), largest_us);
         assert!(
             largest_us < DELAY_US_MAX,
             "nothing the protocol allows saturates"
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn automation_waits_one_base_first_and_up_to_one_base_more() {
-        let retry = Retry::automation(30 * SECOND_US);
+        let retry = Backoff::automation(30 * SECOND_US);
         for (attempts, floor_s) in [(1, 30), (2, 60), (3, 120)] {
             let floor_us = floor_s * SECOND_US;
             assert_eq!(retry.delay_us(attempts, 0), floor_us);
@@ -307,12 +307,12 @@ mod tests {
 
     #[test]
     fn mesh_and_agents_jitter_both_ways_and_keep_their_cap() {
-        let mesh = Retry::mesh();
+        let mesh = Backoff::mesh();
         assert_eq!(mesh.delay_us(0, 0), 375_000);
         assert_eq!(mesh.delay_us(0, u64::MAX), 625_000);
         assert_eq!(mesh.delay_us(40, 0), 22_500_000);
         assert_eq!(mesh.delay_us(40, u64::MAX), 30 * SECOND_US);
-        let agent = Retry::agent();
+        let agent = Backoff::agent();
         assert_eq!(agent.delay_us(1, 0), 250_000);
         assert_eq!(agent.delay_us(1, u64::MAX), 750_000);
         assert_eq!(agent.delay_us(u32::MAX, u64::MAX), 30 * SECOND_US);
@@ -321,9 +321,9 @@ mod tests {
     #[test]
     fn simple_policies_ignore_chance() {
         for entropy in [0, u64::MAX] {
-            assert_eq!(Retry::Now.delay_us(9, entropy), 0);
-            assert_eq!(Retry::Fixed { delay_us: 500 }.delay_us(9, entropy), 500);
-            let linear = Retry::Linear {
+            assert_eq!(Backoff::Now.delay_us(9, entropy), 0);
+            assert_eq!(Backoff::Fixed { delay_us: 500 }.delay_us(9, entropy), 500);
+            let linear = Backoff::Linear {
                 step_us: 10,
                 cap_us: 25,
             };
@@ -345,7 +345,7 @@ mod tests {
         ];
         for (nonce, expected_s) in vectors {
             let delays_s = [1, 2, 3, 4, 5, 6]
-                .map(|retry| Retry::Bus.delay_us(retry, bus_entropy(nonce, retry)) / SECOND_US);
+                .map(|retry| Backoff::Bus.delay_us(retry, key_entropy(nonce, retry)) / SECOND_US);
             assert_eq!(delays_s, expected_s, "{nonce}");
         }
     }
@@ -357,7 +357,7 @@ mod tests {
             for draw in 0..31_u8 {
                 let percent = f64::from(draw) - 15.0;
                 let expected_s = (step_s * (1.0 + percent / 100.0) + 0.5).floor();
-                let delay_us = Retry::Bus.delay_us(retry, u64::from(draw));
+                let delay_us = Backoff::Bus.delay_us(retry, u64::from(draw));
                 let whole_s = u32::try_from(delay_us / SECOND_US).expect("a few minutes");
                 assert!(
                     (f64::from(whole_s) - expected_s).abs() < 0.1,

@@ -1,10 +1,10 @@
 //! The closed vocabularies of the ledger: where an intent is, what was asked, and why it moved.
 //!
 //! Invariant: every number here is stored in databases and never changes its meaning; a new member
-//! takes the next free number. Which moves are legal, and which states are final, is said by a
-//! profile, not here: `failed` ends a Beam message but is only a stop on the way for an automation.
+//! takes the next free number. A profile decides which moves are legal and which states are final:
+//! `failed` ends a Beam message, but an automation job may leave it.
 
-/// Declares a closed enum whose numbers are stored: code, way back, stable name, list of all.
+/// Declares a closed enum whose numbers are stored: code, conversion from a code, stable name, list of all.
 macro_rules! stored {
     (
         $(#[$meta:meta])*
@@ -61,13 +61,13 @@ stored! {
         Validated = 1 => "validated",
         /// Waiting to be taken, now or at a later time.
         Queued = 2 => "queued",
-        /// In the hands of one holder.
+        /// Leased to one holder.
         Dispatched = 3 => "dispatched",
         /// The holder accepted it; its outcome is still open.
         Delivered = 4 => "delivered",
         /// Done.
         Acked = 5 => "acked",
-        /// An attempt ended badly; or, with ATP, whatever happened was undone.
+        /// An attempt failed; or, with ATP, the effect was undone.
         Failed = 6 => "failed",
         /// Given up.
         DeadLetter = 7 => "dead_letter",
@@ -75,7 +75,7 @@ stored! {
 }
 
 stored! {
-    /// What is asked of an intent, whichever face asked.
+    /// The step that a command asks for, whichever face it comes from.
     Verb {
         /// Put a new intent into the ledger.
         Admit = 0 => "admit",
@@ -101,7 +101,7 @@ stored! {
         Cancel = 10 => "cancel",
         /// Give it a fresh start on an operator's request.
         Requeue = 11 => "requeue",
-        /// Bring it out of what a dead process left behind.
+        /// Release it from a process that died.
         Recover = 12 => "recover",
         /// Undo the effect.
         Compensate = 13 => "compensate",
@@ -111,33 +111,33 @@ stored! {
 stored! {
     /// Why a row is in its state. Together with the state it decides the word on the wire.
     Cause {
-        /// Nothing worth telling: the usual step forward.
+        /// No special cause: the usual step forward.
         None = 0 => "none",
         /// The holder finished it.
         Completed = 1 => "completed",
-        /// The holder reported a failure that another attempt may cure.
+        /// The holder reported a failure after which another attempt may succeed.
         WorkerFailed = 2 => "worker_failed",
-        /// The holder went silent and its lease ran out.
+        /// The lease ran out without a settlement.
         LeaseExpired = 3 => "lease_expired",
         /// No attempts were left.
         Exhausted = 4 => "exhausted",
         /// The attempt took longer than it was allowed to.
         TimedOut = 5 => "timed_out",
-        /// Somebody asked to stop it.
+        /// It was stopped on request.
         Cancelled = 6 => "cancelled",
         /// An operator retired the row; its id is never used again.
         Aborted = 7 => "aborted",
-        /// An operator moved it by hand.
+        /// An operator moved it.
         Operator = 8 => "operator",
         /// Its own life time ended before the work began or the send succeeded.
         Expired = 9 => "expired",
-        /// Refused for good: no attempt can cure it, or the rail declined.
+        /// Refused for good: no attempt can succeed, or the rail declined.
         Rejected = 10 => "rejected",
         /// The effect was refunded on explicit request.
         Compensated = 11 => "compensated",
         /// The effect was voided before it was settled.
         Voided = 12 => "voided",
-        /// Found after a restart, left behind by a process that died.
+        /// Found after a restart, leased to a process that died.
         Recovered = 13 => "recovered",
         /// The other side could not be reached; another attempt may reach it.
         Unreachable = 14 => "unreachable",
@@ -145,7 +145,7 @@ stored! {
 }
 
 impl Verb {
-    /// The past tense under which the fact of this verb is told.
+    /// The past tense of the verb: the name of its fact.
     pub const fn fact(self) -> &'static str {
         match self {
             Self::Admit => "admitted",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use consign_kernel::command::{
-    Admit, Answer, Apart, Audience, Claim, Command, NewIntent, Request, Settle, Settlement,
+    Admit, Answer, Audience, Claim, Command, NewIntent, OnRefusal, Request, Settle, Settlement,
 };
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::{Intent, Ties};
@@ -149,7 +149,7 @@ async fn run(store: &Arc<Sqlite>, commands: Vec<Command>, seed: &mut u64) -> Vec
         let request = Request {
             gate: None,
             steps: vec![command],
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed: next(),
         };
         let store = Arc::clone(store);

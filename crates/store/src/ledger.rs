@@ -4,10 +4,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use consign_kernel::command::{
-    Answer, Apart, Claim, Command, Forget, ForgetFacts, Reply, Request, Sweep,
-};
-use consign_kernel::decide::{Cx, Needs, View, Write, behind, decide, gate, needs, on_time};
+use consign_kernel::command::{Answer, Command, Forget, ForgetFacts, OnRefusal, Reply, Request};
+use consign_kernel::decide::{Cx, Decided, Needs, Pending, Sweeps, View, Write, gate};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
@@ -20,12 +18,6 @@ use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 
 use crate::{Clock, Error};
-
-/// After an outage a flood may be due at once; one commit lets time act on some thousand rows, the next goes on.
-const SWEEPS_PER_BATCH_MAX: u32 = 8;
-
-/// Rows that one claim sets back before it is content with what it found.
-const SET_BACK_PER_CLAIM_MAX: usize = 256;
 
 /// What others should hear of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,9 +197,7 @@ pub(crate) struct Batch<'a, T> {
     now: Micros,
     wall: Micros,
     position: &'a mut Position,
-    /// Time has acted on everything that is due in this batch.
-    swept: bool,
-    sweeps: u32,
+    sweeps: Sweeps,
     deltas: HashMap<Counter, i64>,
     news: News,
     pub(crate) wrote: bool,
@@ -226,8 +216,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             now: position.time,
             wall,
             position,
-            swept: false,
-            sweeps: 0,
+            sweeps: Sweeps::default(),
             deltas: HashMap::new(),
             news: News::default(),
             wrote: false,
@@ -240,7 +229,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             self.now = now;
             self.wall = clock.time_of_day();
             self.position.time = now;
-            (self.swept, self.sweeps) = (false, 0);
+            self.sweeps = Sweeps::default();
         }
     }
 
@@ -271,7 +260,7 @@ impl<'a, T: Tx> Batch<'a, T> {
         let mut answers = Vec::with_capacity(request.steps.len());
         let mut refused = false;
         for command in &request.steps {
-            let answer = if refused && request.apart == Apart::No {
+            let answer = if refused && request.on_refusal == OnRefusal::Stop {
                 Err(Refusal::NotReached)
             } else {
                 self.step(command, &mut entropy)?
@@ -293,155 +282,57 @@ impl<'a, T: Tx> Batch<'a, T> {
         Ok(self.news)
     }
 
+    /// Loads what the command needs, lets the kernel decide and writes, until the decision is complete.
     fn step(
         &mut self,
         command: &Command,
         entropy: &mut Entropy,
     ) -> Result<Result<Answer, Refusal>, Error> {
-        if let Command::Forget(forget) = command {
-            let rows = self.tx.forget(forget, self.now)?;
-            self.wrote |= rows > 0;
-            return Ok(Ok(Answer::Forgotten { rows }));
-        }
-        if let Command::ForgetFacts(forget) = command {
-            let (rows, after) = self.tx.forget_facts(forget)?;
-            self.wrote |= rows > 0;
-            return Ok(Ok(Answer::FactsForgotten { rows, after }));
-        }
-        let view = if let Command::Claim(claim) = command {
-            View {
-                intents: self.pick(claim, entropy)?,
-                ..View::default()
-            }
-        } else {
-            self.load(needs(command, self.now))?
-        };
-        self.decide(view, command, entropy)
-    }
-
-    /// What a decision goes by; the sequences must have numbers left for it.
-    fn cx<'c>(&'c mut self, entropy: &'c mut Entropy) -> Cx<'c> {
-        Cx {
-            now: self.now,
-            wall: self.wall,
-            entropy,
-            last_seq: &mut self.position.seq,
-            last_fact: &mut self.position.fact,
-        }
-    }
-
-    fn decide(
-        &mut self,
-        view: View,
-        command: &Command,
-        entropy: &mut Entropy,
-    ) -> Result<Result<Answer, Refusal>, Error> {
-        self.tx.reserve(self.position)?;
-        let before = *self.position;
-        let mut cx = self.cx(entropy);
-        match decide(view, command, &mut cx) {
-            Ok(decision) => {
-                self.write_all(decision.writes)?;
-                Ok(Ok(decision.answer))
-            }
-            Err(refusal) => {
-                // What was refused leaves no gap in the sequences.
-                *self.position = before;
-                Ok(Err(refusal))
-            }
-        }
-    }
-
-    /// Before the first claim of a batch, time acts: what came due competes, what is exhausted dies.
-    fn sweep(&mut self, entropy: &mut Entropy) -> Result<(), Error> {
-        if self.swept || self.sweeps >= SWEEPS_PER_BATCH_MAX {
-            return Ok(());
-        }
-        let limit = limits::SWEEP_ROWS_MAX;
-        let sweep = Command::Sweep(Sweep { limit });
-        let view = self.load(needs(&sweep, self.now))?;
-        self.swept = view.intents.len() < limit as usize;
-        self.sweeps += 1;
-        if !view.intents.is_empty() {
-            // A sweep is never refused, and its answer is for the timekeeper.
-            let _ = self.decide(view, &sweep, entropy)?;
-        }
-        Ok(())
-    }
-
-    /// The best rows for a claim. One sweep is bounded, so as long as more is due and nothing was found, time acts again.
-    fn pick(&mut self, claim: &Claim, entropy: &mut Entropy) -> Result<Vec<Intent>, Error> {
-        let probes = claim.probes();
-        let max = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
+        let mut pending = Pending::new(command, &self.sweeps);
         loop {
-            self.sweep(entropy)?;
-            let rows = self.pick_live(claim, &probes, max, entropy)?;
-            if !rows.is_empty() || self.swept || self.sweeps >= SWEEPS_PER_BATCH_MAX {
-                return Ok(rows);
-            }
-        }
-    }
-
-    /// Rows past their life may still head a lane; they are parked on the way. So are those behind another of their series.
-    fn pick_live(
-        &mut self,
-        claim: &Claim,
-        probes: &[Probe],
-        max: u32,
-        entropy: &mut Entropy,
-    ) -> Result<Vec<Intent>, Error> {
-        let mut set_back_before = 0;
-        loop {
-            let rows = self.tx.pick(probes, max)?;
-            let (over, live): (Vec<_>, Vec<_>) =
-                rows.into_iter().partition(|row| row.expires_at <= self.now);
-            let picked = live.len();
-            let free = self.set_back_some(claim, live, entropy)?;
-            let set_back = picked - free.len();
-            set_back_before += set_back;
-            if over.is_empty() && (set_back == 0 || set_back_before >= SET_BACK_PER_CLAIM_MAX) {
-                return Ok(free);
-            }
-            for row in over {
-                self.tx.reserve(self.position)?;
-                let mut cx = self.cx(entropy);
-                let writes = on_time(row, &mut cx);
-                self.write_all(writes)?;
-            }
-        }
-    }
-
-    /// The rows that may be handed out now; the others wait until the one before them in their series lets go.
-    fn set_back_some(
-        &mut self,
-        claim: &Claim,
-        rows: Vec<Intent>,
-        entropy: &mut Entropy,
-    ) -> Result<Vec<Intent>, Error> {
-        let mut free: Vec<Intent> = Vec::with_capacity(rows.len());
-        for row in rows {
-            let Some(name) = &row.ties.series else {
-                free.push(row);
-                continue;
-            };
-            let series = self.tx.series(name, self.now)?;
-            let taken = free
-                .iter()
-                .any(|other| other.ties.series == row.ties.series);
+            let view = self.load(pending.needs(self.now))?;
             self.tx.reserve(self.position)?;
-            let mut cx = self.cx(entropy);
-            match behind(&row, &series, taken, claim, &mut cx) {
-                Some(writes) => self.write_all(writes)?,
-                None => free.push(row),
+            let before = *self.position;
+            let mut cx = Cx {
+                now: self.now,
+                wall: self.wall,
+                entropy,
+                last_seq: &mut self.position.seq,
+                last_fact: &mut self.position.fact,
+                sweeps: &mut self.sweeps,
+            };
+            match pending.decide(view, &mut cx) {
+                Ok(Decided::Done(decision)) => {
+                    self.write_all(decision.writes)?;
+                    return Ok(Ok(decision.answer));
+                }
+                Ok(Decided::Again { writes, next }) => {
+                    self.write_all(writes)?;
+                    pending = next;
+                }
+                Err(refusal) => {
+                    // A refused command leaves no gap in the sequences.
+                    *self.position = before;
+                    return Ok(Err(refusal));
+                }
             }
         }
-        Ok(free)
     }
 
     fn load(&mut self, needs: Needs<'_>) -> Result<View, Error> {
         let mut view = View::default();
         match needs {
             Needs::Nothing => {}
+            Needs::Lanes { probes, max } => view.intents = self.tx.pick(&probes, max)?,
+            Needs::Series(name) => view.series.push(Some(self.tx.series(name, self.now)?)),
+            Needs::Forget(forget) => {
+                view.forgotten = self.tx.forget(forget, self.now)?;
+                self.wrote |= view.forgotten > 0;
+            }
+            Needs::ForgetFacts(forget) => {
+                (view.forgotten, view.forgotten_up_to) = self.tx.forget_facts(forget)?;
+                self.wrote |= view.forgotten > 0;
+            }
             Needs::Intent(id) => {
                 let found = self.tx.intent(id)?;
                 let name = found.as_ref().and_then(|intent| intent.ties.series.clone());
@@ -501,16 +392,16 @@ impl<'a, T: Tx> Batch<'a, T> {
                 view.intents = self.tx.rows(face, namespace, after, until)?;
             }
             Needs::Record(key) => view.record = self.tx.record(key)?,
-            Needs::Unconsented { of } => {
-                view.unconsented = (self.unconsented(of)?, self.unconsented("")?);
+            Needs::Unconsented { face, of } => {
+                view.unconsented = (self.unconsented(face, of)?, self.unconsented(face, "")?);
             }
         }
         Ok(view)
     }
 
-    fn unconsented(&mut self, of: &str) -> Result<u64, Error> {
+    fn unconsented(&mut self, face: Face, of: &str) -> Result<u64, Error> {
         let counter = Counter::Unconsented {
-            face: Face::Transaction,
+            face,
             of: of.to_owned(),
         };
         let pending = self.deltas.get(&counter).copied().unwrap_or(0);

@@ -185,7 +185,12 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    let missing = json!(["0007 past_jobs", "0008 short_guard", "0009 unconsented"]);
+    let missing = json!([
+        "0007 past_jobs",
+        "0008 short_guard",
+        "0009 unconsented",
+        "0011 guarded_profiles"
+    ]);
     assert_eq!(migrate(&["--dry-run"]), missing);
     assert_eq!(migrate(&["--dry-run"]), missing, "nothing was changed");
     assert_eq!(migrate(&[]), missing);

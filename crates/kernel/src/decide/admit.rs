@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::{Cx, Decision, Needs, Told, View, Write, fact};
+use super::{Cx, Decision, FactSource, Needs, View, Write, fact};
 use crate::command::{Admit, Admitted, Answer, NewIntent};
 use crate::error::Refusal;
 use crate::ids::{IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::limits;
 use crate::once::{self, Verdict};
 use crate::plant::{self, Plant};
+use crate::profile::{LifeClock, LifeEnd};
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn needs(admit: &Admit) -> Needs<'_> {
@@ -29,7 +29,7 @@ pub(super) fn needs(admit: &Admit) -> Needs<'_> {
     }
 }
 
-/// The series of an item, where it matters what else is in it.
+/// The series of an item whose admission depends on the other rows of the series.
 fn asked_series(item: &NewIntent) -> Option<&str> {
     item.unless.and(item.ties.series.as_deref())
 }
@@ -63,14 +63,14 @@ struct Batch<'a> {
     writes: Vec<Write>,
     admitted: Vec<Admitted>,
     fresh: u64,
-    /// Keys first used by an earlier item of this very command.
+    /// Keys first used by an earlier item of this command.
     used: HashMap<&'a once::Key, once::Row>,
-    /// Series that an earlier item of this very command began to wait in.
+    /// Series to which an earlier item of this command added a row.
     waiting: HashMap<&'a str, Admitted>,
 }
 
 impl<'a> Batch<'a> {
-    /// Whether another one of the series serves instead, which is answered then.
+    /// Whether another row of the series answers the request instead.
     fn is_served(&mut self, item: &NewIntent, series: Option<&Series>, now: Micros) -> bool {
         let (Some(unless), Some(name)) = (item.unless, asked_series(item)) else {
             return false;
@@ -147,8 +147,8 @@ impl<'a> Batch<'a> {
             };
             self.waiting.entry(series).or_insert(served);
         }
-        let told = Told::by(&item.owner, Verb::Admit);
-        self.writes.push(fact(None, &mut intent, told, cx));
+        let source = FactSource::by(&item.owner, Verb::Admit);
+        self.writes.push(fact(None, &mut intent, source, cx));
         self.writes.push(Write::New(intent));
         Ok(())
     }
@@ -169,13 +169,19 @@ fn admitted(item: &NewIntent, cx: &mut Cx<'_>) -> Intent {
     );
     let seq = cx.next_seq();
     let id = IntentId::new(cx.now, seq, cx.entropy.draw());
-    let mut intent = made(item, id, seq, State::Queued, cx.now);
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    let mut intent = made(item, id, seq, State::Queued, cx);
+    intent.reshelve(cx.now);
     intent
 }
 
-/// A row as it was asked for, which lies on no shelf yet.
-pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, now: Micros) -> Intent {
+/// A new row as it was asked for, before it is put on a shelf.
+pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, cx: &Cx<'_>) -> Intent {
+    let (now, profile) = (cx.now, item.profile.profile());
+    let expires_at = match (profile.life_end, profile.life_clock) {
+        (LifeEnd::Never, _) => Micros::MAX,
+        (_, LifeClock::Engine) => now.plus(item.ttl_us),
+        (_, LifeClock::Wall) => cx.wall.plus(item.ttl_us),
+    };
     Intent {
         seq,
         id,
@@ -195,7 +201,7 @@ pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, now: 
         backoff_us: item.backoff_us,
         created_at: now,
         run_at: now.plus(item.delay_us),
-        expires_at: now.plus(item.ttl_us),
+        expires_at,
         state,
         cause: Cause::None,
         shelf: Shelf::Ready,

@@ -1,19 +1,18 @@
-//! Rows that begin where their profile says, outside of any queue: a permission that was received, a transaction that is
-//! held by the one who carries it out from the commit on that made it.
+//! Rows that begin outside of a queue: a permission begins as received, a transaction leased to the node that carries it out.
 
 use super::claim::lease;
 use super::time::until_end;
-use super::{Cx, Decision, Needs, Told, View, Write, admit, fact};
+use super::{Cx, Decision, FactSource, Needs, View, Write, admit, fact};
 use crate::command::{Answer, Begin, Within};
 use crate::error::Refusal;
-use crate::ids::Micros;
-use crate::limits;
-use crate::profile::{Expiry, ProfileId};
 use crate::state::{State, Verb};
 
 pub(super) fn needs(begin: &Begin) -> Needs<'_> {
     match (begin.within, begin.item.target.as_deref()) {
-        (Some(_), Some(of)) => Needs::Unconsented { of },
+        (Some(_), Some(of)) => Needs::Unconsented {
+            face: begin.item.profile.profile().face,
+            of,
+        },
         _ => Needs::Nothing,
     }
 }
@@ -30,26 +29,20 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
     if !item.profile.profile().start.contains(&start) {
         return Err(Refusal::IllegalState);
     }
-    let mut intent = admit::made(item, begin.id, cx.next_seq(), start, cx.now);
-    if item.profile.profile().expiry == Expiry::StayLeased {
-        // What may have had an effect is seen through, however late.
-        intent.expires_at = Micros::MAX;
-    }
-    if intent.profile == ProfileId::AtpPermission {
-        intent.expires_at = cx.wall.plus(item.ttl_us);
-    }
+    let seq = cx.next_seq();
+    let mut intent = admit::made(item, begin.id, seq, start, cx);
     if let Some(hold) = &begin.hold {
-        // Held now, so it is due now, whatever was asked for.
+        // It is leased now, so it is due now, whatever delay was requested.
         intent.run_at = cx.now;
         lease(&mut intent, &hold.holder, hold.lease_us, cx);
     } else {
-        intent.reshelve(cx.now, limits::RETENTION_US);
+        intent.reshelve(cx.now);
         until_end(&mut intent, cx);
     }
-    let told = Told::by(&item.owner, Verb::Admit);
-    let told = fact(None, &mut intent, told, cx);
+    let source = FactSource::by(&item.owner, Verb::Admit);
+    let source = fact(None, &mut intent, source, cx);
     Ok(Decision {
-        writes: vec![told, Write::New(intent.clone())],
+        writes: vec![source, Write::New(intent.clone())],
         answer: Answer::Begun(Box::new(intent)),
     })
 }

@@ -1,21 +1,175 @@
-//! Claiming: the rows the store picked from the claim's lanes become leases.
+//! Claiming. Time acts first; then the best rows of the claim's lanes are picked; rows that cannot be handed out now are taken
+//! out of their lanes; the others become leases.
 
-use super::{Cx, Decision, Told, Write, fact, step};
-use crate::command::{Answer, Audience, Claim, Hold, Take};
+use std::borrow::Cow;
+use std::vec::IntoIter;
+
+use super::time::{on_time, sweep_needs};
+use super::{Cx, Decided, Decision, FactSource, Needs, Pending, Sweeps, View, Write, fact, step};
+use crate::command::{Answer, Audience, Claim, Hold, Sweep, Take};
 use crate::error::Refusal;
-use crate::ids::Token;
+use crate::ids::{Micros, Token};
 use crate::intent::{Intent, Series};
+use crate::lane::Probe;
 use crate::limits;
 use crate::plant::{self, Plant};
 use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
-pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Decision {
+/// Rows that one claim sets back before it is content with what it found.
+const SET_BACK_PER_CLAIM_MAX: usize = 256;
+
+pub(super) fn needs(claim: &Claim) -> Needs<'static> {
+    Needs::Lanes {
+        probes: Cow::Owned(claim.probes()),
+        max: rows_max(claim),
+    }
+}
+
+fn rows_max(claim: &Claim) -> u32 {
+    claim.max.clamp(1, limits::CLAIM_BATCH_MAX)
+}
+
+/// A claim between two loads.
+#[derive(Debug)]
+pub(super) struct Progress<'a> {
+    claim: &'a Claim,
+    probes: Vec<Probe>,
+    /// Rows that were set back since the last sweep.
+    set_back: usize,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Rows whose deadline has passed are loaded: what came due competes, what is exhausted dies.
+    Sweep,
+    /// The best rows of the lanes are loaded.
+    Pick,
+    /// The series of one of the picked rows is loaded.
+    Series { row: Box<Intent>, picked: Picked },
+}
+
+/// The rows of one pick, sorted one by one.
+#[derive(Debug)]
+struct Picked {
+    rest: IntoIter<Intent>,
+    /// They can be handed out.
+    free: Vec<Intent>,
+    /// They head a lane although their life is over.
+    over: Vec<Intent>,
+    set_back: usize,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(claim: &'a Claim, sweeps: &Sweeps) -> Self {
+        let stage = if sweeps.is_due() {
+            Stage::Sweep
+        } else {
+            Stage::Pick
+        };
+        Self {
+            claim,
+            probes: claim.probes(),
+            set_back: 0,
+            stage,
+        }
+    }
+
+    pub(super) fn needs(&self, now: Micros) -> Needs<'_> {
+        match &self.stage {
+            Stage::Sweep => sweep_needs(SWEEP, now),
+            Stage::Pick => Needs::Lanes {
+                probes: Cow::Borrowed(&self.probes),
+                max: rows_max(self.claim),
+            },
+            Stage::Series { row, .. } => {
+                Needs::Series(row.ties.series.as_deref().unwrap_or_default())
+            }
+        }
+    }
+
+    pub(super) fn decide(mut self, mut view: View, cx: &mut Cx<'_>) -> Decided<'a> {
+        match self.stage {
+            Stage::Sweep => {
+                cx.sweeps.add(view.intents.len(), SWEEP.limit);
+                let rows = view.intents.into_iter();
+                let writes = rows.flat_map(|row| on_time(row, cx)).collect();
+                self.set_back = 0;
+                self.stage = Stage::Pick;
+                self.again(writes)
+            }
+            Stage::Pick => {
+                let rows = view.intents.into_iter();
+                let (over, live): (Vec<_>, Vec<_>) = rows.partition(|row| row.expires_at <= cx.now);
+                let picked = Picked {
+                    free: Vec::with_capacity(live.len()),
+                    rest: live.into_iter(),
+                    over,
+                    set_back: 0,
+                };
+                self.stage = Stage::Pick;
+                self.sort(picked, Vec::new(), cx)
+            }
+            Stage::Series { row, mut picked } => {
+                let series = view.series.pop().flatten().unwrap_or_default();
+                let taken = (picked.free.iter()).any(|free| free.ties.series == row.ties.series);
+                let writes = set_back(&row, &series, taken, self.claim, cx);
+                if writes.is_some() {
+                    picked.set_back += 1;
+                } else {
+                    picked.free.push(*row);
+                }
+                self.stage = Stage::Pick;
+                self.sort(picked, writes.unwrap_or_default(), cx)
+            }
+        }
+    }
+
+    /// Sorts the picked rows up to the next one whose series is to be loaded, and decides after the last one.
+    fn sort(mut self, mut picked: Picked, mut writes: Vec<Write>, cx: &mut Cx<'_>) -> Decided<'a> {
+        while let Some(row) = picked.rest.next() {
+            if row.ties.series.is_some() {
+                let row = Box::new(row);
+                self.stage = Stage::Series { row, picked };
+                return self.again(writes);
+            }
+            picked.free.push(row);
+        }
+        self.set_back += picked.set_back;
+        let enough = picked.set_back == 0 || self.set_back >= SET_BACK_PER_CLAIM_MAX;
+        if !picked.over.is_empty() || !enough {
+            let over = picked.over.into_iter();
+            writes.extend(over.flat_map(|row| on_time(row, cx)));
+            return self.again(writes);
+        }
+        // One sweep is bounded: as long as more is due and nothing was found, time acts again.
+        if picked.free.is_empty() && cx.sweeps.is_due() {
+            self.stage = Stage::Sweep;
+            return self.again(writes);
+        }
+        let mut decision = hand_out(picked.free, self.claim, cx);
+        writes.append(&mut decision.writes);
+        Decided::Done(Decision { writes, ..decision })
+    }
+
+    fn again(self, writes: Vec<Write>) -> Decided<'a> {
+        let next = Pending::claim(self);
+        Decided::Again { writes, next }
+    }
+}
+
+const SWEEP: Sweep = Sweep {
+    limit: limits::SWEEP_ROWS_MAX,
+};
+
+/// The rows that were picked become leases.
+pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Decision {
     let mut writes = Vec::with_capacity(picked.len() * 2);
     let mut claimed = Vec::with_capacity(picked.len());
     for mut intent in picked {
-        // Lanes are named by hashes; only the fields themselves give the right to a row. That its time has come was decided
-        // when it was put into its lanes, perhaps by a node whose clock is a little ahead.
+        // Lanes are named by hashes, so the fields themselves are compared. Whether a row is due was decided when it was put
+        // into its lanes, perhaps by a node whose clock is a little ahead.
         if !may_take(claim, &intent) || intent.expires_at <= cx.now {
             continue;
         }
@@ -23,13 +177,13 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
         if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
-            let told = Told::by_time(Verb::Expire);
-            writes.push(fact(Some(was), &mut intent, told, cx));
+            let source = FactSource::by_time(Verb::Expire);
+            writes.push(fact(Some(was), &mut intent, source, cx));
         }
         let from = intent.state;
         lease(&mut intent, &claim.holder, claim.lease_us, cx);
-        let told = Told::by(&claim.holder, Verb::Claim).with(worker(claim));
-        writes.push(fact(Some(from), &mut intent, told, cx));
+        let source = FactSource::by(&claim.holder, Verb::Claim).with(worker(claim));
+        writes.push(fact(Some(from), &mut intent, source, cx));
         writes.push(Write::Change {
             was,
             intent: intent.clone(),
@@ -42,10 +196,9 @@ pub(super) fn decide(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Dec
     }
 }
 
-/// Sets a row back if another one of its series is held, or will be by the same claim. It comes forward again when that
-/// one lets go; should nobody be there to do it, when its lease ends. A lease of its own that lapsed is over then: who waits
-/// is queued, and nobody takes it for held.
-pub fn behind(
+/// Sets a row back if another one of its series is held, or will be by the same claim. It is queued again when that one is
+/// settled, or at the latest when its lease ends. A lapsed lease of its own is over then, so that it does not count as held.
+fn set_back(
     row: &Intent,
     series: &Series,
     taken: bool,
@@ -65,7 +218,13 @@ pub fn behind(
         intent.holder = None;
         intent.release();
         intent.set_back(until);
-        step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+        step(
+            &mut writes,
+            was,
+            intent,
+            FactSource::by_time(Verb::Expire),
+            cx,
+        );
     } else {
         intent.set_back(until);
         writes.push(Write::Change { was, intent });
@@ -73,7 +232,7 @@ pub fn behind(
     Some(writes)
 }
 
-/// One row by its name, though its turn in a lane may not have come.
+/// One row by its id, even if it is not due.
 pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     let profile = intent.profile.profile();
     if profile.face != take.face {
@@ -90,15 +249,15 @@ pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<D
         return Err(Refusal::IllegalState);
     }
     let mut writes = Vec::with_capacity(2);
-    let told = Told::by(holder, Verb::Claim);
-    step(&mut writes, was, intent.clone(), told, cx);
+    let source = FactSource::by(holder, Verb::Claim);
+    step(&mut writes, was, intent.clone(), source, cx);
     Ok(Decision {
         writes,
         answer: Answer::Claimed(vec![intent]),
     })
 }
 
-/// What the other side has accepted stays so: only the lease is new.
+/// Gives the row a new lease. A delivered row stays delivered.
 pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut Cx<'_>) {
     if !plant::on(Plant::ForgetAttempt) {
         intent.attempts += 1;
@@ -111,7 +270,7 @@ pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut C
     intent.token = Some(Token(cx.entropy.draw().to_be_bytes()));
     intent.claimed_at = Some(cx.now);
     intent.lease_until = Some(cx.now.plus(lease_us));
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
 }
 
 fn worker(claim: &Claim) -> Option<String> {

@@ -1,6 +1,6 @@
-//! The gate in front of a request: key still valid, nonce fresh, allowance left, in that order.
+//! The gate in front of a request: key still valid, nonce unused, rate limit not reached, in that order.
 //!
-//! Invariant: a nonce is burnt as soon as it is seen fresh, whatever follows; a refused request takes no allowance.
+//! Invariant: an unused nonce is consumed whatever follows; a refused request does not count against the rate limit.
 
 use super::{Write, live};
 use crate::command::Gate;
@@ -11,7 +11,7 @@ use crate::once::{self, Scope, Verdict};
 use crate::plant::{self, Plant};
 use crate::record::{ApiKey, Record};
 
-/// Writes that stay whether or not the request is let through.
+/// Writes that are kept whether or not the request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateDecision {
     pub writes: Vec<Write>,
@@ -62,7 +62,7 @@ fn pass(
         writes.push(Write::Once(once::Row::bare(nonce_key, until)));
     }
     match key {
-        // A request that goes on waiting was charged when it came; only its key must still be good.
+        // A waiting request was counted when it arrived; only its key must still be valid.
         Some(_) if gate.cost == 0 => Ok(()),
         Some(record) => charge(gate, record, now, writes),
         None => Ok(()),

@@ -1,9 +1,10 @@
-//! From a command and the rows it names to a decision: the writes that commit together, and the answer.
+//! Turns a command and the rows it names into a decision: the writes that commit together, and the answer.
 //!
-//! Invariant: a decision depends on nothing but its arguments, so it may be taken again after a failed commit.
-//! Each command has a small file; this one says what a command needs loaded and which file decides it.
+//! Invariant: a decision depends on nothing but its arguments, so it can be repeated after a failed commit.
+//! Each command has a small file; this one maps commands to loads and to those files.
 
 mod admit;
+mod advance;
 mod begin;
 mod claim;
 mod gate;
@@ -15,39 +16,66 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-pub use claim::behind;
-pub use gate::{GateDecision, gate};
-pub use time::on_time;
+use std::borrow::Cow;
 
-use crate::command::{Answer, Command, Recover};
+pub use gate::{GateDecision, gate};
+#[cfg(test)]
+pub(crate) use time::on_time;
+
+use crate::command::{Answer, Command, Forget, ForgetFacts, Recover};
 use crate::error::Refusal;
 use crate::fact::Fact;
 use crate::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use crate::intent::{Intent, Series, Shelf};
-use crate::profile::{Face, ProfileId};
+use crate::lane::Probe;
+use crate::profile::{Face, LifeClock};
 use crate::state::{Cause, State, Verb};
 use crate::{once, record};
 
-/// All the kernel may know of the outside world.
+/// The inputs of a decision besides the command and the loaded rows.
 #[derive(Debug)]
 pub struct Cx<'a> {
     pub now: Micros,
-    /// The wall clock. It ends what an agent signed an end for, and dates facts; no other rule reads it.
+    /// The wall clock. Lives that end by [`LifeClock::Wall`] use it, and facts record its difference to `now`.
     pub wall: Micros,
     pub entropy: &'a mut Entropy,
-    /// The last admission sequence given out; the store keeps it.
+    /// The last admission sequence that was assigned; the store keeps it.
     pub last_seq: &'a mut u64,
     /// The last fact written; the store keeps it.
     pub last_fact: &'a mut u64,
+    /// What time has done in this commit; the store keeps it.
+    pub sweeps: &'a mut Sweeps,
+}
+
+/// How often the claims of one commit swept passed deadlines.
+///
+/// After an outage many rows may be due at once: one commit sweeps a few thousand of them, the next one continues.
+#[derive(Debug, Default)]
+pub struct Sweeps {
+    count: u32,
+    /// Nothing more is due.
+    done: bool,
+}
+
+const SWEEPS_PER_COMMIT_MAX: u32 = 8;
+
+impl Sweeps {
+    fn is_due(&self) -> bool {
+        !self.done && self.count < SWEEPS_PER_COMMIT_MAX
+    }
+
+    fn add(&mut self, rows: usize, limit: u32) {
+        self.done = rows < limit as usize;
+        self.count += 1;
+    }
 }
 
 impl Cx<'_> {
     /// The time by which the life of a row ends.
     fn life_now(&self, intent: &Intent) -> Micros {
-        if intent.profile == ProfileId::AtpPermission {
-            self.wall
-        } else {
-            self.now
+        match intent.profile.profile().life_clock {
+            LifeClock::Engine => self.now,
+            LifeClock::Wall => self.wall,
         }
     }
 
@@ -71,7 +99,7 @@ pub enum Write {
         intent: Intent,
     },
     Remove(Intent),
-    /// Removes all facts of a row that goes without a trace, from its last one backwards.
+    /// Removes all facts of a row that is removed with its history, from its last one backwards.
     RemoveFacts {
         owner: String,
         last: FactSeq,
@@ -89,10 +117,16 @@ pub struct Decision {
 }
 
 /// Which stored data a command must see before it can be decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Needs<'a> {
-    /// Nothing by name. The rows of a claim are picked from its lanes, see [`crate::lane`].
     Nothing,
+    /// The best claimable rows of these lanes, best first, each once.
+    Lanes {
+        probes: Cow<'a, [Probe]>,
+        max: u32,
+    },
+    /// The rows of a series.
+    Series(&'a str),
     /// With its series, if it has one.
     Intent(IntentId),
     /// Once-rows and series in the order of the items, and the owner's number of unsettled intents where that is `capped`.
@@ -109,7 +143,7 @@ pub enum Needs<'a> {
         face: Option<Face>,
         limit: u32,
     },
-    /// Of the next rows in order of admission, so many, those of a face.
+    /// Those of a face among the next `limit` rows in order of admission.
     Rows {
         face: Face,
         namespace: Option<&'a str>,
@@ -117,10 +151,14 @@ pub enum Needs<'a> {
         limit: u32,
     },
     Record(&'a record::Key),
-    /// How many rows wait for consent: those that `of` asked for, and all.
+    /// How many rows wait for consent: those that `of` requested, and all.
     Unconsented {
+        face: Face,
         of: &'a str,
     },
+    /// A set-wise removal, which the store carries out: no rule examines the single rows.
+    Forget(&'a Forget),
+    ForgetFacts(&'a ForgetFacts),
 }
 
 /// What the store loaded for a command.
@@ -128,28 +166,85 @@ pub enum Needs<'a> {
 pub struct View {
     pub intents: Vec<Intent>,
     pub once: Vec<Option<once::Row>>,
-    /// Of the items of an admission, or of the one intent.
+    /// The series of the items of an admission, or of the one intent.
     pub series: Vec<Option<Series>>,
     pub unsettled: u64,
-    /// Rows that wait for consent: of the one who asks, and of all.
+    /// Rows that wait for consent: those of the requester, and all.
     pub unconsented: (u64, u64),
-    /// The last row that was looked at, if there may be more behind it.
+    /// The last row that was examined, if there may be more after it.
     pub stopped_at: Option<Seq>,
     pub record: Option<record::Record>,
+    /// How many entries or facts were removed.
+    pub forgotten: u64,
+    /// The last fact that was examined, if more may be old enough.
+    pub forgotten_up_to: Option<FactSeq>,
 }
 
+/// A command on its way to its decision.
+#[derive(Debug)]
+pub struct Pending<'a>(Stage<'a>);
+
+#[derive(Debug)]
+enum Stage<'a> {
+    /// One load and one decision.
+    Single(&'a Command),
+    Claim(claim::Progress<'a>),
+}
+
+/// What follows from a load.
+#[derive(Debug)]
+pub enum Decided<'a> {
+    Done(Decision),
+    /// These writes first; then the command needs more.
+    Again {
+        writes: Vec<Write>,
+        next: Pending<'a>,
+    },
+}
+
+impl<'a> Pending<'a> {
+    pub fn new(command: &'a Command, sweeps: &Sweeps) -> Self {
+        if let Command::Claim(claim) = command {
+            Self::claim(claim::Progress::new(claim, sweeps))
+        } else {
+            Self(Stage::Single(command))
+        }
+    }
+
+    fn claim(progress: claim::Progress<'a>) -> Self {
+        Self(Stage::Claim(progress))
+    }
+
+    /// What is to be loaded for the next call of [`Pending::decide`].
+    pub fn needs(&self, now: Micros) -> Needs<'_> {
+        match &self.0 {
+            Stage::Single(command) => needs(command, now),
+            Stage::Claim(progress) => progress.needs(now),
+        }
+    }
+
+    /// `view` holds exactly what [`Pending::needs`] asked for.
+    pub fn decide(self, view: View, cx: &mut Cx<'_>) -> Result<Decided<'a>, Refusal> {
+        match self.0 {
+            Stage::Single(command) => decide(view, command, cx).map(Decided::Done),
+            Stage::Claim(progress) => Ok(progress.decide(view, cx)),
+        }
+    }
+}
+
+/// The load that a command can be expected to ask for. A claim may sweep before it, and ask again after it.
 pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
     match command {
         Command::Admit(admit) => admit::needs(admit),
         Command::Begin(begin) => begin::needs(begin),
-        Command::Claim(_) | Command::Forget(_) | Command::ForgetFacts(_) => Needs::Nothing,
+        Command::Claim(claim) => claim::needs(claim),
+        Command::Forget(forget) => Needs::Forget(forget),
+        Command::ForgetFacts(forget) => Needs::ForgetFacts(forget),
         Command::Take(take) => Needs::Intent(take.id),
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
-        Command::Validate(operate)
-        | Command::Cancel(operate)
-        | Command::Requeue(operate)
-        | Command::Compensate(operate) => Needs::Intent(operate.id),
+        Command::Advance(advance) => Needs::Intent(advance.id),
+        Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(intent) => Needs::Intent(intent.id),
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
@@ -174,23 +269,24 @@ fn recover_needs(recover: &Recover) -> Needs<'static> {
     }
 }
 
-/// Decides one command. `view` holds exactly what [`needs`] asked for.
-pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
+/// Decides a command over what [`needs`] asked for.
+fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
     match command {
         Command::Admit(admit) => admit::decide(&view, admit, cx),
         Command::Begin(begin) => begin::decide(&view, begin, cx),
-        Command::Claim(claim) => Ok(claim::decide(view.intents, claim, cx)),
+        Command::Claim(claim) => Ok(claim::hand_out(view.intents, claim, cx)),
         Command::Take(take) => claim::take(one(view)?, take, cx),
         Command::Extend(extend) => settle::extend(one(view)?, extend, cx),
         Command::Settle(settle) => {
             let (intent, behind) = one_and_behind(view)?;
-            settle::decide(intent, settle, cx).map(|decision| let_go(decision, behind, cx.now))
+            settle::decide(intent, settle, cx)
+                .map(|decision| release_series(decision, behind, cx.now))
         }
-        Command::Validate(operate) => operate::validate(one(view)?, operate, cx),
-        Command::Compensate(operate) => operate::compensate(one(view)?, operate, cx),
+        Command::Advance(advance) => advance::decide(one(view)?, advance, cx),
         Command::Cancel(operate) => {
             let (intent, behind) = one_and_behind(view)?;
-            operate::cancel(intent, operate, cx).map(|decision| let_go(decision, behind, cx.now))
+            operate::cancel(intent, operate, cx)
+                .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
@@ -205,20 +301,22 @@ pub fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision
         Command::Delete(key) => Ok(records::delete(live(view.record, cx.now).as_ref(), key)),
         Command::Forget(_) => Ok(Decision {
             writes: Vec::new(),
-            answer: Answer::Forgotten { rows: 0 },
+            answer: Answer::Forgotten {
+                rows: view.forgotten,
+            },
         }),
         Command::ForgetFacts(_) => Ok(Decision {
             writes: Vec::new(),
             answer: Answer::FactsForgotten {
-                rows: 0,
-                after: None,
+                rows: view.forgotten,
+                after: view.forgotten_up_to,
             },
         }),
         Command::Restore(intent) => operate::restore(&view, intent, cx),
     }
 }
 
-/// A record past its time counts as absent, whether or not it was removed already.
+/// An expired record counts as absent, whether or not it was removed already.
 fn live(record: Option<record::Record>, now: Micros) -> Option<record::Record> {
     record.filter(|record| record.expires_at.is_none_or(|until| until > now))
 }
@@ -227,7 +325,7 @@ fn one(view: View) -> Result<Intent, Refusal> {
     view.intents.into_iter().next().ok_or(Refusal::NotFound)
 }
 
-/// The row, and the one of its series that may be claimed when it is no longer held. Who is not held lets nobody go.
+/// The row, and the row of its series that becomes claimable when its lease ends. Only a dispatched row can release its series.
 fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
     let series = view.series.pop().flatten();
     let intent = one(view)?;
@@ -236,10 +334,10 @@ fn one_and_behind(mut view: View) -> Result<(Intent, Option<Intent>), Refusal> {
     Ok((intent, behind))
 }
 
-/// Whoever stood behind it in its series is claimable from now on.
-fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
+/// Makes the next row of the series claimable.
+fn release_series(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decision {
     if let Some(mut next) = behind {
-        next.reshelve(now, crate::limits::RETENTION_US);
+        next.reshelve(now);
         decision.writes.push(Write::Change {
             was: next.state,
             intent: next,
@@ -248,14 +346,14 @@ fn let_go(mut decision: Decision, behind: Option<Intent>, now: Micros) -> Decisi
     decision
 }
 
-/// Who did what to an intent, for the fact that tells it.
-struct Told<'a> {
+/// Verb, actor and detail of a fact.
+struct FactSource<'a> {
     verb: Verb,
     actor: Option<&'a str>,
     detail: Option<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> FactSource<'a> {
     fn by(actor: &'a str, verb: Verb) -> Self {
         Self {
             verb,
@@ -264,7 +362,7 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// Nobody asked; time did it.
+    /// A passed deadline, without an actor.
     fn by_time(verb: Verb) -> Self {
         Self {
             verb,
@@ -281,24 +379,35 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Writes a changed row together with its fact, and checks both against the profile.
-fn step(writes: &mut Vec<Write>, was: State, mut intent: Intent, told: Told<'_>, cx: &mut Cx<'_>) {
+/// Writes a changed row together with its fact. The step must be legal for the profile.
+fn step(
+    writes: &mut Vec<Write>,
+    was: State,
+    mut intent: Intent,
+    source: FactSource<'_>,
+    cx: &mut Cx<'_>,
+) {
     debug_assert!(
         intent
             .profile
             .profile()
-            .allows(was, told.verb, intent.state),
+            .allows(was, source.verb, intent.state),
         "{:?} may not {:?} from {was:?} to {:?}",
         intent.profile,
-        told.verb,
+        source.verb,
         intent.state
     );
-    writes.push(fact(Some(was), &mut intent, told, cx));
+    writes.push(fact(Some(was), &mut intent, source, cx));
     writes.push(Write::Change { was, intent });
 }
 
-/// Adds to the history of the row, which is still to be written.
-fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_>) -> Write {
+/// Makes the next fact of the row. The caller writes the row itself.
+fn fact(
+    from: Option<State>,
+    intent: &mut Intent,
+    source: FactSource<'_>,
+    cx: &mut Cx<'_>,
+) -> Write {
     let seq = cx.next_fact();
     Write::Fact(Fact {
         seq,
@@ -308,21 +417,21 @@ fn fact(from: Option<State>, intent: &mut Intent, told: Told<'_>, cx: &mut Cx<'_
         owner: intent.owner.clone(),
         at: cx.now,
         wall_offset_us: Fact::wall_offset_us(cx.now, cx.wall),
-        verb: told.verb,
+        verb: source.verb,
         from,
         to: intent.state,
         cause: intent.cause,
         attempt: intent.attempts,
-        actor: told.actor.map(str::to_owned),
-        detail: told.detail,
+        actor: source.actor.map(str::to_owned),
+        detail: source.detail,
     })
 }
 
-/// Moves the row to its end and says when its retention is over.
+/// Settles the row: it has no lease any more, and its deadline is the end of its retention.
 fn finish(intent: &mut Intent, state: State, cause: Cause, now: Micros) {
     intent.state = state;
     intent.cause = cause;
     intent.settled_at = Some(now);
     intent.release();
-    intent.reshelve(now, crate::limits::RETENTION_US);
+    intent.reshelve(now);
 }

@@ -1,16 +1,15 @@
-//! The operator's hand: cancel, requeue, purge, and rows taken over from elsewhere.
+//! Operators' commands: cancel, requeue, purge and restore; and the recovery of leases of dead processes.
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
-use super::settle::out_of_attempts;
-use super::time::{end_unconsented, until_end};
-use super::{Cx, Decision, Told, View, Write, fact, finish, step};
-use crate::command::{Answer, Operate, Recover};
+use super::settle::{out_of_attempts, requeue_at};
+use super::time::end_unconsented;
+use super::{Cx, Decision, FactSource, View, Write, fact, finish, step};
+use crate::command::{Answer, OPERATOR, Operate, Recover};
 use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::Expiry;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn cancel(
@@ -19,49 +18,19 @@ pub(super) fn cancel(
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     allowed(&intent, operate, Verb::Cancel)?;
-    let was = intent.state;
-    intent.last_error = Some(operate.reason.clone());
-    if was == State::Queued && intent.profile.profile().numbers_attempts {
-        // The attempt it waited for is used up: its end is told under that number.
-        intent.attempts += 1;
-    }
-    finish(&mut intent, State::DeadLetter, Cause::Cancelled, cx.now);
-    end_unconsented(&mut intent, was, cx);
-    Ok(operated(was, intent, Verb::Cancel, operate, cx))
-}
-
-/// Consent was given; what follows from it comes in rows of their own.
-pub(super) fn validate(
-    mut intent: Intent,
-    operate: &Operate,
-    cx: &mut Cx<'_>,
-) -> Result<Decision, Refusal> {
-    allowed(&intent, operate, Verb::Validate)?;
-    if intent.expires_at <= cx.life_now(&intent) {
+    let (was, profile) = (intent.state, intent.profile.profile());
+    // A retired row names the one that replaces it, and is never retired again.
+    if intent.cause == Cause::Aborted {
         return Err(Refusal::IllegalState);
     }
-    let was = intent.state;
-    intent.state = State::Validated;
-    intent.reshelve(cx.now, limits::RETENTION_US);
-    until_end(&mut intent, cx);
-    Ok(operated(was, intent, Verb::Validate, operate, cx))
-}
-
-/// Whoever still holds it has lost its lease: there is nothing left to do.
-pub(super) fn compensate(
-    mut intent: Intent,
-    operate: &Operate,
-    cx: &mut Cx<'_>,
-) -> Result<Decision, Refusal> {
-    allowed(&intent, operate, Verb::Compensate)?;
-    let was = intent.state;
-    let cause = if was == State::Acked {
-        Cause::Compensated
-    } else {
-        Cause::Voided
-    };
-    finish(&mut intent, State::Failed, cause, cx.now);
-    Ok(operated(was, intent, Verb::Compensate, operate, cx))
+    intent.last_error = Some(operate.reason.clone());
+    if was == State::Queued && profile.numbers_attempts {
+        // The end takes the number of the attempt that the row waited for.
+        intent.attempts += 1;
+    }
+    finish(&mut intent, State::DeadLetter, profile.cancel_cause, cx.now);
+    end_unconsented(&mut intent, was, cx);
+    Ok(operated(was, intent, Verb::Cancel, operate, cx))
 }
 
 pub(super) fn requeue(
@@ -73,12 +42,12 @@ pub(super) fn requeue(
     let was = intent.state;
     intent.state = State::Queued;
     intent.cause = Cause::Operator;
-    // Where they go on, it has what is left of its attempts, and one beyond the last if there is none.
+    // Where numbers continue, it has the attempts that are left, and one more if there are none.
     if !intent.profile.profile().numbers_attempts {
         intent.attempts = 0;
     }
     intent.run_at = cx.now;
-    // A fresh life, as long as the first: with the old end it might be gone before anybody could claim it.
+    // A new life as long as the first: with the old end it could expire before it is claimed.
     let life_us = intent.expires_at.0.saturating_sub(intent.created_at.0);
     intent.expires_at = cx.now.plus(life_us.max(limits::INTENT_TTL_US));
     intent.holder = None;
@@ -87,14 +56,14 @@ pub(super) fn requeue(
     intent.last_error = None;
     intent.result = None;
     intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
 }
 
-/// Why an attempt ended that nobody was left to end.
+/// The error of an attempt whose process died.
 const ORPHANED: &str = "the process that ran it ended before it was done";
 
-/// The attempt counts: whatever ended the process may have been this very intent.
+/// The attempt counts: this intent may have been what ended the process.
 pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> Decision {
     let own = Recover::holder(&recover.node, "");
     let now_running = Recover::holder(&recover.node, &recover.start);
@@ -107,37 +76,25 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
     for mut row in rows.into_iter().filter(orphaned) {
         let was = row.state;
         let profile = row.profile.profile();
-        if profile.expiry == Expiry::StayLeased {
-            if profile.allows(was, Verb::Recover, was) {
-                row.run_at = cx.now;
-                row.release();
-                row.reshelve(cx.now, limits::RETENTION_US);
-                recovered.push(orphan(&mut writes, was, row, cx));
-            }
-            continue;
-        }
-        row.last_error = Some(ORPHANED.to_owned());
-        if plant::on(Plant::FreeRecovery) {
-            row.attempts -= 1;
-        }
-        let over = out_of_attempts(&row);
-        let to = if over {
-            State::DeadLetter
-        } else {
-            State::Queued
-        };
-        if !profile.allows(was, Verb::Recover, to) {
-            continue;
-        }
-        if over {
-            finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);
-        } else {
-            row.state = State::Queued;
-            row.cause = Cause::Recovered;
+        let allows = |to| profile.allows(was, Verb::Recover, to);
+        if allows(was) {
             row.run_at = cx.now;
-            row.holder = None;
             row.release();
-            row.reshelve(cx.now, limits::RETENTION_US);
+            row.reshelve(cx.now);
+        } else {
+            row.last_error = Some(ORPHANED.to_owned());
+            if plant::on(Plant::FreeRecovery) {
+                row.attempts -= 1;
+            }
+            if out_of_attempts(&row) && allows(State::DeadLetter) {
+                finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);
+            } else if allows(State::Queued) {
+                requeue_at(&mut row, Cause::Recovered, cx.now, cx.now);
+            } else if allows(State::Failed) {
+                finish(&mut row, State::Failed, Cause::Recovered, cx.now);
+            } else {
+                continue;
+            }
         }
         recovered.push(orphan(&mut writes, was, row, cx));
     }
@@ -148,8 +105,8 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
 }
 
 fn orphan(writes: &mut Vec<Write>, was: State, mut row: Intent, cx: &mut Cx<'_>) -> Intent {
-    let told = Told::by_time(Verb::Recover).with(ORPHANED.to_owned());
-    writes.push(fact(Some(was), &mut row, told, cx));
+    let source = FactSource::by_time(Verb::Recover).with(ORPHANED.to_owned());
+    writes.push(fact(Some(was), &mut row, source, cx));
     writes.push(Write::Change {
         was,
         intent: row.clone(),
@@ -175,9 +132,9 @@ pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<D
     let mut intent = intent.clone();
     intent.seq = cx.next_seq();
     intent.last_fact = None;
-    intent.reshelve(cx.now, limits::RETENTION_US);
-    let told = Told::by_time(Verb::Admit).with("imported".to_owned());
-    let writes = vec![fact(None, &mut intent, told, cx), Write::New(intent)];
+    intent.reshelve(cx.now);
+    let source = FactSource::by_time(Verb::Admit).with("imported".to_owned());
+    let writes = vec![fact(None, &mut intent, source, cx), Write::New(intent)];
     Ok(Decision {
         writes,
         answer: Answer::Restored,
@@ -203,12 +160,12 @@ fn operated(
     cx: &mut Cx<'_>,
 ) -> Decision {
     let mut writes = Vec::with_capacity(2);
-    let told = Told {
+    let source = FactSource {
         verb,
-        actor: Some("operator"),
+        actor: Some(OPERATOR),
         detail: Some(operate.reason.clone()),
     };
-    step(&mut writes, was, intent, told, cx);
+    step(&mut writes, was, intent, source, cx);
     Decision {
         writes,
         answer: Answer::Operated,

@@ -1,16 +1,15 @@
-//! What a holder may do with its lease: keep it longer, complete, fail.
+//! What a holder may do with its lease: extend it or settle the row.
 //!
-//! Invariant: whoever cannot show the present token of a lease that still runs is refused, always.
+//! Invariant: a command without the token of a running lease is always refused.
 
-use super::{Cx, Decision, Told, Write, fact, finish, step};
+use super::{Cx, Decision, FactSource, Write, fact, finish, step};
 use crate::command::{Answer, Extend, Settle, Settlement};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
 use crate::intent::Intent;
-use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::ProfileId;
-use crate::retry::Retry;
+use crate::profile::{Delivery, RetrySeed};
+use crate::retry::key_entropy;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn extend(
@@ -20,12 +19,15 @@ pub(super) fn extend(
 ) -> Result<Decision, Refusal> {
     held(&intent, &extend.holder, &extend.token, cx.now)?;
     let was = intent.state;
+    if !intent.profile.profile().allows(was, Verb::Extend, was) {
+        return Err(Refusal::IllegalState);
+    }
     let until = cx.now.plus(extend.lease_us);
     intent.lease_until = Some(until);
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(cx.now);
     let mut writes = Vec::with_capacity(2);
-    let told = Told::by(&extend.holder, Verb::Extend);
-    step(&mut writes, was, intent, told, cx);
+    let source = FactSource::by(&extend.holder, Verb::Extend);
+    step(&mut writes, was, intent, source, cx);
     Ok(Decision {
         writes,
         answer: Answer::Extended { until },
@@ -50,54 +52,66 @@ pub(super) fn decide(
             Cause::WorkerFailed
         };
         intent.last_error = Some(error.clone());
-        let told = Told::by(&settle.holder, Verb::Fail).with(error.clone());
-        return failed_attempt(intent, cause, told, *again, cx);
+        let source = FactSource::by(&settle.holder, Verb::Fail).with(error.clone());
+        return failed_attempt(intent, cause, source, *again, cx);
     }
     let was = intent.state;
-    let told = match &settle.how {
+    let source = match &settle.how {
         Settlement::Complete { result } => {
             intent.result.clone_from(result);
             intent.last_error = None;
             finish(&mut intent, State::Acked, Cause::Completed, cx.now);
-            Told::by(&settle.holder, Verb::Complete)
+            FactSource::by(&settle.holder, Verb::Complete)
         }
         Settlement::Fail { error } => {
-            intent.last_error = Some(error.clone());
-            if out_of_attempts(&intent) {
-                finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
-            } else {
-                back_off(&mut intent, Cause::WorkerFailed, cx);
-            }
-            Told::by(&settle.holder, Verb::Fail).with(error.clone())
+            fail(&mut intent, error, None, cx);
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
+        }
+        Settlement::FailKeyed { error, key } => {
+            fail(&mut intent, error, Some(key), cx);
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::Deliver => {
-            intent.state = State::Delivered;
-            Told::by(&settle.holder, Verb::Deliver)
+            deliver(&mut intent, cx.now);
+            FactSource::by(&settle.holder, Verb::Deliver)
         }
         Settlement::Reject { error } => {
             intent.last_error = Some(error.clone());
             finish(&mut intent, State::Failed, Cause::Rejected, cx.now);
-            Told::by(&settle.holder, Verb::Fail).with(error.clone())
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::LetGo { after_us } => {
             intent.run_at = cx.now.plus(*after_us);
             intent.release();
-            intent.reshelve(cx.now, limits::RETENTION_US);
-            Told::by(&settle.holder, Verb::Retry)
+            intent.reshelve(cx.now);
+            FactSource::by(&settle.holder, Verb::Retry)
+        }
+        Settlement::RetryLater { after_us, error } => {
+            if error.is_some() {
+                intent.last_error.clone_from(error);
+            }
+            let run_at = cx.now.plus(*after_us);
+            requeue_at(&mut intent, Cause::Unreachable, run_at, cx.now);
+            FactSource::by(&settle.holder, Verb::Retry).with(error.clone())
+        }
+        Settlement::Kill { error } => {
+            intent.last_error = Some(error.clone());
+            finish(&mut intent, State::DeadLetter, Cause::Rejected, cx.now);
+            FactSource::by(&settle.holder, Verb::Kill).with(error.clone())
         }
         Settlement::GiveBack => {
             intent.attempts = intent.attempts.saturating_sub(1);
             intent.state = State::Queued;
             intent.holder = None;
             intent.release();
-            intent.reshelve(cx.now, limits::RETENTION_US);
-            Told::by(&settle.holder, Verb::Retry)
+            intent.reshelve(cx.now);
+            FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
     };
-    // A profile may leave this step out, or demand steps in between that this rule does not take.
+    // A profile may lack this step, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();
-    if !profile.allows(was, told.verb, intent.state) {
+    if !profile.allows(was, source.verb, intent.state) {
         return Err(Refusal::IllegalState);
     }
     let answer = Answer::Settled {
@@ -105,32 +119,53 @@ pub(super) fn decide(
         run_at: intent.run_at,
     };
     let mut writes = Vec::with_capacity(2);
-    step(&mut writes, was, intent, told, cx);
+    step(&mut writes, was, intent, source, cx);
     Ok(Decision { writes, answer })
 }
 
-/// Two facts in one commit: the attempt failed, and what follows from it. One that nothing can cure rests where it is.
+fn fail(intent: &mut Intent, error: &str, key: Option<&str>, cx: &mut Cx<'_>) {
+    intent.last_error = Some(error.to_owned());
+    if out_of_attempts(intent) {
+        finish(intent, State::DeadLetter, Cause::Exhausted, cx.now);
+    } else {
+        back_off(intent, Cause::WorkerFailed, key, cx);
+    }
+}
+
+/// The other side has it. The lease continues unless nothing is left for its holder to do.
+pub(super) fn deliver(intent: &mut Intent, now: Micros) {
+    intent.state = State::Delivered;
+    match intent.profile.profile().delivered {
+        Delivery::Claimable | Delivery::AwaitsAckInLease => {}
+        Delivery::AwaitsAck => {
+            intent.release();
+            intent.reshelve(now);
+        }
+    }
+}
+
+/// Two facts in one commit: the attempt failed, and what follows from it. A row that is not tried again rests in `Failed`.
 pub(super) fn failed_attempt(
     mut intent: Intent,
     cause: Cause,
-    told: Told<'_>,
+    source: FactSource<'_>,
     again: bool,
     cx: &mut Cx<'_>,
 ) -> Result<Decision, Refusal> {
     let was = intent.state;
     let profile = intent.profile.profile();
     let curable = profile.allows(State::Failed, Verb::Retry, State::Queued);
-    if !profile.allows(was, told.verb, State::Failed) || again && !curable {
+    if !profile.allows(was, source.verb, State::Failed) || again && !curable {
         return Err(Refusal::IllegalState);
     }
-    let actor = told.actor;
+    let actor = source.actor;
     finish(&mut intent, State::Failed, cause, cx.now);
-    let mut writes = vec![fact(Some(was), &mut intent, told, cx)];
+    let mut writes = vec![fact(Some(was), &mut intent, source, cx)];
     writes.push(Write::Change {
         was,
         intent: intent.clone(),
     });
-    let follows = |verb| Told {
+    let follows = |verb| FactSource {
         verb,
         actor,
         detail: None,
@@ -148,7 +183,7 @@ pub(super) fn failed_attempt(
         }
     } else if again {
         intent.settled_at = None;
-        back_off(&mut intent, cause, cx);
+        back_off(&mut intent, cause, None, cx);
         step(
             &mut writes,
             State::Failed,
@@ -168,26 +203,32 @@ pub(super) fn out_of_attempts(intent: &Intent) -> bool {
     intent.attempts >= intent.attempts_max && !plant::on(Plant::NeverDead)
 }
 
-/// Back to the queue, later the more often it was tried.
-pub(super) fn back_off(intent: &mut Intent, cause: Cause, cx: &mut Cx<'_>) {
+/// Back to the queue, after the delay that the profile's schedule gives. `key` is what a seeded schedule computes its jitter
+/// from.
+pub(super) fn back_off(intent: &mut Intent, cause: Cause, key: Option<&str>, cx: &mut Cx<'_>) {
     let attempts = if plant::on(Plant::FlatBackoff) {
         0
     } else {
         intent.attempts
     };
-    let entropy = (cx.entropy.draw() >> 64) as u64;
-    let retry = if intent.profile == ProfileId::Automation {
-        Retry::automation(intent.backoff_us)
-    } else {
-        Retry::intent(intent.backoff_us)
+    let profile = intent.profile.profile();
+    let entropy = match (profile.retry_seed, key) {
+        (RetrySeed::Random, _) => (cx.entropy.draw() >> 64) as u64,
+        (RetrySeed::OfKey, Some(key)) => key_entropy(key, attempts),
+        (RetrySeed::OfKey, None) => key_entropy(&intent.id.to_string(), attempts),
     };
-    let delay_us = retry.delay_us(attempts, entropy);
+    let delay_us = (profile.retry)(intent.backoff_us).delay_us(attempts, entropy);
+    requeue_at(intent, cause, cx.now.plus(delay_us), cx.now);
+}
+
+/// Back to the queue without a lease, due at `run_at`.
+pub(super) fn requeue_at(intent: &mut Intent, cause: Cause, run_at: Micros, now: Micros) {
     intent.state = State::Queued;
     intent.cause = cause;
-    intent.run_at = cx.now.plus(delay_us);
+    intent.run_at = run_at;
     intent.holder = None;
     intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
+    intent.reshelve(now);
 }
 
 fn held(intent: &Intent, holder: &str, token: &Token, now: Micros) -> Result<(), Refusal> {

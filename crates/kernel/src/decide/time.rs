@@ -1,20 +1,20 @@
-//! What time does to rows: delays end, leases run out, lives and retentions end.
+//! Passed deadlines: delays end, leases run out, lives and retentions end.
 //!
-//! Looking (sweep, observe) never takes anything from a waiting worker: a lapsed lease stays claimable at once.
-//! Only the cleanup pass sends lapsed leases back with a delay, and removes what is over.
+//! Sweep and observe never take a row from a waiting worker: a lapsed lease stays claimable at once.
+//! Only the cleanup pass requeues lapsed leases with a delay, and removes rows.
 
-use super::settle::{back_off, failed_attempt, out_of_attempts};
-use super::{Cx, Decision, Needs, Told, Write, finish, step};
+use super::settle::{back_off, failed_attempt, out_of_attempts, requeue_at};
+use super::{Cx, Decision, FactSource, Needs, Write, finish, step};
 use crate::command::{Answer, Clean, Cleaned, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
 use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::{Expiry, ProfileId};
+use crate::profile::{Expiry, LifeClock, LifeEnd, Unconsented};
 use crate::record::{Key, Kind, Record};
 use crate::state::{Cause, State, Verb};
 
-/// Why an intent died whose worker never said anything.
+/// The error of an intent that died without one from its worker.
 const EXHAUSTED: &str = "Max retries exceeded";
 const LAPSED: &str = "Lease expired. Backing off.";
 
@@ -38,16 +38,15 @@ pub(super) fn sweep_needs(sweep: Sweep, now: Micros) -> Needs<'static> {
 }
 
 pub(super) fn clean_needs(clean: Clean, now: Micros) -> Needs<'static> {
+    // Deadlines are set for the retention of the profile; the pass may ask for less.
+    let kept_us = clean.face.retention_us().unwrap_or(limits::RETENTION_US);
     let shelves = vec![
         (Shelf::Leased, now),
         (Shelf::Lapsed, Micros::MAX),
         (Shelf::Delayed, now),
         (Shelf::Ready, now),
         (Shelf::Parked, Micros::MAX),
-        (
-            Shelf::Done,
-            now.plus(limits::RETENTION_US - clean.retention_us),
-        ),
+        (Shelf::Done, now.plus(kept_us - clean.retention_us)),
     ];
     Needs::Due {
         shelves,
@@ -92,8 +91,8 @@ pub(super) fn observe(row: Option<Intent>, cx: &mut Cx<'_>) -> Decision {
     }
 }
 
-/// Lets time act on one row. A row whose deadline has not come stays as it is.
-pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
+/// Applies a passed deadline to one row. A row whose deadline lies ahead stays as it is.
+pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     let mut writes = Vec::new();
     let planted = plant::on(Plant::SweepLiveLease) && intent.shelf == Shelf::Leased;
     if intent.wake_at > cx.now && !planted || intent.shelf == Shelf::Done {
@@ -104,15 +103,12 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
         Shelf::Delayed if intent.is_unconsented() && intent.state == State::DeadLetter => {
             remove_whole(intent, &mut writes);
         }
-        Shelf::Delayed if life_ended(&intent, cx) => {
-            let was = intent.state;
-            finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
-            end_unconsented(&mut intent, was, cx);
-            step(&mut writes, was, intent, Told::by_time(Verb::Expire), cx);
+        Shelf::Delayed | Shelf::Ready | Shelf::Lapsed if life_ended(&intent, cx) => {
+            end_life(intent, cx, &mut writes);
         }
         Shelf::Delayed | Shelf::Ready => {
-            intent.reshelve(cx.now, limits::RETENTION_US);
-            // Engine time came to the end of a permission before the wall clock did.
+            intent.reshelve(cx.now);
+            // Engine time may reach the end of a life before the wall clock does.
             until_end(&mut intent, cx);
             writes.push(Write::Change {
                 was: intent.state,
@@ -131,48 +127,67 @@ pub fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     writes
 }
 
-/// Whether it waited for a word that can no longer come. What was queued is parked instead, and cleaned away.
+/// Whether its life is over and the profile makes that an end of its own.
 fn life_ended(intent: &Intent, cx: &Cx<'_>) -> bool {
-    let ends = |verb| {
-        let profile = intent.profile.profile();
-        profile.allows(intent.state, verb, State::DeadLetter)
-    };
-    matches!(intent.state, State::Received | State::Validated)
+    let profile = intent.profile.profile();
+    matches!(profile.life_end, LifeEnd::Dead { .. })
         && intent.expires_at <= cx.life_now(intent)
-        && ends(Verb::Expire)
+        && profile.allows(intent.state, Verb::Expire, State::DeadLetter)
 }
 
-/// A permission ends by the wall clock, and deadlines are in engine time: the row is looked at when as much of that has passed
-/// as is left on the wall, and again if the wall clock was set back meanwhile.
+fn end_life(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let was = intent.state;
+    let reason = match intent.profile.profile().life_end {
+        LifeEnd::Dead { reason } => reason.map(str::to_owned),
+        LifeEnd::Never | LifeEnd::Park => None,
+    };
+    if reason.is_some() {
+        intent.last_error.clone_from(&reason);
+    }
+    finish(&mut intent, State::DeadLetter, Cause::Expired, cx.now);
+    end_unconsented(&mut intent, was, cx);
+    let source = FactSource::by_time(Verb::Expire).with(reason);
+    step(writes, was, intent, source, cx);
+}
+
+/// A life may end by the wall clock, while deadlines are in engine time: the row is looked at when as much engine time has
+/// passed as is left on the wall clock, and again if the wall clock was set back meanwhile.
 pub(super) fn until_end(intent: &mut Intent, cx: &Cx<'_>) {
-    if intent.profile == ProfileId::AtpPermission
+    if intent.profile.profile().life_clock == LifeClock::Wall
         && matches!(intent.state, State::Received | State::Validated)
     {
         intent.wake_at = on_the_wall(intent.expires_at, cx);
     }
 }
 
-/// When engine time will be there, if both clocks go on as they should.
+/// When engine time reaches this instant of the wall clock, if both clocks run alike.
 fn on_the_wall(at: Micros, cx: &Cx<'_>) -> Micros {
     cx.now.plus(at.0.saturating_sub(cx.wall.0).max(0))
 }
 
-/// What nobody consented to is removed some time after its end, also if it was withdrawn before: until then nobody can present
-/// the same again.
+/// A row that ends without consent is removed some time after the end of its life, also if it was cancelled before: until
+/// then the same cannot be admitted again.
 pub(super) fn end_unconsented(intent: &mut Intent, was: State, cx: &Cx<'_>) {
-    if intent.profile == ProfileId::AtpPermission && was == State::Received {
-        let gone_at = intent.expires_at.plus(limits::UNCONSENTED_RETENTION_US);
-        (intent.shelf, intent.wake_at) = (Shelf::Delayed, on_the_wall(gone_at, cx));
+    let profile = intent.profile.profile();
+    if let (Unconsented::Removed { after_us, .. }, State::Received) = (profile.unconsented, was) {
+        let gone_at = intent.expires_at.plus(after_us);
+        let wake_at = match profile.life_clock {
+            LifeClock::Engine => gone_at,
+            LifeClock::Wall => on_the_wall(gone_at, cx),
+        };
+        (intent.shelf, intent.wake_at) = (Shelf::Delayed, wake_at);
     }
 }
 
-/// The row, its record and its history: nothing rests on them.
+/// The row, its record and its facts: nothing refers to them.
 fn remove_whole(intent: Intent, writes: &mut Vec<Write>) {
-    writes.push(Write::Delete(Key {
-        kind: Kind::Permission,
-        owner: String::new(),
-        name: intent.goal.clone(),
-    }));
+    if let Unconsented::Removed { record, .. } = intent.profile.profile().unconsented {
+        writes.push(Write::Delete(Key {
+            kind: record,
+            owner: String::new(),
+            name: intent.goal.clone(),
+        }));
+    }
     if let Some(last) = intent.last_fact {
         writes.push(Write::RemoveFacts {
             owner: intent.owner.clone(),
@@ -186,7 +201,7 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     match intent.profile.profile().expiry {
         Expiry::TakeOver if out_of_attempts(&intent) => die(intent, cx, writes),
         Expiry::TakeOver | Expiry::StayLeased => {
-            // No fact: whoever claims it next tells both, that it expired and that it was claimed.
+            // No fact yet: the next claim writes both, that the lease expired and that the row was claimed.
             (intent.shelf, intent.wake_at) = if intent.expires_at > cx.now {
                 (Shelf::Lapsed, intent.expires_at)
             } else {
@@ -197,15 +212,18 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
                 intent,
             });
         }
+        Expiry::DueNow | Expiry::DueIn { .. } if life_ended(&intent, cx) => {
+            end_life(intent, cx, writes);
+        }
         Expiry::DueNow => due_in(intent, 0, cx, writes),
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
         Expiry::FailAttempt => {
-            let told = Told::by_time(Verb::Expire);
-            let failed = failed_attempt(intent, Cause::TimedOut, told, true, cx);
+            let source = FactSource::by_time(Verb::Expire);
+            let failed = failed_attempt(intent, Cause::TimedOut, source, true, cx);
             // A profile with this expiry has the steps for it.
             writes.extend(failed.into_iter().flat_map(|decision| decision.writes));
         }
-        // Nobody holds such a row, so it is never on the leased shelf.
+        // Such a row is never leased.
         Expiry::NoLease => {}
     }
 }
@@ -221,20 +239,20 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         writes,
         was,
         intent,
-        Told::by_time(Verb::Expire).with(reason),
+        FactSource::by_time(Verb::Expire).with(reason),
         cx,
     );
 }
 
 fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
-    intent.state = State::Queued;
-    intent.cause = Cause::LeaseExpired;
-    intent.run_at = cx.now.plus(delay_us);
-    intent.holder = None;
-    intent.release();
-    intent.reshelve(cx.now, limits::RETENTION_US);
-    step(writes, was, intent, Told::by_time(Verb::Expire), cx);
+    requeue_at(
+        &mut intent,
+        Cause::LeaseExpired,
+        cx.now.plus(delay_us),
+        cx.now,
+    );
+    step(writes, was, intent, FactSource::by_time(Verb::Expire), cx);
 }
 
 pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decision {
@@ -248,7 +266,7 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
     }
     let past: Vec<Write> = writes
         .iter()
-        .filter_map(|write| past_job(write, cx.now))
+        .filter_map(|write| past_id(write, cx.now))
         .collect();
     writes.extend(past);
     Decision {
@@ -257,10 +275,10 @@ pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decisio
     }
 }
 
-/// Facts outlive their job, and know it by its number alone.
-fn past_job(write: &Write, now: Micros) -> Option<Write> {
+/// Facts that outlive a row refer to it by its number alone.
+fn past_id(write: &Write, now: Micros) -> Option<Write> {
     let row = match write {
-        Write::Remove(row) if row.profile == ProfileId::Automation => row,
+        Write::Remove(row) if row.profile.profile().keeps_past_id => row,
         Write::Remove(_)
         | Write::RemoveFacts { .. }
         | Write::New(_)
@@ -285,7 +303,7 @@ fn past_job(write: &Write, now: Micros) -> Option<Write> {
 
 fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned: &mut Cleaned) {
     match row.state {
-        // Only where claims take over does a cleanup send leases back; elsewhere expiry itself has said what follows.
+        // The cleanup pass requeues leases only where claims take over; elsewhere the end of the lease did.
         State::Dispatched if row.profile.profile().expiry != Expiry::TakeOver => {
             writes.extend(on_time(row, cx));
         }
@@ -299,11 +317,13 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .last_error
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
-            back_off(&mut row, Cause::LeaseExpired, cx);
-            let told = Told::by_time(Verb::Expire).with(reason);
-            step(writes, State::Dispatched, row, told, cx);
+            back_off(&mut row, Cause::LeaseExpired, None, cx);
+            let source = FactSource::by_time(Verb::Expire).with(reason);
+            step(writes, State::Dispatched, row, source, cx);
         }
-        State::Queued if row.expires_at <= cx.now => {
+        State::Queued
+            if row.expires_at <= cx.now && row.profile.profile().life_end == LifeEnd::Park =>
+        {
             cleaned.expired_deleted += 1;
             writes.push(Write::Remove(row));
         }
@@ -311,12 +331,12 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
             cleaned.done_deleted += 1;
             writes.push(Write::Remove(row));
         }
-        // A failure at rest is an end; left lying, it would fill every later pass.
+        // A failure at rest is an end. If it were kept, every later pass would load it.
         State::Failed if row.profile.profile().is_terminal(State::Failed) => {
             cleaned.dead_deleted += 1;
             writes.push(Write::Remove(row));
         }
-        // It may be early for it, and it has a record.
+        // Its removal may not be due, and includes its record.
         State::DeadLetter if row.is_unconsented() => writes.extend(on_time(row, cx)),
         State::DeadLetter => {
             cleaned.dead_deleted += 1;

@@ -4,8 +4,13 @@
 //! A row found at rest in `Failed` failed for good (no retry could cure it), so `Failed` counts as
 //! terminal and the second step is an exit.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
-use crate::state::Cause::{LeaseExpired, TimedOut};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
+use crate::state::Cause::{self, LeaseExpired, TimedOut};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Failed, Queued};
 use crate::state::Verb::{
     Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Requeue, Retry,
@@ -39,6 +44,7 @@ pub(super) static AUTOMATION: Profile = Profile {
         (Failed, Requeue),
         (DeadLetter, Requeue),
     ],
+    unleased: &[],
     exits: &[(Failed, Retry), (Failed, Kill)],
     terminal: &[Acked, Failed, DeadLetter],
     words: &[
@@ -50,6 +56,15 @@ pub(super) static AUTOMATION: Profile = Profile {
         (Failed, None, "failed"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::FailAttempt,
+    retry: Backoff::automation,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Park,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: true,
+    keeps_past_id: true,
 };

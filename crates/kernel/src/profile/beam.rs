@@ -1,10 +1,15 @@
 //! Beam's two profiles: the directory that relays, and the message bus that holds and retries.
 //!
 //! As pairs of states they differ in one: only the bus dispatches what it has just received. They
-//! also differ in what silence means: the directory fails the attempt, the bus queues it again.
+//! also differ in what the end of a lease means: the directory fails the attempt, the bus queues it again.
 //! Beam allows every state to follow itself; here that is the verb that led to it, asked again.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
 use crate::state::Cause;
 use crate::state::State::{
     self, Acked, DeadLetter, Delivered, Dispatched, Failed, Queued, Received, Validated,
@@ -14,7 +19,7 @@ use crate::state::Verb::{
     Validate,
 };
 
-/// On the wire Beam says what we say.
+/// Beam's wire words are the names of the canonical states.
 const WORDS: &[(State, Option<Cause>, &str)] = &[
     (Received, None, "received"),
     (Validated, None, "validated"),
@@ -29,6 +34,60 @@ const TERMINAL: &[State] = &[Acked, Failed, DeadLetter];
 const OPERATOR: &[(State, Verb)] = &[(Failed, Requeue), (DeadLetter, Requeue)];
 /// A sender that sends a failed nonce again, and a result that arrives after the failure.
 const EXITS: &[(State, Verb)] = &[(Failed, Retry)];
+
+/// What the directory itself, a recipient or a sender does. A dispatched message belongs to the holder of its lease.
+const DIRECTORY_UNLEASED: &[(State, Verb)] = &[
+    (Received, Admit),
+    (Received, Validate),
+    (Received, Retry),
+    (Received, Recover),
+    (Received, Fail),
+    (Received, Kill),
+    (Validated, Validate),
+    (Validated, Retry),
+    (Validated, Recover),
+    (Validated, Fail),
+    (Validated, Kill),
+    (Queued, Retry),
+    (Queued, Fail),
+    (Queued, Kill),
+    (Queued, Recover),
+    (Delivered, Deliver),
+    (Delivered, Complete),
+    (Delivered, Retry),
+    (Delivered, Fail),
+    (Delivered, Kill),
+    (Acked, Complete),
+    (Failed, Fail),
+    (Failed, Retry),
+    (DeadLetter, Kill),
+];
+/// The same on the bus, where a restart leaves queued messages alone.
+const BUS_UNLEASED: &[(State, Verb)] = &[
+    (Received, Admit),
+    (Received, Validate),
+    (Received, Retry),
+    (Received, Recover),
+    (Received, Fail),
+    (Received, Kill),
+    (Validated, Validate),
+    (Validated, Retry),
+    (Validated, Recover),
+    (Validated, Fail),
+    (Validated, Kill),
+    (Queued, Retry),
+    (Queued, Fail),
+    (Queued, Kill),
+    (Delivered, Deliver),
+    (Delivered, Complete),
+    (Delivered, Retry),
+    (Delivered, Fail),
+    (Delivered, Kill),
+    (Acked, Complete),
+    (Failed, Fail),
+    (Failed, Retry),
+    (DeadLetter, Kill),
+];
 
 pub(super) static DIRECTORY: Profile = Profile {
     id: ProfileId::BeamDirectory,
@@ -75,11 +134,21 @@ pub(super) static DIRECTORY: Profile = Profile {
         row(DeadLetter, Requeue, &[Queued]),
     ],
     operator: OPERATOR,
+    unleased: DIRECTORY_UNLEASED,
     exits: EXITS,
     terminal: TERMINAL,
     words: WORDS,
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::FailAttempt,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::AwaitsAckInLease,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };
 
 pub(super) static BUS: Profile = Profile {
@@ -109,7 +178,7 @@ pub(super) static BUS: Profile = Profile {
         row(Dispatched, Deliver, &[Delivered]),
         row(Dispatched, Retry, &[Queued]),
         row(Dispatched, Recover, &[Queued]),
-        row(Dispatched, Expire, &[Queued, DeadLetter]),
+        row(Dispatched, Expire, &[Queued]),
         row(Dispatched, Fail, &[Queued, Failed, DeadLetter]),
         row(Dispatched, Kill, &[DeadLetter]),
         row(Delivered, Deliver, &[Delivered]),
@@ -125,9 +194,19 @@ pub(super) static BUS: Profile = Profile {
         row(DeadLetter, Requeue, &[Queued]),
     ],
     operator: OPERATOR,
+    unleased: BUS_UNLEASED,
     exits: EXITS,
     terminal: TERMINAL,
     words: WORDS,
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::DueNow,
+    retry: |_| Backoff::Bus,
+    retry_seed: RetrySeed::OfKey,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::AwaitsAck,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

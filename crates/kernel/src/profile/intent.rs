@@ -3,7 +3,13 @@
 //! An open intent whose life time ends is deleted, not moved, so there is no expiry out of
 //! `Queued`. Cancel and retry work from every state, because the protocol's admin calls do.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
+use crate::state::Cause;
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Requeue};
 
@@ -38,6 +44,7 @@ pub(super) static INTENT: Profile = Profile {
         (DeadLetter, Cancel),
         (DeadLetter, Requeue),
     ],
+    unleased: &[],
     exits: &[],
     terminal: &[Acked, DeadLetter],
     words: &[
@@ -46,6 +53,15 @@ pub(super) static INTENT: Profile = Profile {
         (Acked, None, "fulfilled"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::TakeOver,
+    retry: Backoff::intent,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Park,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

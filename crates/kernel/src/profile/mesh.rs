@@ -1,16 +1,24 @@
 //! The mesh outbox's profile: pending, inflight, done, dead, aborted.
 //!
 //! There is no requeue: the operator's requeue retires the old row for ever and admits a new one
-//! under a new id. The table cannot see causes, so refusing to abort an aborted row twice is the
-//! rule's work.
+//! under a new id. The table cannot see causes, so the rule for cancel refuses a row that is aborted
+//! already.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
-use crate::state::Cause::{Aborted, Cancelled};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::retry::Backoff;
+use crate::state::Cause::{self, Aborted, Cancelled};
 use crate::state::State::{Acked, DeadLetter, Dispatched, Queued};
 use crate::state::Verb::{Cancel, Claim, Complete, Expire, Extend, Fail, Kill, Recover, Retry};
 
 /// A resend right after a crash would meet a broker still busy with the first send.
 const RESEND_PAUSE_MS: u32 = 500;
+
+/// The protocol's word for a message that is past its maximum age.
+const TOO_OLD: &str = "max_age_exceeded";
 
 pub(super) static OUTBOX: Profile = Profile {
     id: ProfileId::MeshOutbox,
@@ -32,6 +40,7 @@ pub(super) static OUTBOX: Profile = Profile {
         row(DeadLetter, Cancel, &[DeadLetter]),
     ],
     operator: &[(Queued, Cancel), (Dispatched, Cancel), (DeadLetter, Cancel)],
+    unleased: &[],
     exits: &[],
     terminal: &[Acked, DeadLetter],
     words: &[
@@ -42,8 +51,19 @@ pub(super) static OUTBOX: Profile = Profile {
         (DeadLetter, Some(Cancelled), "aborted"),
         (DeadLetter, None, "dead"),
     ],
+    cancel_cause: Cause::Aborted,
     expiry: Expiry::DueIn {
         ms: RESEND_PAUSE_MS,
     },
+    retry: |_| Backoff::mesh(),
+    retry_seed: RetrySeed::Random,
+    retention: Retention::ForUs(limits::RETENTION_US),
+    life_end: LifeEnd::Dead {
+        reason: Some(TOO_OLD),
+    },
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

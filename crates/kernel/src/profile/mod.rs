@@ -1,4 +1,4 @@
-//! Which step of the lifecycle is legal for whom, and what it is called on the wire: tables only.
+//! Legal steps, wire words and policies of each protocol: tables only.
 //!
 //! Invariant: a (state, verb) pair that has no row is refused, and a terminal state is left only by
 //! the pairs a profile lists as its operator's or its exits. This module decides nothing: where a
@@ -14,6 +14,9 @@ mod transaction;
 #[cfg(test)]
 mod tests;
 
+use crate::ids::Micros;
+use crate::record;
+use crate::retry::Backoff;
 use crate::state::{Cause, State, Verb, stored};
 
 pub use diagram::{diagram, diagrams};
@@ -54,39 +57,127 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
     /// The next claim takes it at once, without back-off; an exhausted one is dead as soon as
-    /// anybody looks at it; only the cleanup pass requeues with back-off.
+    /// it is read or swept; only the cleanup pass requeues with back-off.
     TakeOver,
     /// Queued again, due now.
     DueNow,
     /// Queued again, due after this pause.
     DueIn { ms: u32 },
-    /// The attempt fails as timed out, and the retry policy says what follows.
+    /// The attempt fails as timed out, and the retry policy decides what follows.
     FailAttempt,
     /// Its state stays: the effect may have happened. Only the lease may be taken again.
     StayLeased,
-    /// Nobody ever holds a lease on it.
+    /// Its rows are never leased.
     NoLease,
 }
 
-/// One protocol's share of the lifecycle: start edges, legal steps, words.
-#[derive(Debug, PartialEq, Eq)]
+/// The source of the jitter in a retry delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetrySeed {
+    /// The entropy of the request.
+    Random,
+    /// The key that the settlement names, so that every node computes the same delay; without one, the id of the row.
+    OfKey,
+}
+
+/// How long a settled row is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// At least this long; a cleanup pass may ask for less.
+    ForUs(i64),
+    /// It has no deadline, so no pass over settled rows reads it.
+    Forever,
+}
+
+/// What happens to a row that waits past the end of its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LifeEnd {
+    /// A life has no end, whatever the admission asks for.
+    Never,
+    /// A queued row can no longer be claimed, and the cleanup pass deletes it.
+    Park,
+    /// It becomes a dead letter with a fact. The reason, if there is one, becomes its error.
+    Dead { reason: Option<&'static str> },
+}
+
+/// The clock by which a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LifeClock {
+    Engine,
+    /// The wall clock, for ends that a party outside signed.
+    Wall,
+}
+
+/// What a delivered row waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Its holder, whose lease continues; after that lease any holder may take it.
+    Claimable,
+    /// The recipient's acknowledgement. The delivery ends the lease, and no claim finds the row.
+    AwaitsAck,
+    /// The recipient's acknowledgement, until the lease that delivered it runs out. No claim finds the row.
+    AwaitsAckInLease,
+}
+
+/// What becomes of a row that ends before it is validated: it ends without consent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unconsented {
+    /// It is kept like any other.
+    Kept,
+    /// So long after the end of its life the row, its facts and the record of this kind under its goal are removed. Until
+    /// then the same cannot be admitted again.
+    Removed { after_us: i64, record: record::Kind },
+}
+
+/// One protocol's share of the lifecycle: start edges, legal steps, words, policies.
+#[derive(Debug)]
 pub struct Profile {
     pub id: ProfileId,
     pub face: Face,
     /// The states in which a new row may begin.
     pub start: &'static [State],
     pub rows: &'static [Row],
-    /// The steps an operator may take by hand. Pages and commands that cross faces offer these only.
+    /// The steps an operator may take. Pages and commands that cross faces offer these only.
     pub operator: &'static [(State, Verb)],
+    /// The steps that need no lease, taken by [`crate::command::Advance`].
+    pub unleased: &'static [(State, Verb)],
     /// Steps out of a terminal state that the protocol itself names, no operator needed.
     pub exits: &'static [(State, Verb)],
     /// States that nothing but `operator` and `exits` leaves.
     pub terminal: &'static [State],
     /// Wire words. An entry without a cause is the word for every cause that has no entry.
     pub words: &'static [(State, Option<Cause>, &'static str)],
+    /// Why a cancelled row is dead. One that was aborted is never cancelled again.
+    pub cancel_cause: Cause,
+    /// What the end of a lease means.
     pub expiry: Expiry,
+    /// The delay before the next attempt, from the base that the row names.
+    pub retry: fn(backoff_us: i64) -> Backoff,
+    pub retry_seed: RetrySeed,
+    pub retention: Retention,
+    pub life_end: LifeEnd,
+    pub life_clock: LifeClock,
+    pub delivered: Delivery,
+    pub unconsented: Unconsented,
     /// The number of an attempt is part of a name elsewhere, so none is given twice in the life of a row.
     pub numbers_attempts: bool,
+    /// Facts that outlive the row refer to it by its number, so a cleanup pass keeps the id under that number.
+    pub keeps_past_id: bool,
+}
+
+impl Face {
+    /// How long settled rows of this face are kept; `None` if forever. A cleanup pass of a face asks for one retention, so its
+    /// profiles agree.
+    pub fn retention_us(self) -> Option<i64> {
+        ProfileId::ALL
+            .iter()
+            .map(|id| id.profile())
+            .filter(|profile| profile.face == self)
+            .find_map(|profile| match profile.retention {
+                Retention::ForUs(us) => Some(us),
+                Retention::Forever => None,
+            })
+    }
 }
 
 impl ProfileId {
@@ -136,6 +227,14 @@ impl Profile {
                 .map(|(_, _, word)| *word)
         };
         named(Some(cause)).or_else(|| named(None))
+    }
+
+    /// The end of a settled row's retention.
+    pub fn retained_until(&self, settled_at: Micros) -> Micros {
+        match self.retention {
+            Retention::ForUs(us) => settled_at.plus(us),
+            Retention::Forever => Micros::MAX,
+        }
     }
 
     pub fn is_terminal(&self, state: State) -> bool {

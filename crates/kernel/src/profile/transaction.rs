@@ -1,10 +1,17 @@
 //! ATP's two profiles: a permission, and the transactions carried out under it.
 //!
 //! They are rows of their own because one permission may allow several executions. Both only move
-//! forward and neither has operator edges: nobody undoes money by a button. A settled transaction
+//! forward and neither has operator edges: a payment is not undone by a button. A settled transaction
 //! is left by explicit compensation alone, which adds a document and changes none.
 
-use super::{Expiry, Face, Profile, ProfileId, row};
+use super::{
+    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
+    Unconsented, row,
+};
+use crate::limits;
+use crate::record::Kind;
+use crate::retry::Backoff;
+use crate::state::Cause;
 use crate::state::State::{Acked, DeadLetter, Delivered, Dispatched, Failed, Received, Validated};
 use crate::state::Verb::{
     Cancel, Claim, Compensate, Complete, Deliver, Expire, Extend, Fail, Recover, Retry, Validate,
@@ -22,6 +29,7 @@ pub(super) static PERMISSION: Profile = Profile {
         row(Validated, Cancel, &[DeadLetter]),
     ],
     operator: &[],
+    unleased: &[(Received, Validate)],
     exits: &[],
     terminal: &[DeadLetter],
     words: &[
@@ -29,8 +37,20 @@ pub(super) static PERMISSION: Profile = Profile {
         (Validated, None, "authorized"),
         (DeadLetter, None, "expired"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::NoLease,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::Forever,
+    life_end: LifeEnd::Dead { reason: None },
+    life_clock: LifeClock::Wall,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Removed {
+        after_us: limits::UNCONSENTED_RETENTION_US,
+        record: Kind::Permission,
+    },
     numbers_attempts: false,
+    keeps_past_id: false,
 };
 
 pub(super) static TRANSACTION: Profile = Profile {
@@ -39,10 +59,10 @@ pub(super) static TRANSACTION: Profile = Profile {
     // The row is committed as executing before the rail is called.
     start: &[Dispatched],
     rows: &[
-        // The sweep leases again what nobody holds. No expiry: the effect may have happened.
+        // The sweep takes new leases on rows whose lease ended. No expiry: the effect may have happened.
         row(Dispatched, Claim, &[Dispatched]),
         row(Dispatched, Extend, &[Dispatched]),
-        // Let go for a while, or found after a crash: the lease ends, the state stays.
+        // Released for a while, or recovered after a crash: the lease ends, the state stays.
         row(Dispatched, Retry, &[Dispatched]),
         row(Dispatched, Recover, &[Dispatched]),
         row(Dispatched, Deliver, &[Delivered]),
@@ -57,6 +77,7 @@ pub(super) static TRANSACTION: Profile = Profile {
         row(Acked, Compensate, &[Failed]),
     ],
     operator: &[],
+    unleased: &[(Delivered, Compensate), (Acked, Compensate)],
     exits: &[(Acked, Compensate)],
     terminal: &[Acked, Failed],
     words: &[
@@ -65,6 +86,15 @@ pub(super) static TRANSACTION: Profile = Profile {
         (Acked, None, "settled"),
         (Failed, None, "compensated"),
     ],
+    cancel_cause: Cause::Cancelled,
     expiry: Expiry::StayLeased,
+    retry: |_| Backoff::Now,
+    retry_seed: RetrySeed::Random,
+    retention: Retention::Forever,
+    life_end: LifeEnd::Never,
+    life_clock: LifeClock::Engine,
+    delivered: Delivery::Claimable,
+    unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    keeps_past_id: false,
 };

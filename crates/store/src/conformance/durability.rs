@@ -1,6 +1,6 @@
 //! What an answer promises, and what becomes of requests whose caller went away.
 
-use consign_kernel::command::{Admit, Answer, Apart, Command, Request};
+use consign_kernel::command::{Admit, Answer, Command, OnRefusal, Request};
 use consign_kernel::ids::{HOUR_US, IntentId, SECOND_US};
 
 use super::{START, World, claim_by, item};
@@ -33,7 +33,7 @@ pub async fn a_request_whose_caller_went_away_is_done_whole_or_not_at_all(world:
         let request = Request {
             gate: None,
             steps: vec![admit, Command::Claim(claim_by("alice"))],
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed: [n; 32],
         };
         let mut asked = world.store.execute(request);

@@ -100,7 +100,7 @@ pub async fn what_nobody_consented_to_goes_without_a_trace_an_hour_after_its_end
         .await
         .expect("there is room");
     let used = [
-        Command::Validate(operate(&allowed)),
+        Command::validate(operate(&allowed)),
         Command::Cancel(operate(&withdrawn)),
     ];
     for step in used {
@@ -154,7 +154,7 @@ pub async fn what_nobody_consented_to_is_bounded_for_each_and_for_all(world: Wor
         .expect("there is room");
     assert_eq!(asked_for(&world, 5, "c", SECOND_US).await, of_all);
     // Consent makes room.
-    let allowed = world.step(Command::Validate(operate(&first))).await;
+    let allowed = world.step(Command::validate(operate(&first))).await;
     assert_eq!(allowed, Ok(Answer::Operated));
     asked_for(&world, 6, "a", 10 * SECOND_US)
         .await
@@ -192,7 +192,7 @@ pub async fn a_permission_ends_by_the_time_of_day_and_not_by_engine_time(world: 
         seen.wake_at > world.now(),
         "or it would be looked at on and on"
     );
-    let allowed = world.step(Command::Validate(operate(&row))).await;
+    let allowed = world.step(Command::validate(operate(&row))).await;
     assert_eq!(allowed, Ok(Answer::Operated));
     world.clock.advance(HOUR_US);
     sweep(&world).await;
@@ -206,7 +206,7 @@ pub async fn a_permission_ends_by_the_time_of_day_and_not_by_engine_time(world: 
     world.clock.set_day_ahead(0);
     let row = permission(&world, 2, 10 * minute_us).await;
     world.clock.set_day_ahead(10 * minute_us);
-    let refused = world.step(Command::Validate(operate(&row))).await;
+    let refused = world.step(Command::validate(operate(&row))).await;
     assert_eq!(refused, Err(Refusal::IllegalState));
     world.is_sound().await;
 }
@@ -257,9 +257,9 @@ pub async fn a_permission_is_received_allowed_and_over(world: World) {
     let row = permission(&world, 1, 10 * SECOND_US).await;
     assert_eq!((row.state, row.id), (State::Received, named(1, &world)));
     assert_eq!(world.load(row.id).await, row);
-    let allowed = world.step(Command::Validate(operate(&row))).await;
+    let allowed = world.step(Command::validate(operate(&row))).await;
     assert_eq!(allowed, Ok(Answer::Operated));
-    let again = world.step(Command::Validate(operate(&row))).await;
+    let again = world.step(Command::validate(operate(&row))).await;
     assert_eq!(again, Err(Refusal::IllegalState));
     assert!(lapsed(&world, "node").await.is_empty(), "nobody claims it");
 
@@ -279,7 +279,7 @@ pub async fn a_permission_past_its_time_is_not_allowed_any_more(world: World) {
     let late = permission(&world, 1, SECOND_US).await;
     let early = permission(&world, 2, 9 * SECOND_US).await;
     world.clock.advance(SECOND_US);
-    let refused = world.step(Command::Validate(operate(&late))).await;
+    let refused = world.step(Command::validate(operate(&late))).await;
     assert_eq!(refused, Err(Refusal::IllegalState));
     let cancelled = world.step(Command::Cancel(operate(&early))).await;
     assert_eq!(cancelled, Ok(Answer::Operated));
@@ -373,7 +373,7 @@ pub async fn one_row_is_taken_by_its_name_before_its_turn(world: World) {
 
 pub async fn what_is_settled_is_left_by_compensation_alone(world: World) {
     let row = transaction(&world, 1, "node").await;
-    let early = world.step(Command::Compensate(operate(&row))).await;
+    let early = world.step(Command::compensate(operate(&row))).await;
     assert_eq!(early, Err(Refusal::IllegalState), "its outcome is unknown");
     world
         .settle(&row, Settlement::Deliver)
@@ -384,20 +384,20 @@ pub async fn what_is_settled_is_left_by_compensation_alone(world: World) {
         .await
         .expect("its holder may");
     for command in [
-        Command::Validate(operate(&row)),
+        Command::validate(operate(&row)),
         Command::Cancel(operate(&row)),
         Command::Requeue(operate(&row)),
     ] {
         assert_eq!(world.step(command).await, Err(Refusal::IllegalState));
     }
-    let undone = world.step(Command::Compensate(operate(&row))).await;
+    let undone = world.step(Command::compensate(operate(&row))).await;
     assert_eq!(undone, Ok(Answer::Operated));
     let undone = world.load(row.id).await;
     assert_eq!(
         (undone.state, undone.cause),
         (State::Failed, Cause::Compensated)
     );
-    let twice = world.step(Command::Compensate(operate(&row))).await;
+    let twice = world.step(Command::compensate(operate(&row))).await;
     assert_eq!(twice, Err(Refusal::IllegalState));
 }
 
@@ -418,7 +418,7 @@ pub async fn a_refused_effect_ends_its_transaction_and_a_voided_one_its_lease(wo
         .settle(&voided, Settlement::Deliver)
         .await
         .expect("its holder may");
-    let undone = world.step(Command::Compensate(operate(&voided))).await;
+    let undone = world.step(Command::compensate(operate(&voided))).await;
     assert_eq!(undone, Ok(Answer::Operated));
     let late = world
         .settle(&voided, Settlement::Complete { result: None })
@@ -504,7 +504,7 @@ pub async fn what_is_under_way_is_found_in_the_order_of_admission(world: World) 
 
 pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World) {
     let over = permission(&world, 1, SECOND_US).await;
-    let consent = world.step(Command::Validate(operate(&over))).await;
+    let consent = world.step(Command::validate(operate(&over))).await;
     assert_eq!(consent, Ok(Answer::Operated));
     let settled = transaction(&world, 2, "node").await;
     for how in [Settlement::Deliver, Settlement::Complete { result: None }] {
@@ -538,7 +538,7 @@ impl EndedPermissions {
             world.step(Command::Put(put)).await.expect("it is taken");
             ended.push(row);
         }
-        let consent = world.step(Command::Validate(operate(&ended[1]))).await;
+        let consent = world.step(Command::validate(operate(&ended[1]))).await;
         assert_eq!(consent, Ok(Answer::Operated));
         world.clock.advance(SECOND_US);
         sweep(world).await;

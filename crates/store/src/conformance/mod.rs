@@ -22,6 +22,7 @@ mod paging;
 mod races;
 mod records;
 mod settle;
+mod steps;
 mod ties;
 mod time;
 
@@ -42,6 +43,7 @@ pub use paging::*;
 pub use races::*;
 pub use records::*;
 pub use settle::*;
+pub use steps::*;
 pub use ties::*;
 pub use time::*;
 
@@ -198,6 +200,10 @@ macro_rules! conformance {
             a_dead_process_leaves_its_transactions_where_they_are,
             what_is_under_way_is_found_in_the_order_of_admission,
             ended_permissions_and_transactions_are_in_nobodys_way,
+            a_message_past_its_maximum_age_is_a_dead_letter,
+            a_holder_may_ask_for_a_later_retry_or_give_up,
+            a_delivered_message_waits_for_its_recipient_alone,
+            steps_without_a_lease_lead_into_the_queue_and_out_of_it,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,
             one_nonce_from_many_tasks_passes_once_ip_055,

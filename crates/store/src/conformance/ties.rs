@@ -1,8 +1,8 @@
 //! Intents that belong together: series, children, steps that stand or fall with each other, and failed attempts.
 
 use consign_kernel::command::{
-    Admit, Admitted, Answer, Apart, Audience, Claim, Clean, Command, NewIntent, Operate, Recover,
-    Request, Settle, Settlement, Unless,
+    Admit, Admitted, Answer, Audience, Claim, Clean, Command, NewIntent, OnRefusal, Operate,
+    Recover, Request, Settle, Settlement, Unless,
 };
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, HOUR_US, IntentId, SECOND_US};
@@ -301,7 +301,7 @@ async fn all_or_none(world: &World, steps: Vec<Command>) -> Vec<Result<Answer, R
     let request = Request {
         gate: None,
         steps,
-        apart: Apart::No,
+        on_refusal: OnRefusal::Stop,
         seed: [9; 32],
     };
     let reply = world.store.execute(request).await.expect("storage works");

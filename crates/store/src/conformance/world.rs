@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use consign_kernel::command::{
-    Admit, Admitted, Answer, Apart, Audience, Claim, Command, Extend, Gate, NewIntent, Operate,
+    Admit, Admitted, Answer, Audience, Claim, Command, Extend, Gate, NewIntent, OnRefusal, Operate,
     Reply, Request, Settle, Settlement,
 };
 use consign_kernel::error::Refusal;
@@ -119,7 +119,7 @@ impl World {
         let request = Request {
             gate,
             steps,
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed,
         };
         self.store.execute(request).await.expect("storage works")

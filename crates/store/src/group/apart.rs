@@ -126,7 +126,7 @@ pub(super) fn halves(mut jobs: Vec<Job>) -> [Vec<Job>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use consign_kernel::command::{Apart as Steps, Request};
+    use consign_kernel::command::{OnRefusal, Request};
     use tokio::sync::oneshot::{self, Receiver};
 
     use super::*;
@@ -137,7 +137,7 @@ mod tests {
         let request = Request {
             gate: None,
             steps: Vec::new(),
-            apart: Steps::Yes,
+            on_refusal: OnRefusal::Continue,
             seed: [0; 32],
         };
         (Job::new(request, asker), answered)

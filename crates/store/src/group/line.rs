@@ -612,7 +612,7 @@ mod tests {
             weight(&Request {
                 gate: None,
                 steps: vec![Command::Claim(claim)],
-                apart: consign_kernel::command::Apart::Yes,
+                on_refusal: consign_kernel::command::OnRefusal::Continue,
                 seed: [0; 32],
             })
         };
@@ -658,7 +658,7 @@ mod tests {
         let request = Request {
             gate: None,
             steps: Vec::new(),
-            apart: consign_kernel::command::Apart::Yes,
+            on_refusal: consign_kernel::command::OnRefusal::Continue,
             seed: [0; 32],
         };
         intake.enqueue(Job::new(request, asker)).unwrap();

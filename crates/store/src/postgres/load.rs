@@ -206,24 +206,6 @@ impl<'r> Foreseen<'r> {
     }
 
     fn add(&mut self, command: &'r Command, now: Micros) {
-        if let Command::Claim(claim) = command {
-            let wanted = claim.max.clamp(1, limits::CLAIM_BATCH_MAX);
-            for probe in claim.probes() {
-                // What is not loaded in advance is looked for when it is asked for.
-                let more = wanted.min(ROWS_MAX - self.rows);
-                if more > 0 {
-                    *self.lanes.entry(probe).or_default() += more;
-                    self.rows += more;
-                }
-            }
-            let sweep = Command::Sweep(Sweep {
-                limit: limits::SWEEP_ROWS_MAX,
-            });
-            if let Needs::Due { shelves, .. } = needs(&sweep, now) {
-                self.shelves = shelves;
-            }
-            return;
-        }
         match needs(command, now) {
             Needs::Intent(id) => {
                 self.ids.insert(id);
@@ -239,13 +221,34 @@ impl<'r> Foreseen<'r> {
                     self.capped.insert(owner);
                 }
             }
-            Needs::Unconsented { of } => {
+            Needs::Lanes { probes, max } => {
+                for probe in probes.iter() {
+                    // What is not loaded in advance is looked for when it is asked for.
+                    let more = max.min(ROWS_MAX - self.rows);
+                    if more > 0 {
+                        *self.lanes.entry(*probe).or_default() += more;
+                        self.rows += more;
+                    }
+                }
+                let sweep = Command::Sweep(Sweep {
+                    limit: limits::SWEEP_ROWS_MAX,
+                });
+                if let Needs::Due { shelves, .. } = needs(&sweep, now) {
+                    self.shelves = shelves;
+                }
+            }
+            Needs::Unconsented { of, .. } => {
                 self.capped.insert(of);
             }
             Needs::Record(key) => {
                 self.records.insert(key.clone());
             }
-            Needs::Nothing | Needs::Due { .. } | Needs::Rows { .. } => {}
+            Needs::Nothing
+            | Needs::Series(_)
+            | Needs::Due { .. }
+            | Needs::Rows { .. }
+            | Needs::Forget(_)
+            | Needs::ForgetFacts(_) => {}
         }
     }
 

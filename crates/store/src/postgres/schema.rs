@@ -112,6 +112,13 @@ const MIGRATIONS: &[Migration] = &[
         run: Run::Together,
         sql: include_str!("migrations/0012_wall_offset.sql"),
     },
+    Migration {
+        version: 13,
+        name: "guarded_profiles",
+        oldest: 1,
+        run: Run::Together,
+        sql: include_str!("migrations/0013_guarded_profiles.sql"),
+    },
 ];
 
 /// `hashtext`, sequences as relations and stored plans by setting need 12.

@@ -81,6 +81,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "wall_offset",
         sql: include_str!("migrations/0010_wall_offset.sql"),
     },
+    Migration {
+        version: 11,
+        name: "guarded_profiles",
+        sql: include_str!("migrations/0011_guarded_profiles.sql"),
+    },
 ];
 
 /// What a path holds before we touch it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_kernel::command::{Apart, Command, Reply, Request};
+use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::conformance::ManualClock;
 use consign_store::memory::simulated::{self, Fault, Machine, Simulated, Turn};
@@ -20,7 +20,7 @@ fn put(store: &Arc<Simulated>) -> JoinHandle<Result<Reply, Error>> {
             expires_at: None,
             expect: None,
         })],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [0; 32],
     };
     tokio::spawn(async move { store.execute(request).await })

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use consign_kernel::command::{Apart, Command, Reply, Request};
+use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::{Answered, Error, Passing, SharedStore};
 
@@ -125,7 +125,7 @@ impl ObstructedStore {
         let request = Request {
             gate: None,
             steps: vec![Command::Put(put)],
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed,
         };
         self.store.execute(request).await.map(drop)

@@ -186,7 +186,7 @@ impl Site {
         if is_new {
             steps.push(records::begin_permission(row, &intent, now, None));
         }
-        steps.push(Command::Validate(Operate {
+        steps.push(Command::validate(Operate {
             id: row,
             face: Face::Transaction,
             reason: String::new(),

@@ -376,7 +376,7 @@ impl Site {
         let transaction = &mut held.transaction.value;
         transaction.compensation_receipt = Some(raw(signed.text)?);
         transaction.set_state(AtpState::Compensated, now);
-        let compensate = Command::Compensate(Operate {
+        let compensate = Command::compensate(Operate {
             id: transaction.row()?,
             face: Face::Transaction,
             reason,

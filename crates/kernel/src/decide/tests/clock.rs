@@ -1,13 +1,13 @@
-//! What time does to a row, by shelf and by how its deadline lies.
+//! Passed deadlines, by shelf and by how late they are noticed.
 
 use super::{LEASE_US, NOW, changed, facts, row};
-use crate::decide::{Cx, on_time};
-use crate::ids::{DAY_US, Entropy, Micros, SECOND_US};
+use crate::decide::{Cx, Sweeps, on_time};
+use crate::ids::{Entropy, Micros, SECOND_US};
 use crate::intent::{Intent, Shelf};
 use crate::profile::ProfileId;
 use crate::state::{State, Verb};
 
-/// Where the row lies after time acted on it, and what was told; `None` if nothing was written.
+/// The shelf of the row after its deadline was applied, and the facts; `None` if nothing was written.
 fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
     let (mut entropy, mut last_seq, mut last_fact) = (Entropy::new([3; 32]), 0, 0);
     let mut cx = Cx {
@@ -16,6 +16,7 @@ fn acted(row: &Intent, now: Micros) -> Option<(Shelf, Vec<Verb>)> {
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,
+        sweeps: &mut Sweeps::default(),
     };
     let writes = on_time(row.clone(), &mut cx);
     let told = facts(&writes).iter().map(|fact| fact.verb).collect();
@@ -30,7 +31,7 @@ fn on(shelf: Shelf) -> Intent {
         Shelf::Delayed => {
             let mut row = queued();
             row.run_at = NOW.plus(SECOND_US);
-            row.reshelve(NOW, DAY_US);
+            row.reshelve(NOW);
             row
         }
         Shelf::Leased => held(),
@@ -74,7 +75,7 @@ fn every_shelf_waits_for_its_deadline_and_then_moves_on() {
 fn the_end_of_life_comes_before_delay_and_lapse() {
     let mut delayed = on(Shelf::Delayed);
     delayed.expires_at = NOW.plus(SECOND_US / 2);
-    delayed.reshelve(NOW, DAY_US);
+    delayed.reshelve(NOW);
     assert_eq!(
         delayed.wake_at, delayed.expires_at,
         "the earlier of the two"
@@ -106,7 +107,7 @@ fn each_profile_says_what_follows_a_lost_lease_ip_016_ip_017_ip_026() {
         ),
         (
             BeamDirectory,
-            (Shelf::Delayed, &[Expire, Retry]),
+            (Shelf::Ready, &[Expire, Retry]),
             (Shelf::Done, &[Expire]),
         ),
         (

@@ -1,9 +1,10 @@
 //! Cases over whole decisions. What stores make of them is proven by their common suite.
 
 mod clock;
+mod edges;
 mod steps;
 
-use super::{Cx, Decision, View, Write, decide};
+use super::{Cx, Decision, Sweeps, View, Write, decide};
 use crate::command::{Audience, Claim, Command, NewIntent};
 use crate::error::Refusal;
 use crate::fact::Fact;
@@ -52,7 +53,7 @@ fn row(profile: ProfileId, state: State) -> Intent {
         result: None,
         last_fact: None,
     };
-    row.reshelve(NOW, 7 * DAY_US);
+    row.reshelve(NOW);
     row
 }
 
@@ -92,7 +93,7 @@ fn claim(face: Face, max: u32) -> Claim {
     }
 }
 
-/// Decides over these rows at this instant, always with the same chance.
+/// Decides over these rows at this instant, always with the same entropy.
 fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, Refusal> {
     let view = View {
         intents: rows.to_vec(),
@@ -105,6 +106,7 @@ fn decided(rows: &[Intent], command: &Command, now: Micros) -> Result<Decision, 
         entropy: &mut entropy,
         last_seq: &mut last_seq,
         last_fact: &mut last_fact,
+        sweeps: &mut Sweeps::default(),
     };
     decide(view, command, &mut cx)
 }

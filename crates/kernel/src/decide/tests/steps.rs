@@ -247,7 +247,7 @@ fn a_batch_admission_names_each_intent_differently_ip_043() {
     assert_eq!(facts(&decision.writes).len(), 100);
 }
 
-/// A row is in a lane because its time has come by the clock of whoever put it there.
+/// A row is in a lane because it was due by the clock of the node that put it there.
 #[test]
 fn a_row_that_a_faster_clock_made_ready_is_handed_out() {
     let mut early = row(ProfileId::Intent, State::Queued);

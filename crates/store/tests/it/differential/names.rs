@@ -91,10 +91,8 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         Command::Extend(extend) => Some(&mut extend.id),
         Command::Settle(settle) => Some(&mut settle.id),
         Command::Take(take) => Some(&mut take.id),
-        Command::Validate(operate)
-        | Command::Cancel(operate)
-        | Command::Requeue(operate)
-        | Command::Compensate(operate) => Some(&mut operate.id),
+        Command::Advance(advance) => Some(&mut advance.id),
+        Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
         Command::Observe(id) => Some(id),
         Command::Restore(intent) => Some(&mut intent.id),
         // It has the name that it was given, here and there.

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Apart, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts,
-    Gate, Hold, NewIntent, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
+    Admit, Answer, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate, Hold,
+    NewIntent, OnRefusal, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
     Sweep, Take, Unless, Within,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
@@ -16,6 +16,7 @@ use consign_kernel::intent::Ties;
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, ApiKey, Put};
+use consign_kernel::state::Verb;
 use consign_store::Clock;
 use consign_store::conformance::ManualClock;
 
@@ -64,10 +65,10 @@ impl Script {
                 .zip(steps)
                 .map(|(nth, asked)| self.command(asked, step as u64 * 8 + nth))
                 .collect(),
-            apart: if step.is_multiple_of(3) {
-                Apart::No
+            on_refusal: if step.is_multiple_of(3) {
+                OnRefusal::Stop
             } else {
-                Apart::Yes
+                OnRefusal::Continue
             },
             seed,
         })
@@ -84,8 +85,8 @@ impl Script {
                     lease_us: *lease_us,
                 },
             }),
-            Step::Validate(pick) => Command::Validate(self.operate(*pick, Face::Transaction)),
-            Step::Compensate(pick) => Command::Compensate(self.operate(*pick, Face::Transaction)),
+            Step::Validate(pick) => Command::validate(self.operate(*pick, Face::Transaction)),
+            Step::Compensate(pick) => Command::compensate(self.operate(*pick, Face::Transaction)),
             Step::Deliver(lease) => self.settle(lease, Settlement::Deliver),
             Step::Reject(lease) => {
                 let error = "no".to_owned();
@@ -344,11 +345,11 @@ impl Script {
                 }
             }
             (Command::Purge(_), _) => self.purged = true,
-            (
-                Command::Cancel(operate) | Command::Requeue(operate) | Command::Compensate(operate),
-                _,
-            ) => {
+            (Command::Cancel(operate) | Command::Requeue(operate), _) => {
                 self.live.remove(&operate.id);
+            }
+            (Command::Advance(advance), _) if advance.verb == Verb::Compensate => {
+                self.live.remove(&advance.id);
             }
             _ => {}
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Admit, Answer, Apart, Claim, Command, NewIntent, Request};
+use consign_kernel::command::{Admit, Answer, Claim, Command, NewIntent, OnRefusal, Request};
 use consign_kernel::ids::IntentId;
 use consign_kernel::limits;
 use consign_store::Error;
@@ -129,7 +129,7 @@ async fn told(world: &World) -> String {
     let request = Request {
         gate: None,
         steps: vec![Command::Observe(IntentId([0; 16]))],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [1; 32],
     };
     world.store.execute(request).await.unwrap_err().to_string()

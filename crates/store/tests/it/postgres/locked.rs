@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Apart, Command, NewIntent, Reply, Request, Settle, Settlement,
+    Admit, Command, NewIntent, OnRefusal, Reply, Request, Settle, Settlement,
 };
 use consign_kernel::intent::Intent;
 use consign_store::conformance::{ManualClock, World, claim_by, guarded, item};
@@ -49,7 +49,7 @@ fn ask(world: &World, step: Command) -> Asking {
     let request = Request {
         gate: None,
         steps: vec![step],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [1; 32],
     };
     let store = Arc::clone(&world.store);

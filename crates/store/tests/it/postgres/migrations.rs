@@ -144,6 +144,31 @@ async fn an_index_that_a_start_was_cut_off_in_is_made_anew_and_the_one_before_st
     );
 }
 
+/// The guard of transactions must not bind profiles that are added later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward() {
+    let cluster = Cluster::new(1).await;
+    cluster.world(0).admit(vec![item()]).await.unwrap();
+    let client = stranger(&cluster.url()).await;
+    let step = async |profile: i16, from: i16, to: i16| {
+        let before = format!(
+            "UPDATE intents SET profile = 0; UPDATE intents SET state = {from}; \
+             UPDATE intents SET profile = {profile}"
+        );
+        client.batch_execute(&before).await.unwrap();
+        let after = format!("UPDATE intents SET state = {to}");
+        client.batch_execute(&after).await
+    };
+    for later in [7, 8, 200] {
+        step(later, 2, 3).await.unwrap();
+        step(later, 3, 2).await.unwrap();
+    }
+    step(6, 3, 4).await.unwrap();
+    let refused = step(6, 4, 3).await.unwrap_err();
+    let reason = refused.as_db_error().unwrap().message();
+    assert!(reason.contains("goes forward"), "{reason}");
+}
+
 const READS: &str = include_str!("../../../src/postgres/reads.rs");
 
 /// Also where there is but one protocol so far, and its name tells nothing.

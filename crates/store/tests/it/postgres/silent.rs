@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Admit, Apart, Command, Request};
+use consign_kernel::command::{Admit, Command, OnRefusal, Request};
 use consign_kernel::ids::IntentId;
 use consign_store::conformance::{ManualClock, World, item};
 use consign_store::postgres::Postgres;
@@ -115,7 +115,7 @@ async fn publish(world: &World) {
     let request = Request {
         gate: None,
         steps: vec![Command::Admit(admit)],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed,
     };
     let _ = world.store.execute(request).await;

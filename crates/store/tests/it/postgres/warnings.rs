@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use consign_kernel::command::{Admit, Apart, Command, Request};
+use consign_kernel::command::{Admit, Command, OnRefusal, Request};
 use consign_store::Error;
 use consign_store::conformance::item;
 
@@ -40,7 +40,7 @@ async fn a_commit_that_lost_its_standby_while_it_waited_is_in_doubt() {
         let request = Request {
             gate: None,
             steps: vec![Command::Admit(admit)],
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed: [1; 32],
         };
         store.execute(request).await

@@ -1,6 +1,6 @@
 //! Nonces are kept in memory beside the file; both must agree after a restart and after a failed commit.
 
-use consign_kernel::command::{Admit, Apart, Command, Forget, Gate, Request};
+use consign_kernel::command::{Admit, Command, Forget, Gate, OnRefusal, Request};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::HOUR_US;
 use consign_kernel::limits;
@@ -27,7 +27,7 @@ fn signed(nonce: &str, steps: Vec<Command>) -> Request {
             cost: 1,
         }),
         steps,
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [1; 32],
     }
 }
@@ -95,7 +95,7 @@ async fn a_purge_that_failed_half_way_lets_no_replay_through() {
     let purge = Request {
         gate: None,
         steps: vec![Command::Forget(all())],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [1; 32],
     };
     assert!(world.store.execute(purge).await.is_err());
@@ -115,7 +115,7 @@ async fn what_is_over_is_forgotten_in_the_file_as_well() {
     let request = Request {
         gate: None,
         steps: vec![forget],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [1; 32],
     };
     world.store.execute(request).await.unwrap().unwrap();
@@ -139,7 +139,7 @@ async fn a_nonce_that_lies_there_twice_is_forgotten_with_its_last_row() {
         let request = Request {
             gate: None,
             steps,
-            apart: Apart::Yes,
+            on_refusal: OnRefusal::Continue,
             seed: [1; 32],
         };
         world.store.execute(request).await.unwrap().unwrap();

@@ -136,7 +136,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             refused,
             Err(Error::TooNew {
                 found: 99,
-                known: 10,
+                known: 11,
                 ..
             })
         ),
@@ -164,6 +164,30 @@ async fn s6_permissions_that_ended_before_they_were_removed_go_unless_somebody_c
     drop(meddler);
     let world = world.reopened();
     ended.only_what_had_no_consent_goes(&world.shared()).await;
+}
+
+/// The guard of transactions must not bind profiles that are added later.
+#[tokio::test]
+async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward() {
+    let world = busy().await;
+    world.store.close();
+    let meddler = world.meddler();
+    let step = |profile: u8, from: u8, to: u8| {
+        meddler
+            .execute_batch(&format!(
+                "UPDATE intents SET profile = 0; UPDATE intents SET state = {from}; \
+                 UPDATE intents SET profile = {profile}"
+            ))
+            .unwrap();
+        meddler.execute(&format!("UPDATE intents SET state = {to}"), [])
+    };
+    for later in [7, 8, 200] {
+        step(later, 2, 3).unwrap();
+        step(later, 3, 2).unwrap();
+    }
+    step(6, 3, 4).unwrap();
+    let refused = step(6, 4, 3).unwrap_err();
+    assert!(refused.to_string().contains("goes forward"), "{refused}");
 }
 
 /// What a kill leaves behind when it hits after the first page of a checkpoint: that page already speaks of pages which

@@ -71,7 +71,7 @@ async fn a_claim_that_changed_no_row_is_no_claim_ip_182() {
     let request = consign_kernel::command::Request {
         gate: None,
         steps: vec![consign_kernel::command::Command::Claim(claim_by("alice"))],
-        apart: consign_kernel::command::Apart::Yes,
+        on_refusal: consign_kernel::command::OnRefusal::Continue,
         seed: [0; 32],
     };
     assert!(suite.store.execute(request).await.is_err());

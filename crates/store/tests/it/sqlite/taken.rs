@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use consign_kernel::command::{Admit, Apart, Command, Request};
+use consign_kernel::command::{Admit, Command, OnRefusal, Request};
 use consign_kernel::ids::Micros;
 use consign_store::conformance::item;
 use consign_store::sqlite::{self, QUEUE_REQUESTS_MAX, Sqlite};
@@ -24,7 +24,7 @@ async fn admitted(world: &World) -> bool {
             items: vec![item()],
             cap: None,
         })],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [SEEDS.fetch_add(1, Ordering::Relaxed); 32],
     };
     world.store.execute(request).await.is_ok()

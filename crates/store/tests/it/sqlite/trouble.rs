@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use consign_kernel::command::{Admit, Apart, Claim, Command, OnceGuard, Request};
+use consign_kernel::command::{Admit, Claim, Command, OnRefusal, OnceGuard, Request};
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
@@ -20,7 +20,7 @@ fn admit_one() -> Request {
             items: vec![item()],
             cap: None,
         })],
-        apart: Apart::Yes,
+        on_refusal: OnRefusal::Continue,
         seed: [5; 32],
     }
 }

@@ -179,7 +179,7 @@ impl ForUser {
             let steps = vec![
                 permission.expect_version(),
                 Command::Expect(records::nonce_key(&intent), 0),
-                Command::Validate(Operate {
+                Command::validate(Operate {
                     id: permission.value.row()?,
                     face: Face::Transaction,
                     reason: String::new(),
