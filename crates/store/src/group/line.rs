@@ -69,6 +69,10 @@ struct State {
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     /// Those of them that were called and have not got up yet.
+    ///
+    /// Invariant: at most `asleep`, and at most the number of notifications that are decided and not sent yet plus the
+    /// number of writers that have left the wait and have not counted themselves out yet. So where `called` equals
+    /// `asleep` and is not zero, some writer will look at the state without another notification.
     called: usize,
     /// Those of them that get up by themselves, and then see whether whoever is under way is held up.
     napping: usize,
@@ -80,6 +84,28 @@ struct State {
 impl State {
     fn is_time(&self) -> bool {
         self.turns.is_time(self.jobs.len())
+    }
+
+    /// Calls one writer that sleeps and is not called yet.
+    fn call_writer(&mut self) -> Wake {
+        if self.asleep > self.called {
+            self.called += 1;
+            return Wake::One;
+        }
+        Wake::None
+    }
+
+    /// Calls a writer if requests are left in the queue.
+    fn call_for_rest(&mut self) -> Wake {
+        if self.jobs.is_empty() {
+            return Wake::None;
+        }
+        self.call_writer()
+    }
+
+    fn call_all(&mut self) -> Wake {
+        self.called = self.asleep;
+        Wake::All
     }
 
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
@@ -108,6 +134,16 @@ impl Beside {
     }
 }
 
+/// The notification that follows from a change of the state: decided and counted under the lock, sent after its release
+/// ([`Inner::release`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+enum Wake {
+    None,
+    One,
+    All,
+}
+
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
@@ -120,16 +156,18 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake_writer(&self, state: &mut State) {
-        if state.asleep > state.called {
-            state.called += 1;
-            self.writer.notify_one();
+    /// Releases the lock, then sends the notification: a thread that was woken under the lock would block on it at once.
+    ///
+    /// The notification may arrive late, when the writer it was meant for has got up by its own timeout, has looked and
+    /// sleeps again, or when another writer sleeps. Each writer looks at the state after every wake, so a late
+    /// notification costs one look and nothing else.
+    fn release(&self, state: MutexGuard<'_, State>, wake: Wake) {
+        drop(state);
+        match wake {
+            Wake::None => {}
+            Wake::One => self.writer.notify_one(),
+            Wake::All => self.writer.notify_all(),
         }
-    }
-
-    fn wake_all(&self, state: &mut State) {
-        state.called = state.asleep;
-        self.writer.notify_all();
     }
 
     fn sleep<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
@@ -148,7 +186,8 @@ impl Inner {
         state
     }
 
-    /// Whoever gets up counts itself out, called or not; a call that came too late for it is as good as heard.
+    /// A writer that gets up counts itself out, called or not; a call that comes too late for it counts as answered,
+    /// because the writer looks at the state now.
     fn up(mut state: MutexGuard<'_, State>) -> MutexGuard<'_, State> {
         state.asleep -= 1;
         state.called = state.called.saturating_sub(1).min(state.asleep);
@@ -204,9 +243,12 @@ impl Intake {
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
         // Somebody has to see when whoever is under way is held up.
         let unseen = state.jobs.len() == 1 && state.napping == 0;
-        if unseen || state.is_time() {
-            self.line.wake_writer(&mut state);
-        }
+        let wake = if unseen || state.is_time() {
+            state.call_writer()
+        } else {
+            Wake::None
+        };
+        self.line.release(state, wake);
         Ok(())
     }
 
@@ -214,7 +256,8 @@ impl Intake {
     pub(crate) fn close(&self) {
         let mut state = self.line.state();
         state.closed = true;
-        self.line.wake_all(&mut state);
+        let wake = state.call_all();
+        self.line.release(state, wake);
     }
 }
 
@@ -371,10 +414,9 @@ impl Line {
         let mut state = self.line.state();
         loop {
             if let Some(taken) = self.take_apart(&mut state) {
-                if !state.jobs.is_empty() {
-                    // Whoever was called for these has something else to do now.
-                    self.line.wake_writer(&mut state);
-                }
+                // The writer that was called for these has something else to do now.
+                let wake = state.call_for_rest();
+                self.line.release(state, wake);
                 return Some(taken);
             }
             if state.jobs.is_empty() {
@@ -390,10 +432,9 @@ impl Line {
                 let jobs = self.take(&mut state, Vec::new());
                 if !jobs.is_empty() {
                     let running = self.turn(&mut state, jobs.len());
-                    if !state.jobs.is_empty() {
-                        // More than one group takes: another writer shall know of them.
-                        self.line.wake_writer(&mut state);
-                    }
+                    // More than one group takes: another writer shall know of them.
+                    let wake = state.call_for_rest();
+                    self.line.release(state, wake);
                     return Some((self.group(jobs, Whence::Line), running));
                 }
             } else if let Some(pause) = state.turns.pause() {
@@ -521,6 +562,9 @@ impl Line {
             committed.answer(safe, &self.shared);
         } else {
             state.beside = Beside::Given(committed);
+            // After the release, as in [`Inner::release`]. The other thread looks at `beside` before it sleeps and after
+            // every wake: a notification that arrives when it has the commit already finds nothing to do.
+            drop(state);
             self.line.syncer.notify_one();
         }
     }
@@ -543,8 +587,8 @@ impl Line {
         if state.beside.is_busy() {
             state.beside = Beside::Idle;
         }
-        self.line.wake_all(&mut state);
-        drop(state);
+        let wake = state.call_all();
+        self.line.release(state, wake);
         drop(unanswered);
     }
 
@@ -555,6 +599,7 @@ impl Line {
             state = self.line.sleep(state);
         }
         state.beside = Beside::Unneeded;
+        drop(state);
         self.line.syncer.notify_one();
     }
 
@@ -569,8 +614,8 @@ impl Line {
                     let safe = committed.sync(disk, &self.shared);
                     let mut freed = self.line.state();
                     freed.beside = Beside::Idle;
-                    self.line.wake_writer(&mut freed);
-                    drop(freed);
+                    let wake = freed.call_writer();
+                    self.line.release(freed, wake);
                     committed.answer(safe, &self.shared);
                     state = self.line.state();
                 }
@@ -666,5 +711,96 @@ mod tests {
         assert_eq!(group, Some(1));
         assert!(at - began >= TURN_MAX / 2, "it waited for the other first");
         writer.join().unwrap();
+    }
+
+    fn empty_job() -> (Job, oneshot::Receiver<crate::group::delivery::Delivery>) {
+        let (asker, answered) = oneshot::channel();
+        let request = Request {
+            gate: None,
+            steps: Vec::new(),
+            apart: consign_kernel::command::Apart::Yes,
+            seed: [0; 32],
+        };
+        (Job::new(request, asker), answered)
+    }
+
+    #[test]
+    fn a_notification_that_arrives_late_is_harmless() {
+        let shared = Arc::new(Shared::default());
+        let (intake, line) = line(8, &shared);
+        let writer = std::thread::spawn({
+            let line = line.clone();
+            move || {
+                let mut sizes = Vec::new();
+                while let Some(group) = line.gather() {
+                    sizes.push(group.len());
+                }
+                sizes
+            }
+        });
+        let asleep = || {
+            while line.line.state().asleep == 0 {
+                std::thread::yield_now();
+            }
+        };
+        asleep();
+        // Decided and counted, and not sent before the writer has worked and sleeps again.
+        let mut state = line.line.state();
+        let late = state.call_writer();
+        assert_eq!(late, Wake::One);
+        assert_eq!(state.call_writer(), Wake::None, "it is called already");
+        let (job, _answered) = empty_job();
+        state.jobs.push(job);
+        drop(state);
+        line.line.writer.notify_one();
+        while !line.line.state().jobs.is_empty() {
+            std::thread::yield_now();
+        }
+        asleep();
+        line.line.release(line.line.state(), late);
+        let (job, _answered) = empty_job();
+        intake.enqueue(job).unwrap();
+        while !line.line.state().jobs.is_empty() {
+            std::thread::yield_now();
+        }
+        asleep();
+        assert_eq!(line.line.state().called, 0);
+        intake.close();
+        assert_eq!(writer.join().unwrap(), [1, 1]);
+    }
+
+    #[test]
+    fn every_request_is_taken_however_many_threads_submit_and_gather() {
+        const EACH: usize = 2_000;
+        let shared = Arc::new(Shared::default());
+        let (intake, line) = line(usize::MAX, &shared);
+        let taken = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while let Some((group, _running)) = line.gather_in_turn() {
+                        taken.fetch_add(group.len(), Ordering::Relaxed);
+                    }
+                });
+            }
+            let submitters = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let jobs = (0..EACH).map(|_| {
+                        let (job, answered) = empty_job();
+                        intake.enqueue(job).unwrap();
+                        answered
+                    });
+                    jobs.collect::<Vec<_>>()
+                })
+            });
+            let answers = submitters.map(|submitter| submitter.join().unwrap());
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while taken.load(Ordering::Relaxed) < 2 * EACH && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            drop(answers);
+            intake.close();
+        });
+        assert_eq!(taken.into_inner(), 2 * EACH);
     }
 }
