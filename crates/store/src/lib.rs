@@ -63,7 +63,7 @@ pub trait Store: Send + Sync + 'static {
     fn execute(&self, request: Request) -> Answered<'_, Reply>;
 
     /// From now on `listener` hears what commits did, as a hint to look: they may not be safe yet. It must be quick.
-    fn listen(&self, listener: Listener);
+    fn listen(&self, listener: CommitListener);
 
     fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;
 
@@ -180,7 +180,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Who hears of commits.
-pub type Listener = Box<dyn Fn(&News) + Send + Sync>;
+pub type CommitListener = Box<dyn Fn(&News) + Send + Sync>;
 
 /// The handle everybody shares.
 pub type SharedStore = Arc<dyn Store>;

@@ -14,8 +14,8 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use crate::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Listener,
-    Outline, OutlinePage, SharedStore, Stats, Store, Work,
+    Answered, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter,
+    IntentPage, Outline, OutlinePage, SharedStore, Stats, Store, Work,
 };
 
 pub trait Passing: Send + Sync + 'static {
@@ -26,7 +26,7 @@ pub trait Passing: Send + Sync + 'static {
         self.behind().execute(request)
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.behind().listen(listener);
     }
 
@@ -57,7 +57,7 @@ impl<P: Passing> Store for P {
         Passing::execute(self, request)
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         Passing::listen(self, listener);
     }
 

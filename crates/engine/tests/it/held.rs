@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::lane::Probe;
-use consign_store::{Answered, Error, Listener, News, Passing, SharedStore};
+use consign_store::{Answered, CommitListener, Error, News, Passing, SharedStore};
 use tokio::sync::oneshot;
 
 struct Job {
@@ -110,7 +110,7 @@ impl Passing for Held {
         Box::pin(async { answered.await.map_err(|_| Error::Closed)? })
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         if !self.far {
             return self.inner.listen(listener);
         }

@@ -21,17 +21,17 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-use crate::group::Listeners;
+use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, News, Outline, OutlinePage, Stats, Store, Work,
+    Answered, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held,
+    IntentFilter, IntentPage, News, Outline, OutlinePage, Stats, Store, Work,
 };
 
 pub struct Memory {
     clock: Arc<dyn Clock>,
     data: Mutex<Data>,
-    listeners: Listeners,
+    listeners: CommitListeners,
 }
 
 #[derive(Clone, Default)]
@@ -52,7 +52,7 @@ impl Memory {
         Self {
             clock,
             data: Mutex::default(),
-            listeners: Listeners::default(),
+            listeners: CommitListeners::default(),
         }
     }
 
@@ -135,12 +135,12 @@ impl Store for Memory {
                 reply = run(&request)?;
                 Ok(())
             })?;
-            self.listeners.tell(&news);
+            self.listeners.notify(&news);
             Ok(reply)
         })
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.listeners.add(listener);
     }
 

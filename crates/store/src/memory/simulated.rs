@@ -12,9 +12,11 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
 use super::{Data, Memory};
-use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
+use crate::group::{
+    self, CommitShared, CommittedGroup, Executed, RequestGroup, Submitter, Transact, WriteQueue,
+};
 use crate::ledger::instants;
-use crate::{Answered, Clock, Error, Listener, Passing, SharedStore, Stats};
+use crate::{Answered, Clock, CommitListener, Error, Passing, SharedStore, Stats};
 
 /// What goes wrong with the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +52,16 @@ pub enum Turn {
 
 /// The store as a running process sees it.
 pub struct Simulated {
-    intake: Intake,
+    submitter: Submitter,
     /// What is on the disk.
     durable: SharedStore,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
 }
 
 /// The other side of it: who writes, and what is on the disk.
 pub struct Machine {
-    line: Line,
-    shared: Arc<Shared>,
+    queue: WriteQueue,
+    shared: Arc<CommitShared>,
     log: Log,
     requests_max: usize,
 }
@@ -72,9 +74,9 @@ struct Log {
     next: Option<Data>,
     clock: Arc<dyn Clock>,
     disk: Disk,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
     /// Committed in an earlier turn.
-    slow: Option<Committed>,
+    slow: Option<CommittedGroup>,
     /// It died, or its disk did, while a group ran.
     dead: bool,
 }
@@ -91,12 +93,12 @@ pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Mac
 }
 
 fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
-    let shared = Arc::new(Shared::default());
-    let (intake, line) = group::line(requests_max, &shared);
+    let shared = Arc::new(CommitShared::default());
+    let (submitter, queue) = group::write_queue(requests_max, &shared);
     let durable = Arc::new(Memory::new(Arc::clone(&clock)));
     *durable.data() = data.clone();
     let store = Simulated {
-        intake,
+        submitter,
         durable: durable.clone(),
         shared: Arc::clone(&shared),
     };
@@ -114,7 +116,7 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
         dead: false,
     };
     let machine = Machine {
-        line,
+        queue,
         shared,
         log,
         requests_max,
@@ -128,7 +130,7 @@ impl Machine {
     pub fn turn(&mut self, fault: Fault) -> Turn {
         let log = &mut self.log;
         log.disk.fault = fault;
-        let Some(group) = self.line.gather_now() else {
+        let Some(group) = self.queue.gather_now() else {
             if log.slow.is_none() {
                 return Turn::Idle;
             }
@@ -150,7 +152,7 @@ impl Machine {
             log.slow = Some(committed);
             return Turn::Slow;
         }
-        log.make_safe(committed)
+        log.sync_and_answer(committed)
     }
 
     /// The time of the last commit that is durable, from which a new process goes on.
@@ -172,11 +174,11 @@ impl Log {
         match self.slow.take() {
             None => Turn::Committed,
             Some(_) if self.disk.fault == Fault::CrashBefore => Turn::Crashed,
-            Some(slow) => self.make_safe(slow),
+            Some(slow) => self.sync_and_answer(slow),
         }
     }
 
-    fn make_safe(&self, committed: Committed) -> Turn {
+    fn sync_and_answer(&self, committed: CommittedGroup) -> Turn {
         let safe = committed.sync(&self.disk, &self.shared);
         if self.disk.fault == Fault::CrashAfter {
             return Turn::Crashed;
@@ -187,10 +189,10 @@ impl Log {
 }
 
 impl Transact for Log {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         let mut data = self.committed.clone();
         let (news, wrote) = data.run(instants(&*self.clock), |run| {
-            group.each(|request, _| run(request))
+            group.run_each(|request, _| run(request))
         })?;
         let last_fact = data.position.fact;
         self.next = Some(data);
@@ -198,7 +200,7 @@ impl Transact for Log {
         if self.dead {
             return Err(Error::Lost);
         }
-        Ok(Ran {
+        Ok(Executed {
             news,
             wrote,
             last_fact,
@@ -217,7 +219,7 @@ impl Transact for Log {
         self.next = None;
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
+    fn may_blame_request(&self, _: &Error) -> bool {
         // When everything was carried out, it was the disk.
         self.next.is_none()
     }
@@ -229,7 +231,7 @@ impl Disk {
     }
 }
 
-impl group::Disk for Disk {
+impl group::SyncTarget for Disk {
     fn sync(&self) -> Result<(), Error> {
         let coming = self.coming().take().filter(|_| self.fault != Fault::Gone);
         if let Some(data) = coming {
@@ -249,10 +251,10 @@ impl Passing for Simulated {
     }
 
     fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        Box::pin(self.intake.execute(request))
+        Box::pin(self.submitter.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.shared.listeners.add(listener);
     }
 

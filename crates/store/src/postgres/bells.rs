@@ -18,7 +18,7 @@ use tokio_postgres::AsyncMessage;
 use super::address::Address;
 use super::readers::in_time;
 use super::wire::{PATIENCE, Parameters};
-use crate::group::Shared;
+use crate::group::CommitShared;
 use crate::{Error, News};
 
 const CHANNEL: &str = "consign";
@@ -67,12 +67,12 @@ pub(super) struct Bells(Vec<JoinHandle<()>>);
 
 impl Bells {
     /// `node` is how this one knows its own bells.
-    pub(super) fn hang(address: &Address, node: i64, shared: &Arc<Shared>) -> Self {
+    pub(super) fn hang(address: &Address, node: i64, shared: &Arc<CommitShared>) -> Self {
         let tower = Arc::new(Tower::default());
         let noting = Arc::clone(&tower);
         shared
             .listeners
-            .add_own(Box::new(move |news| noting.note(news)));
+            .add_local(Box::new(move |news| noting.note(news)));
         let ringing = tokio::spawn(ring(address.clone(), node, tower));
         let hearing = tokio::spawn(hear(address.clone(), node, Arc::clone(shared)));
         Self(vec![ringing, hearing])
@@ -124,7 +124,7 @@ async fn ring_once(
     Ok(())
 }
 
-async fn hear(address: Address, node: i64, shared: Arc<Shared>) {
+async fn hear(address: Address, node: i64, shared: Arc<CommitShared>) {
     // Before the first look there is nothing to miss.
     let mut missed = false;
     loop {
@@ -140,13 +140,13 @@ async fn hear(address: Address, node: i64, shared: Arc<Shared>) {
 async fn hear_until_lost(
     address: &Address,
     node: i64,
-    shared: &Shared,
+    shared: &CommitShared,
     missed: bool,
 ) -> Result<(), Error> {
     let mut connected = address.connect_hearing().await?;
     in_time(PATIENCE, connected.client.batch_execute("LISTEN consign")).await?;
     if missed {
-        shared.listeners.tell_heard(&News {
+        shared.listeners.notify_remote(&News {
             missed,
             ..News::default()
         });
@@ -155,7 +155,7 @@ async fn hear_until_lost(
         if let AsyncMessage::Notification(bell) = message
             && let Some(news) = read(node, bell.payload())
         {
-            shared.listeners.tell_heard(&news);
+            shared.listeners.notify_remote(&news);
         }
     }
     Ok(())

@@ -42,8 +42,8 @@ pub use address::Address;
 pub(crate) use address::cause;
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Outline, OutlinePage, Stats, Store, Work,
+    Answered, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held,
+    IntentFilter, IntentPage, Outline, OutlinePage, Stats, Store, Work,
 };
 use bells::Bells;
 use horizon::Horizon;
@@ -178,11 +178,11 @@ impl Postgres {
 
     /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
     pub async fn until_lost(&self) {
-        self.writers.shared.safety.until_lost().await;
+        self.writers.shared.durability.until_lost().await;
     }
 
     pub fn is_lost(&self) -> bool {
-        self.writers.shared.safety.is_lost()
+        self.writers.shared.durability.is_lost()
     }
 
     /// Finishes what waits and ends the writers. Later requests are refused.
@@ -233,7 +233,7 @@ impl Store for Postgres {
         Box::pin(self.writers.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.writers.shared.listeners.add(listener);
     }
 

@@ -17,7 +17,10 @@ use super::load::{Foreseen, Patience};
 use super::locks::{self, Locks};
 use super::session::Session;
 use super::tx::Open;
-use crate::group::{self, Disk, Group, Intake, Line, Ran, Running, Shared, Transact};
+use crate::group::{
+    self, CommitShared, Executed, GroupTurn, RequestGroup, Submitter, SyncTarget, Transact,
+    WriteQueue,
+};
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
@@ -34,9 +37,9 @@ const BLAME_TIME: Duration = Duration::from_secs(2);
 const SHARDS: i64 = 64;
 
 pub(super) struct Writers {
-    intake: Intake,
+    submitter: Submitter,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CommitShared>,
 }
 
 /// What the writers of a node have in common.
@@ -63,12 +66,12 @@ impl Writers {
         count: usize,
         queue_max: usize,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = group::line(queue_max, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = group::write_queue(queue_max, &shared);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let (session, shard) = (Session::new(address.clone()), shard(node.id, index));
-            let (line, shared, node) = (line.clone(), Arc::clone(&shared), Arc::clone(node));
+            let (queue, shared, node) = (queue.clone(), Arc::clone(&shared), Arc::clone(node));
             let work = move || {
                 let ledger = Ledger {
                     session,
@@ -78,7 +81,7 @@ impl Writers {
                     last: None,
                     tries: Tries::new(),
                 };
-                line.guarded(|| ledger.work(&line, &shared));
+                queue.poison_on_panic(|| ledger.work(&queue, &shared));
             };
             let thread = std::thread::Builder::new()
                 .name(format!("ledger-writer-{index}"))
@@ -87,19 +90,19 @@ impl Writers {
             threads.push(thread);
         }
         Ok(Self {
-            intake,
+            submitter,
             threads: Mutex::new(threads),
             shared,
         })
     }
 
     pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
-        self.intake.execute(request).await
+        self.submitter.execute(request).await
     }
 
     /// Lets the threads finish what waits, then ends them.
     pub(super) fn close(&self) {
-        self.intake.close();
+        self.submitter.close();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
@@ -123,7 +126,7 @@ fn shard(node: i64, writer: usize) -> i16 {
 /// Nothing is left to do when PostgreSQL has said yes.
 struct Committed;
 
-impl Disk for Committed {
+impl SyncTarget for Committed {
     fn sync(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -133,7 +136,7 @@ struct Ledger<'l> {
     session: Session,
     shard: i16,
     node: Arc<Node>,
-    running: Option<Running<'l>>,
+    running: Option<GroupTurn<'l>>,
     /// What is left to write in the open transaction: it goes together with the commit.
     last: Option<Writes>,
     tries: Tries,
@@ -157,8 +160,8 @@ impl Tries {
 }
 
 impl<'l> Ledger<'l> {
-    fn work(mut self, line: &'l Line, shared: &Arc<Shared>) {
-        while let Some((group, running)) = line.gather_in_turn() {
+    fn work(mut self, queue: &'l WriteQueue, shared: &Arc<CommitShared>) {
+        while let Some((group, running)) = queue.gather_in_turn() {
             self.running = Some(running);
             self.tries = Tries::new();
             if let Some(group) = self.without_locked(group)
@@ -172,18 +175,18 @@ impl<'l> Ledger<'l> {
     }
 
     /// Whoever needs what was found locked lately does not make the others wait for it again.
-    fn without_locked<'g>(&self, group: Group<'g>) -> Option<Group<'g>> {
+    fn without_locked<'g>(&self, group: RequestGroup<'g>) -> Option<RequestGroup<'g>> {
         let locks = &self.node.locks;
         if locks.is_empty() {
             return Some(group);
         }
         let now = self.node.now();
-        group.without(|request| locks.hold_up(request, now))
+        group.without_locked(|request| locks.hold_up(request, now))
     }
 }
 
 impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         self.session.ready()?;
         let now = self.node.now();
         let foreseen = Foreseen::of(group.requests(), now);
@@ -215,7 +218,7 @@ impl Transact for Ledger<'_> {
         let last_fact = tx.last_fact().0;
         self.last = Some(tx.into_writes());
         group.answer_with(replies);
-        Ok(Ran {
+        Ok(Executed {
             news,
             wrote,
             last_fact,
@@ -238,7 +241,7 @@ impl Transact for Ledger<'_> {
         }
     }
 
-    fn again(&mut self, error: &Error) -> bool {
+    fn should_retry(&mut self, error: &Error) -> bool {
         // It may have happened.
         if matches!(error, Error::Unsure(_)) {
             return false;
@@ -261,11 +264,11 @@ impl Transact for Ledger<'_> {
         false
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
+    fn may_blame_request(&self, _: &Error) -> bool {
         self.session.is_usable() && self.tries.began.elapsed() < BLAME_TIME
     }
 
-    fn locked_out(&mut self, group: &Group<'_>) -> Vec<bool> {
+    fn find_lock_waiters(&mut self, group: &RequestGroup<'_>) -> Vec<bool> {
         let now = self.node.now();
         match locks::find(&mut self.session, group.requests(), now) {
             Ok(found) => {

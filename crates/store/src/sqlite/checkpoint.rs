@@ -16,7 +16,7 @@ use rusqlite::config::DbConfig;
 
 use super::log::Log as Watched;
 use crate::Error;
-use crate::group::Shared;
+use crate::group::CommitShared;
 
 /// How often the log is looked at.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ impl Log {
 impl Checkpointer {
     pub(super) fn start(
         path: &Path,
-        shared: &Arc<Shared>,
+        shared: &Arc<CommitShared>,
         watched: &Arc<Watched>,
     ) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
@@ -75,13 +75,13 @@ impl Checkpointer {
             .spawn(move || {
                 let mut rescued = false;
                 while stopped.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                    if !shared.safety.is_lost()
+                    if !shared.durability.is_lost()
                         && let Err(error @ Error::Taken(_)) = watched.confirm(&connection)
                     {
                         tracing::error!(%error, "nothing more is accepted until a new start");
-                        shared.safety.lost_by(&error);
+                        shared.durability.mark_lost_by(&error);
                     }
-                    if shared.safety.is_lost() {
+                    if shared.durability.is_lost() {
                         // At once: whoever took the log away may end this process next.
                         rescued = rescued || rescue(&connection, &watched, &shared);
                         continue;
@@ -89,7 +89,7 @@ impl Checkpointer {
                     let long = noted(merge_worthwhile(&connection), &shared);
                     wanted.store(long.unwrap_or(false), Ordering::Relaxed);
                 }
-                if shared.safety.is_lost() {
+                if shared.durability.is_lost() {
                     leave_log(&connection);
                 }
             })
@@ -120,8 +120,8 @@ pub(super) fn merge_all(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Merges a log that was taken away and can still be read: what was acknowledged is in it alone. What may not be on the disk
 /// must not get into the file, so after a failed sync nothing is merged. Says whether nothing is left to do.
-pub(super) fn rescue(connection: &Connection, log: &Watched, shared: &Shared) -> bool {
-    if !log.is_rescuable() || shared.safety.failed_sync() {
+pub(super) fn rescue(connection: &Connection, log: &Watched, shared: &CommitShared) -> bool {
+    if !log.is_rescuable() || shared.durability.failed_sync() {
         return true;
     }
     let merged = Log::ask(connection, "PRAGMA wal_checkpoint(FULL)");
@@ -152,7 +152,7 @@ pub(super) fn merge(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// A merge that failed is tried again later, unless a sync failed in it: that cannot be repeated, here as elsewhere.
-pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &Shared) -> Option<T> {
+pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &CommitShared) -> Option<T> {
     let error = match merged {
         Ok(merged) => return Some(merged),
         Err(error) => error,
@@ -160,7 +160,7 @@ pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &Shared) -> Option<T
     let code = error.sqlite_error().map(|error| error.extended_code);
     if code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) {
         tracing::error!(%error, "the disk did not keep what was merged; nothing more is accepted until a new start");
-        shared.safety.sync_failed();
+        shared.durability.mark_sync_failed();
     } else {
         tracing::warn!(%error, "the log was not merged into the file; it is tried again");
     }

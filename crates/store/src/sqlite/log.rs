@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use super::checkpoint;
 use super::schema;
 use crate::Error;
-use crate::group::Disk;
+use crate::group::SyncTarget;
 
 /// What every log begins with, but for the last bit, which tells the order of bytes in its sums.
 const MAGIC: u32 = 0x377f_0682;
@@ -149,7 +149,7 @@ impl Log {
     }
 }
 
-impl Disk for Log {
+impl SyncTarget for Log {
     fn sync(&self) -> Result<(), Error> {
         if plant::on(Plant::NormalSync) {
             return Ok(());

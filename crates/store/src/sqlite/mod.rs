@@ -40,8 +40,8 @@ pub use positions::{Repair, repair};
 pub use schema::{Holds, identify, migrate, pending};
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Outline, OutlinePage, Stats, Store, Work,
+    Answered, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held,
+    IntentFilter, IntentPage, Outline, OutlinePage, Stats, Store, Work,
 };
 use reads::Readers;
 use writer::Writer;
@@ -132,16 +132,16 @@ impl Sqlite {
 
     /// Returns only if the disk failed to keep a commit. Then everything is refused, and only a new start helps.
     pub async fn until_lost(&self) {
-        self.writer.shared.safety.until_lost().await;
+        self.writer.shared.durability.until_lost().await;
     }
 
     pub fn is_lost(&self) -> bool {
-        self.writer.shared.safety.is_lost()
+        self.writer.shared.durability.is_lost()
     }
 
     /// Why nothing is accepted any more, if somebody else changed the files.
     pub fn why_lost(&self) -> Option<&str> {
-        self.writer.shared.safety.why_lost()
+        self.writer.shared.durability.why_lost()
     }
 
     /// Finishes what waits and ends the writer. Later requests are refused.
@@ -164,7 +164,7 @@ impl Store for Sqlite {
         Box::pin(self.writer.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.writer.shared.listeners.add(listener);
     }
 

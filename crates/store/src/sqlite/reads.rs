@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
-use crate::group::Shared;
+use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Outline,
@@ -29,11 +29,15 @@ const SCAN_ROWS_MAX: u32 = 5_000;
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
     returned: Condvar,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
 }
 
 impl Readers {
-    pub(super) fn open(path: &Path, count: usize, shared: &Arc<Shared>) -> Result<Self, Error> {
+    pub(super) fn open(
+        path: &Path,
+        count: usize,
+        shared: &Arc<CommitShared>,
+    ) -> Result<Self, Error> {
         let idle = (0..count)
             .map(|_| schema::read_only(path, false))
             .collect::<Result<_, _>>()?;
@@ -62,7 +66,7 @@ impl Readers {
             let seen = done
                 .await
                 .map_err(|error| Error::Unavailable(error.to_string()))?;
-            shared.safety.reached().await?;
+            shared.durability.until_synced().await?;
             seen
         })
     }

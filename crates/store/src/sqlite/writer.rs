@@ -21,15 +21,17 @@ use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
 use super::tx::Open;
-use crate::group::{self, Came, Group, Intake, Line, Ran, Shared, Transact};
+use crate::group::{
+    self, Arrival, CommitShared, Executed, RequestGroup, Submitter, Transact, WriteQueue,
+};
 use crate::ledger::{Batch, Position, instants};
 use crate::{Clock, Error};
 
 pub(super) struct Writer {
-    intake: Intake,
+    submitter: Submitter,
     checkpointer: Mutex<Option<Checkpointer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CommitShared>,
 }
 
 impl Writer {
@@ -39,8 +41,8 @@ impl Writer {
         clock: Arc<dyn Clock>,
         queue_max: usize,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = group::line(queue_max, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = group::write_queue(queue_max, &shared);
         let identity = Identity::of(path)?;
         let position = positions::recover(&connection)?;
         let nonces = Nonces::load(&connection)?;
@@ -51,9 +53,9 @@ impl Writer {
         let log = Arc::new(Log::open(&connection)?);
         let checkpointer = Checkpointer::start(path, &shared, &log)?;
         let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
-        let (beside, log_beside) = (line.clone(), Arc::clone(&log));
+        let (sync_queue, synced_log) = (queue.clone(), Arc::clone(&log));
         let syncer = spawn("ledger-sync", move || {
-            beside.guarded(|| beside.sync_for_writer(&*log_beside));
+            sync_queue.poison_on_panic(|| sync_queue.run_sync_thread(&*synced_log));
         })?;
         let in_thread = Arc::clone(&shared);
         let writer = spawn("ledger-writer", move || {
@@ -68,9 +70,9 @@ impl Writer {
                 next: None,
                 carrying: false,
             };
-            line.guarded(|| ledger.work(&line, &log, &in_thread, &rest_wanted));
-            line.end();
-            if in_thread.safety.is_lost() {
+            queue.poison_on_panic(|| ledger.work(&queue, &log, &in_thread, &rest_wanted));
+            queue.stop_sync_thread();
+            if in_thread.durability.is_lost() {
                 checkpoint::rescue(&connection, &log, &in_thread);
                 checkpoint::leave_log(&connection);
             } else {
@@ -81,7 +83,7 @@ impl Writer {
             }
         })?;
         Ok(Self {
-            intake,
+            submitter,
             checkpointer: Mutex::new(Some(checkpointer)),
             threads: Mutex::new(vec![writer, syncer]),
             shared,
@@ -89,12 +91,12 @@ impl Writer {
     }
 
     pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
-        self.intake.execute(request).await
+        self.submitter.execute(request).await
     }
 
     /// Lets the threads finish what waits, then ends them.
     pub(super) fn close(&self) {
-        self.intake.close();
+        self.submitter.close();
         // The last merge needs the log for itself.
         drop(
             self.checkpointer
@@ -130,7 +132,7 @@ struct Ledger<'c> {
     nonces: Nonces,
     identity: Identity,
     log: Arc<Log>,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
     clock: Arc<dyn Clock>,
     /// As of the last commit.
     position: Position,
@@ -156,18 +158,24 @@ impl Ledger<'_> {
         let confirmed = self.log.confirm_length(self.prepared.connection());
         if let Err(error @ Error::Taken(_)) = &confirmed {
             tracing::error!(%error, "nothing more is accepted until a new start");
-            self.shared.safety.lost_by(error);
+            self.shared.durability.mark_lost_by(error);
             return Err(Error::Lost);
         }
         confirmed
     }
 
-    fn work(mut self, line: &Line, log: &Log, shared: &Arc<Shared>, rest_wanted: &AtomicBool) {
-        while let Some(group) = line.gather() {
+    fn work(
+        mut self,
+        queue: &WriteQueue,
+        log: &Log,
+        shared: &Arc<CommitShared>,
+        rest_wanted: &AtomicBool,
+    ) {
+        while let Some(group) = queue.gather() {
             if let Some(committed) = group::commit(&mut self, group, shared) {
-                line.make_safe(committed, log);
+                queue.sync_and_answer(committed, log);
             }
-            if rest_wanted.swap(false, Ordering::Relaxed) && !shared.safety.is_lost() {
+            if rest_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
                 checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
             }
         }
@@ -175,7 +183,7 @@ impl Ledger<'_> {
 }
 
 impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         self.carrying = false;
         self.identity.confirm()?;
         self.confirm_log()?;
@@ -185,8 +193,8 @@ impl Transact for Ledger<'_> {
         let mut position = self.position;
         let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, instants(&*self.clock), &mut position);
-        group.each(|request, came| {
-            if came == Came::Later {
+        group.run_each(|request, came| {
+            if came == Arrival::Later {
                 batch.now_is(&*self.clock);
             }
             batch.run(request)
@@ -202,7 +210,7 @@ impl Transact for Ledger<'_> {
         }
         self.next = Some(position);
         self.carrying = false;
-        Ok(Ran {
+        Ok(Executed {
             news,
             wrote,
             last_fact: position.fact,
@@ -229,7 +237,7 @@ impl Transact for Ledger<'_> {
         }
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
+    fn may_blame_request(&self, _: &Error) -> bool {
         // Before, it is the file or its lock; afterwards, the disk.
         self.carrying
     }

@@ -9,9 +9,9 @@ use crate::Error;
 
 /// Commits are made safe one after the other, so two numbers tell everything.
 #[derive(Debug, Default)]
-pub(crate) struct Safety {
+pub(crate) struct Durability {
     committed: AtomicU64,
-    safe: AtomicU64,
+    synced: AtomicU64,
     lost: AtomicBool,
     /// It was the disk that failed: what is in the log may not be there.
     failed_sync: AtomicBool,
@@ -21,33 +21,33 @@ pub(crate) struct Safety {
     lost_now: Notify,
 }
 
-impl Safety {
+impl Durability {
     /// To be called before readers can see the commit.
-    pub(super) fn committing(&self) {
+    pub(super) fn begin_commit(&self) {
         self.committed.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The last commit is safe, or was undone.
-    pub(super) fn safe(&self) {
+    pub(super) fn mark_synced(&self) {
         let committed = self.committed.load(Ordering::SeqCst);
-        self.safe.store(committed, Ordering::SeqCst);
+        self.synced.store(committed, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
     /// Nothing more is accepted, because of this.
-    pub(crate) fn lost_by(&self, error: &Error) {
+    pub(crate) fn mark_lost_by(&self, error: &Error) {
         if matches!(error, Error::Taken(_)) {
             self.why.get_or_init(|| error.to_string());
-            self.lost();
+            self.mark_lost();
         } else {
-            self.sync_failed();
+            self.mark_sync_failed();
         }
     }
 
     /// The disk did not keep what it was given.
-    pub(crate) fn sync_failed(&self) {
+    pub(crate) fn mark_sync_failed(&self) {
         self.failed_sync.store(true, Ordering::SeqCst);
-        self.lost();
+        self.mark_lost();
     }
 
     pub(crate) fn failed_sync(&self) -> bool {
@@ -59,7 +59,7 @@ impl Safety {
         self.why.get().map(String::as_str)
     }
 
-    pub(crate) fn lost(&self) {
+    pub(crate) fn mark_lost(&self) {
         self.lost.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         self.lost_now.notify_waiters();
@@ -85,12 +85,12 @@ impl Safety {
     }
 
     /// Returns when everything that can be read at the moment is safe.
-    pub(crate) async fn reached(&self) -> Result<(), Error> {
+    pub(crate) async fn until_synced(&self) -> Result<(), Error> {
         let seen = self.committed.load(Ordering::SeqCst);
         loop {
             let changed = self.changed.notified();
             self.confirm()?;
-            if self.safe.load(Ordering::SeqCst) >= seen {
+            if self.synced.load(Ordering::SeqCst) >= seen {
                 return Ok(());
             }
             changed.await;
@@ -112,27 +112,33 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_the_commits_it_may_have_seen_and_for_no_later_one() {
-        let safety = Safety::default();
-        assert!(matches!(poll(pin!(safety.reached())), Poll::Ready(Ok(()))));
-        safety.committing();
-        let mut reader = pin!(safety.reached());
+        let durability = Durability::default();
+        assert!(matches!(
+            poll(pin!(durability.until_synced())),
+            Poll::Ready(Ok(()))
+        ));
+        durability.begin_commit();
+        let mut reader = pin!(durability.until_synced());
         assert!(poll(reader.as_mut()).is_pending());
-        safety.safe();
-        safety.committing();
+        durability.mark_synced();
+        durability.begin_commit();
         assert!(matches!(poll(reader), Poll::Ready(Ok(()))));
-        assert!(poll(pin!(safety.reached())).is_pending());
+        assert!(poll(pin!(durability.until_synced())).is_pending());
     }
 
     #[test]
     fn after_a_loss_readers_and_writers_are_refused_and_whoever_waits_for_it_hears() {
-        let safety = Safety::default();
-        safety.committing();
-        let (mut reader, mut server) = (pin!(safety.reached()), pin!(safety.until_lost()));
+        let durability = Durability::default();
+        durability.begin_commit();
+        let (mut reader, mut server) = (
+            pin!(durability.until_synced()),
+            pin!(durability.until_lost()),
+        );
         assert!(poll(reader.as_mut()).is_pending());
         assert!(poll(server.as_mut()).is_pending());
-        safety.lost();
+        durability.mark_lost();
         assert!(matches!(poll(reader), Poll::Ready(Err(Error::Lost))));
         assert!(poll(server).is_ready());
-        assert!(matches!(safety.confirm(), Err(Error::Lost)));
+        assert!(matches!(durability.confirm(), Err(Error::Lost)));
     }
 }

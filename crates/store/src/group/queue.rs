@@ -9,36 +9,36 @@ use consign_kernel::command::{Command, Reply, Request};
 use consign_kernel::limits;
 use tokio::sync::oneshot;
 
-use super::apart::{Apart, LOCKED, SEARCH_TIME, Whence, halves};
-use super::delivery::{Answers, Asker, refuse};
-use super::turns::{TURN_MAX, Turns};
-use super::{Committed, Disk, Shared};
+use super::delivery::{PendingReplies, ReplySender, refuse};
+use super::retry::{GroupOrigin, LOCK_SEARCH_MAX, LOCKED_TEXT, RetryQueue, halves};
+use super::turns::{TURN_MAX, TurnSchedule};
+use super::{CommitShared, CommittedGroup, SyncTarget};
 use crate::Error;
 
 /// Requests in one commit: more would only delay the first answer.
 const GROUP_REQUESTS_MAX: usize = 1_024;
 /// What a group may weigh, in intents or kilobytes: batches of large ones must not add up to a commit that takes seconds.
 const GROUP_WEIGHT_MAX: usize = 8_192;
-/// Bounds of what a group waits for ([`State::worth`], [`Turns::is_time`]): a commit costs as much as some requests, and
+/// Bounds of what a group waits for ([`QueueState::target_group_size`], [`TurnSchedule::should_start`]): a commit costs as much as some requests, and
 /// beyond many the first ones wait too long.
-const GROUP_REQUESTS_WORTH_MIN: usize = 8;
-pub(super) const GROUP_REQUESTS_WORTH_MAX: usize = 128;
+const GROUP_REQUESTS_TARGET_MIN: usize = 8;
+pub(super) const GROUP_REQUESTS_TARGET_MAX: usize = 128;
 
-pub(super) struct Job {
+pub(super) struct QueuedRequest {
     request: Request,
-    pub(super) asker: Asker,
+    pub(super) reply_to: ReplySender,
     weight: usize,
     /// Since when it is known to need what somebody else keeps locked.
-    pub(super) stuck_since: Option<Instant>,
+    pub(super) lock_wait_since: Option<Instant>,
 }
 
-impl Job {
-    pub(super) fn new(request: Request, asker: Asker) -> Self {
+impl QueuedRequest {
+    pub(super) fn new(request: Request, reply_to: ReplySender) -> Self {
         Self {
             weight: weight(&request),
             request,
-            asker,
-            stuck_since: None,
+            reply_to,
+            lock_wait_since: None,
         }
     }
 }
@@ -60,12 +60,12 @@ fn weight(request: &Request) -> usize {
 }
 
 #[derive(Default)]
-struct State {
-    jobs: Vec<Job>,
+struct QueueState {
+    requests: Vec<QueuedRequest>,
     /// Who was in a group that failed.
-    apart: Apart,
+    retries: RetryQueue,
     closed: bool,
-    turns: Turns,
+    turns: TurnSchedule,
     /// Writers that sleep, and want to know when something changes.
     asleep: usize,
     /// Those of them that were called and have not got up yet.
@@ -75,84 +75,84 @@ struct State {
     /// `asleep` and is not zero, some writer will look at the state without another notification.
     called: usize,
     /// Those of them that get up by themselves, and then see whether whoever is under way is held up.
-    napping: usize,
-    beside: Beside,
+    timed_waiters: usize,
+    sync_slot: SyncSlot,
     /// How many were in the last group and in the one before.
     recent: [usize; 2],
 }
 
-impl State {
-    fn is_time(&self) -> bool {
-        self.turns.is_time(self.jobs.len())
+impl QueueState {
+    fn should_start(&self) -> bool {
+        self.turns.should_start(self.requests.len())
     }
 
     /// Calls one writer that sleeps and is not called yet.
-    fn call_writer(&mut self) -> Wake {
+    fn call_writer(&mut self) -> Wakeup {
         if self.asleep > self.called {
             self.called += 1;
-            return Wake::One;
+            return Wakeup::One;
         }
-        Wake::None
+        Wakeup::None
     }
 
     /// Calls a writer if requests are left in the queue.
-    fn call_for_rest(&mut self) -> Wake {
-        if self.jobs.is_empty() {
-            return Wake::None;
+    fn call_for_rest(&mut self) -> Wakeup {
+        if self.requests.is_empty() {
+            return Wakeup::None;
         }
         self.call_writer()
     }
 
-    fn call_all(&mut self) -> Wake {
+    fn call_all(&mut self) -> Wakeup {
         self.called = self.asleep;
-        Wake::All
+        Wakeup::All
     }
 
     /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
     /// lately: so one half is made safe while the other is carried out, and nobody idles.
-    fn worth(&self) -> usize {
+    fn target_group_size(&self) -> usize {
         let [last, before] = self.recent;
-        usize::midpoint(last, before).clamp(GROUP_REQUESTS_WORTH_MIN, GROUP_REQUESTS_WORTH_MAX)
+        usize::midpoint(last, before).clamp(GROUP_REQUESTS_TARGET_MIN, GROUP_REQUESTS_TARGET_MAX)
     }
 }
 
-/// What the thread beside the writer does.
+/// What the thread sync_slot the writer does.
 #[derive(Default)]
-enum Beside {
+enum SyncSlot {
     #[default]
     Idle,
     /// It was given a commit to make safe.
-    Given(Committed),
+    Given(CommittedGroup),
     Syncing,
     /// The writer has ended, and nothing will be given any more.
-    Unneeded,
+    Stopped,
 }
 
-impl Beside {
+impl SyncSlot {
     fn is_busy(&self) -> bool {
         matches!(self, Self::Given(_) | Self::Syncing)
     }
 }
 
 /// The notification that follows from a change of the state: decided and counted under the lock, sent after its release
-/// ([`Inner::release`]).
+/// ([`QueueInner::release`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-enum Wake {
+enum Wakeup {
     None,
     One,
     All,
 }
 
 #[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
+struct QueueInner {
+    state: Mutex<QueueState>,
     writer: Condvar,
     syncer: Condvar,
 }
 
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl QueueInner {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,34 +161,38 @@ impl Inner {
     /// The notification may arrive late, when the writer it was meant for has got up by its own timeout, has looked and
     /// sleeps again, or when another writer sleeps. Each writer looks at the state after every wake, so a late
     /// notification costs one look and nothing else.
-    fn release(&self, state: MutexGuard<'_, State>, wake: Wake) {
+    fn release(&self, state: MutexGuard<'_, QueueState>, wake: Wakeup) {
         drop(state);
         match wake {
-            Wake::None => {}
-            Wake::One => self.writer.notify_one(),
-            Wake::All => self.writer.notify_all(),
+            Wakeup::None => {}
+            Wakeup::One => self.writer.notify_one(),
+            Wakeup::All => self.writer.notify_all(),
         }
     }
 
-    fn sleep<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn sleep<'s>(&self, mut state: MutexGuard<'s, QueueState>) -> MutexGuard<'s, QueueState> {
         state.asleep += 1;
         let woken = self.writer.wait(state);
         Self::up(woken.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The same, but not for longer than `pause`, and never longer than others may be held up unseen.
-    fn nap<'s>(&self, mut state: MutexGuard<'s, State>, pause: Duration) -> MutexGuard<'s, State> {
+    fn wait_at_most<'s>(
+        &self,
+        mut state: MutexGuard<'s, QueueState>,
+        pause: Duration,
+    ) -> MutexGuard<'s, QueueState> {
         state.asleep += 1;
-        state.napping += 1;
+        state.timed_waiters += 1;
         let woken = self.writer.wait_timeout(state, pause.min(TURN_MAX));
         let mut state = Self::up(woken.unwrap_or_else(PoisonError::into_inner).0);
-        state.napping -= 1;
+        state.timed_waiters -= 1;
         state
     }
 
     /// A writer that gets up counts itself out, called or not; a call that comes too late for it counts as answered,
     /// because the writer looks at the state now.
-    fn up(mut state: MutexGuard<'_, State>) -> MutexGuard<'_, State> {
+    fn up(mut state: MutexGuard<'_, QueueState>) -> MutexGuard<'_, QueueState> {
         state.asleep -= 1;
         state.called = state.called.saturating_sub(1).min(state.asleep);
         state
@@ -196,92 +200,95 @@ impl Inner {
 }
 
 /// Where requests come in.
-pub(crate) struct Intake {
-    line: Arc<Inner>,
-    shared: Arc<Shared>,
+pub(crate) struct Submitter {
+    inner: Arc<QueueInner>,
+    shared: Arc<CommitShared>,
     requests_max: usize,
 }
 
 /// Where the requests that wait are taken from.
 #[derive(Clone)]
-pub(crate) struct Line {
-    line: Arc<Inner>,
-    shared: Arc<Shared>,
+pub(crate) struct WriteQueue {
+    inner: Arc<QueueInner>,
+    shared: Arc<CommitShared>,
 }
 
-pub(crate) fn line(requests_max: usize, shared: &Arc<Shared>) -> (Intake, Line) {
-    let inner = Arc::new(Inner::default());
-    let line = Line {
-        line: Arc::clone(&inner),
+pub(crate) fn write_queue(
+    requests_max: usize,
+    shared: &Arc<CommitShared>,
+) -> (Submitter, WriteQueue) {
+    let inner = Arc::new(QueueInner::default());
+    let queue = WriteQueue {
+        inner: Arc::clone(&inner),
         shared: Arc::clone(shared),
     };
-    let intake = Intake {
-        line: inner,
+    let submitter = Submitter {
+        inner,
         shared: Arc::clone(shared),
         requests_max,
     };
-    (intake, line)
+    (submitter, queue)
 }
 
-impl Intake {
+impl Submitter {
     pub(crate) async fn execute(&self, request: Request) -> Result<Reply, Error> {
-        let (asker, answered) = oneshot::channel();
-        self.enqueue(Job::new(request, asker))?;
+        let (reply_to, answered) = oneshot::channel();
+        self.enqueue(QueuedRequest::new(request, reply_to))?;
         answered.await.map_err(|_| Error::Closed)?.take()
     }
 
-    fn enqueue(&self, job: Job) -> Result<(), Error> {
-        self.shared.safety.confirm()?;
-        let mut state = self.line.state();
+    fn enqueue(&self, queued: QueuedRequest) -> Result<(), Error> {
+        self.shared.durability.confirm()?;
+        let mut state = self.inner.state();
         if state.closed {
             return Err(Error::Closed);
         }
-        if state.jobs.len() + state.apart.stuck() >= self.requests_max {
+        if state.requests.len() + state.retries.lock_waiters() >= self.requests_max {
             return Err(Error::Busy);
         }
-        state.jobs.push(job);
+        state.requests.push(queued);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
         // Somebody has to see when whoever is under way is held up.
-        let unseen = state.jobs.len() == 1 && state.napping == 0;
-        let wake = if unseen || state.is_time() {
+        let unseen = state.requests.len() == 1 && state.timed_waiters == 0;
+        let wake = if unseen || state.should_start() {
             state.call_writer()
         } else {
-            Wake::None
+            Wakeup::None
         };
-        self.line.release(state, wake);
+        self.inner.release(state, wake);
         Ok(())
     }
 
     /// What waits is still answered; later requests are refused.
     pub(crate) fn close(&self) {
-        let mut state = self.line.state();
+        let mut state = self.inner.state();
         state.closed = true;
         let wake = state.call_all();
-        self.line.release(state, wake);
+        self.inner.release(state, wake);
     }
 }
 
 /// A writer that carries out and commits a group.
-pub(crate) struct Running<'l> {
-    line: &'l Line,
+pub(crate) struct GroupTurn<'l> {
+    queue: &'l WriteQueue,
     /// `None` while it tries those who wait for a lock. Others never wait for it.
     number: Option<usize>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for GroupTurn<'_> {
     fn drop(&mut self) {
-        let mut state = self.line.line.state();
+        let mut state = self.queue.inner.state();
         match self.number {
             // Those who waited for it are taken by this writer, which looks for more now, or by one that naps.
             Some(number) => state.turns.end(number),
-            None => state.apart.tried(),
+            None => state.retries.end_attempt(),
         }
     }
 }
 
 /// When a request came to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum Arrival {
     /// With the one before it.
     Together,
     /// Some time may have passed since the one before it.
@@ -289,32 +296,32 @@ pub(crate) enum Came {
 }
 
 /// What shall commit together.
-pub(crate) struct Group<'l> {
-    line: &'l Line,
-    jobs: Vec<Job>,
+pub(crate) struct RequestGroup<'l> {
+    queue: &'l WriteQueue,
+    requests: Vec<QueuedRequest>,
     replies: Vec<Reply>,
-    whence: Whence,
+    origin: GroupOrigin,
 }
 
-impl Group<'_> {
+impl RequestGroup<'_> {
     pub(crate) fn len(&self) -> usize {
-        self.jobs.len()
+        self.requests.len()
     }
 
     /// Carries out every request of the group, and those that still come while the group before it is made safe.
-    pub(crate) fn each(
+    pub(crate) fn run_each(
         &mut self,
-        mut run: impl FnMut(&Request, Came) -> Result<Reply, Error>,
+        mut run: impl FnMut(&Request, Arrival) -> Result<Reply, Error>,
     ) -> Result<(), Error> {
-        let mut came = Came::Together;
+        let mut came = Arrival::Together;
         loop {
-            while let Some(job) = self.jobs.get(self.replies.len()) {
-                self.replies.push(run(&job.request, came)?);
-                came = Came::Together;
+            while let Some(queued) = self.requests.get(self.replies.len()) {
+                self.replies.push(run(&queued.request, came)?);
+                came = Arrival::Together;
             }
-            came = Came::Later;
-            let open = self.whence == Whence::Line;
-            if !self.line.more(&mut self.jobs, open) {
+            came = Arrival::Later;
+            let open = self.origin == GroupOrigin::Queue;
+            if !self.queue.extend_group(&mut self.requests, open) {
                 return Ok(());
             }
         }
@@ -322,53 +329,55 @@ impl Group<'_> {
 
     /// Whether it is a part of one that failed: it shall not wait long for anything, lest it fails slowly again.
     pub(crate) fn is_part(&self) -> bool {
-        matches!(self.whence, Whence::Part { .. })
+        matches!(self.origin, GroupOrigin::Split { .. })
     }
 
     /// Puts aside those who would only wait for a lock, and goes on with the others. Whoever waited already has its try.
-    pub(crate) fn without(mut self, locked_out: impl Fn(&Request) -> bool) -> Option<Self> {
-        if self.whence != Whence::Stuck {
-            let jobs = std::mem::take(&mut self.jobs);
-            let (stuck, free) = jobs.into_iter().partition(|job| locked_out(&job.request));
-            self.jobs = free;
-            self.line.put_aside(stuck);
+    pub(crate) fn without_locked(mut self, is_locked: impl Fn(&Request) -> bool) -> Option<Self> {
+        if self.origin != GroupOrigin::LockWait {
+            let requests = std::mem::take(&mut self.requests);
+            let (stuck, free) = requests
+                .into_iter()
+                .partition(|queued| is_locked(&queued.request));
+            self.requests = free;
+            self.queue.wait_for_lock(stuck);
         }
-        (!self.jobs.is_empty()).then_some(self)
+        (!self.requests.is_empty()).then_some(self)
     }
 
     /// Both halves are carried out for themselves, so that whoever is to blame is alone in the end.
-    pub(super) fn divide(self) {
+    pub(super) fn split(self) {
         let since = self.since();
-        self.line.put_parts(halves(self.jobs), since);
+        self.queue.retry_parts(halves(self.requests), since);
     }
 
     /// Somebody else holds a lock. Those who are known to need it wait apart, and the others go on. If nobody is known,
     /// whoever needs it is looked for in ever smaller parts, but not for long: it may be all of them.
-    pub(super) fn step_aside(self, locked_out: &[bool]) {
+    pub(super) fn defer_locked(self, is_locked: &[bool]) {
         let since = self.since();
-        let mut locked_out = locked_out.iter();
-        let locked = |_: &Job| locked_out.next() == Some(&true);
-        let (mut stuck, free): (Vec<_>, Vec<_>) = self.jobs.into_iter().partition(locked);
+        let mut is_locked = is_locked.iter();
+        let is_waiter = |_: &QueuedRequest| is_locked.next() == Some(&true);
+        let (mut stuck, free): (Vec<_>, Vec<_>) = self.requests.into_iter().partition(is_waiter);
         if !stuck.is_empty() {
-            self.line.put_parts([free, Vec::new()], since);
-        } else if free.len() > 1 && since.elapsed() < SEARCH_TIME {
-            self.line.put_parts(halves(free), since);
+            self.queue.retry_parts([free, Vec::new()], since);
+        } else if free.len() > 1 && since.elapsed() < LOCK_SEARCH_MAX {
+            self.queue.retry_parts(halves(free), since);
         } else {
             stuck = free;
         }
-        self.line.put_aside(stuck);
+        self.queue.wait_for_lock(stuck);
     }
 
     /// When the group failed of which this is a part, or else now.
     fn since(&self) -> Instant {
-        match self.whence {
-            Whence::Part { since } => since,
-            Whence::Line | Whence::Stuck => Instant::now(),
+        match self.origin {
+            GroupOrigin::Split { since } => since,
+            GroupOrigin::Queue | GroupOrigin::LockWait => Instant::now(),
         }
     }
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
-        self.jobs.iter().map(|job| &job.request)
+        self.requests.iter().map(|queued| &queued.request)
     }
 
     /// The answers to all requests, in their order.
@@ -377,165 +386,169 @@ impl Group<'_> {
     }
 
     /// Those who asked, each with its answer if it came to that.
-    pub(super) fn take_answers(&mut self) -> Answers {
+    pub(super) fn take_answers(&mut self) -> PendingReplies {
         let mut replies = self.replies.drain(..);
-        self.jobs
+        self.requests
             .drain(..)
-            .map(|job| (job.asker, replies.next()))
+            .map(|queued| (queued.reply_to, replies.next()))
             .collect()
     }
 }
 
-impl Line {
-    /// Waits for a request and takes all that are there. `None` when the intake is closed and nothing waits.
-    pub(crate) fn gather(&self) -> Option<Group<'_>> {
-        let mut state = self.line.state();
+impl WriteQueue {
+    /// Waits for a request and takes all that are there. `None` when the submitter is closed and nothing waits.
+    pub(crate) fn gather(&self) -> Option<RequestGroup<'_>> {
+        let mut state = self.inner.state();
         loop {
-            if let Some((jobs, since)) = state.apart.next_part() {
-                return Some(self.group(jobs, Whence::Part { since }));
+            if let Some((requests, since)) = state.retries.next_part() {
+                return Some(self.group(requests, GroupOrigin::Split { since }));
             }
-            let jobs = self.take(&mut state, Vec::new());
-            if !jobs.is_empty() {
-                return Some(self.group(jobs, Whence::Line));
+            let requests = self.take(&mut state, Vec::new());
+            if !requests.is_empty() {
+                return Some(self.group(requests, GroupOrigin::Queue));
             }
-            if !state.jobs.is_empty() {
+            if !state.requests.is_empty() {
                 // All that were taken have gone away; others wait behind them.
                 continue;
             }
             if state.closed {
                 return None;
             }
-            state = self.line.sleep(state);
+            state = self.inner.sleep(state);
         }
     }
 
-    /// The same for one of several writers, in turn: see [`Turns::is_time`].
-    pub(crate) fn gather_in_turn(&self) -> Option<(Group<'_>, Running<'_>)> {
-        let mut state = self.line.state();
+    /// The same for one of several writers, in turn: see [`TurnSchedule::should_start`].
+    pub(crate) fn gather_in_turn(&self) -> Option<(RequestGroup<'_>, GroupTurn<'_>)> {
+        let mut state = self.inner.state();
         loop {
-            if let Some(taken) = self.take_apart(&mut state) {
+            if let Some(taken) = self.take_retry(&mut state) {
                 // The writer that was called for these has something else to do now.
                 let wake = state.call_for_rest();
-                self.line.release(state, wake);
+                self.inner.release(state, wake);
                 return Some(taken);
             }
-            if state.jobs.is_empty() {
-                if state.closed && !state.apart.needs_somebody() {
+            if state.requests.is_empty() {
+                if state.closed && !state.retries.needs_writer() {
                     return None;
                 }
-                let pauses = [state.apart.pause(), state.turns.pause()];
+                let pauses = [state.retries.pause(), state.turns.pause()];
                 state = match pauses.into_iter().flatten().min() {
-                    Some(pause) => self.line.nap(state, pause),
-                    None => self.line.sleep(state),
+                    Some(pause) => self.inner.wait_at_most(state, pause),
+                    None => self.inner.sleep(state),
                 };
-            } else if state.is_time() {
-                let jobs = self.take(&mut state, Vec::new());
-                if !jobs.is_empty() {
-                    let running = self.turn(&mut state, jobs.len());
+            } else if state.should_start() {
+                let requests = self.take(&mut state, Vec::new());
+                if !requests.is_empty() {
+                    let running = self.turn(&mut state, requests.len());
                     // More than one group takes: another writer shall know of them.
                     let wake = state.call_for_rest();
-                    self.line.release(state, wake);
-                    return Some((self.group(jobs, Whence::Line), running));
+                    self.inner.release(state, wake);
+                    return Some((self.group(requests, GroupOrigin::Queue), running));
                 }
             } else if let Some(pause) = state.turns.pause() {
-                state = self.line.nap(state, pause);
+                state = self.inner.wait_at_most(state, pause);
             }
         }
     }
 
     /// Who was in a group that failed goes first.
-    fn take_apart(&self, state: &mut State) -> Option<(Group<'_>, Running<'_>)> {
-        if let Some((jobs, since)) = state.apart.next_part() {
-            let running = self.turn(state, jobs.len());
-            return Some((self.group(jobs, Whence::Part { since }), running));
+    fn take_retry(&self, state: &mut QueueState) -> Option<(RequestGroup<'_>, GroupTurn<'_>)> {
+        if let Some((requests, since)) = state.retries.next_part() {
+            let running = self.turn(state, requests.len());
+            return Some((self.group(requests, GroupOrigin::Split { since }), running));
         }
-        let jobs = state.apart.next_stuck(GROUP_REQUESTS_MAX, state.closed)?;
-        let running = Running {
-            line: self,
+        let requests = state
+            .retries
+            .next_lock_waiters(GROUP_REQUESTS_MAX, state.closed)?;
+        let running = GroupTurn {
+            queue: self,
             number: None,
         };
-        Some((self.group(jobs, Whence::Stuck), running))
+        Some((self.group(requests, GroupOrigin::LockWait), running))
     }
 
-    fn put_parts(&self, parts: [Vec<Job>; 2], since: Instant) {
-        self.line.state().apart.add(parts, since);
+    fn retry_parts(&self, parts: [Vec<QueuedRequest>; 2], since: Instant) {
+        self.inner.state().retries.add(parts, since);
     }
 
-    fn put_aside(&self, jobs: Vec<Job>) {
-        if jobs.is_empty() {
+    fn wait_for_lock(&self, requests: Vec<QueuedRequest>) {
+        if requests.is_empty() {
             return;
         }
-        let mut state = self.line.state();
+        let mut state = self.inner.state();
         let closed = state.closed;
-        let refused = state.apart.put_aside(jobs, closed);
+        let refused = state.retries.wait_for_lock(requests, closed);
         drop(state);
         if !refused.is_empty() {
             self.shared.meters.failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(requests = refused.len(), "{LOCKED}");
-            let answers = refused.into_iter().map(|job| (job.asker, None));
-            refuse(answers.collect(), || Error::Unavailable(LOCKED.to_owned()));
+            tracing::warn!(requests = refused.len(), "{LOCKED_TEXT}");
+            let answers = refused.into_iter().map(|queued| (queued.reply_to, None));
+            refuse(answers.collect(), || {
+                Error::Unavailable(LOCKED_TEXT.to_owned())
+            });
         }
     }
 
-    fn turn(&self, state: &mut State, size: usize) -> Running<'_> {
-        Running {
-            line: self,
+    fn turn(&self, state: &mut QueueState, size: usize) -> GroupTurn<'_> {
+        GroupTurn {
+            queue: self,
             number: Some(state.turns.take(size)),
         }
     }
 
     /// Takes what is there, without waiting.
     #[cfg(feature = "simulation")]
-    pub(crate) fn gather_now(&self) -> Option<Group<'_>> {
-        let mut state = self.line.state();
-        if let Some((jobs, since)) = state.apart.next_part() {
-            return Some(self.group(jobs, Whence::Part { since }));
+    pub(crate) fn gather_now(&self) -> Option<RequestGroup<'_>> {
+        let mut state = self.inner.state();
+        if let Some((requests, since)) = state.retries.next_part() {
+            return Some(self.group(requests, GroupOrigin::Split { since }));
         }
-        let jobs = self.take(&mut state, Vec::new());
-        (!jobs.is_empty()).then(|| self.group(jobs, Whence::Line))
+        let requests = self.take(&mut state, Vec::new());
+        (!requests.is_empty()).then(|| self.group(requests, GroupOrigin::Queue))
     }
 
-    fn group(&self, jobs: Vec<Job>, whence: Whence) -> Group<'_> {
-        let replies = Vec::with_capacity(jobs.len());
-        Group {
-            line: self,
-            jobs,
+    fn group(&self, requests: Vec<QueuedRequest>, origin: GroupOrigin) -> RequestGroup<'_> {
+        let replies = Vec::with_capacity(requests.len());
+        RequestGroup {
+            queue: self,
+            requests,
             replies,
-            whence,
+            origin,
         }
     }
 
     /// Adds those who came meanwhile, if it is open to them, and waits while the group cannot be committed. False when it
     /// can.
-    fn more(&self, group: &mut Vec<Job>, open: bool) -> bool {
-        let mut state = self.line.state();
+    fn extend_group(&self, group: &mut Vec<QueuedRequest>, open: bool) -> bool {
+        let mut state = self.inner.state();
         loop {
             let max = if !open {
                 0
-            } else if state.beside.is_busy() {
+            } else if state.sync_slot.is_busy() {
                 GROUP_REQUESTS_MAX
             } else {
-                state.worth()
+                state.target_group_size()
             };
-            let waiting = state.jobs.len();
+            let waiting = state.requests.len();
             if group.len() < max && waiting > 0 {
                 *group = self.take(&mut state, std::mem::take(group));
-                if state.jobs.len() < waiting {
+                if state.requests.len() < waiting {
                     return true;
                 }
             }
-            if !state.beside.is_busy() {
+            if !state.sync_slot.is_busy() {
                 return false;
             }
-            state = self.line.sleep(state);
+            state = self.inner.sleep(state);
         }
     }
 
-    fn take(&self, state: &mut State, mut group: Vec<Job>) -> Vec<Job> {
-        let mut weight: usize = group.iter().map(|job| job.weight).sum();
+    fn take(&self, state: &mut QueueState, mut group: Vec<QueuedRequest>) -> Vec<QueuedRequest> {
+        let mut weight: usize = group.iter().map(|queued| queued.weight).sum();
         let mut count = 0;
-        for job in state.jobs.iter().take(GROUP_REQUESTS_MAX - group.len()) {
-            weight += job.weight;
+        for queued in state.requests.iter().take(GROUP_REQUESTS_MAX - group.len()) {
+            weight += queued.weight;
             // Whatever it weighs, the first one goes.
             if weight > GROUP_WEIGHT_MAX && group.len() + count > 0 {
                 break;
@@ -543,8 +556,8 @@ impl Line {
             count += 1;
         }
         // A request whose caller went away before its turn would only do work nobody sees answered.
-        let taken = state.jobs.drain(..count);
-        group.extend(taken.filter(|job| !job.asker.is_closed()));
+        let taken = state.requests.drain(..count);
+        group.extend(taken.filter(|queued| !queued.reply_to.is_closed()));
         let meters = &self.shared.meters;
         meters.waiting.fetch_sub(count as u64, Ordering::Relaxed);
         meters.requests.fetch_add(count as u64, Ordering::Relaxed);
@@ -553,76 +566,76 @@ impl Line {
 
     /// Makes a commit safe and answers it: in the other thread while the writer goes on, or here if that would be no
     /// help, which saves the hop.
-    pub(crate) fn make_safe(&self, committed: Committed, disk: &impl Disk) {
-        let mut state = self.line.state();
+    pub(crate) fn sync_and_answer(&self, committed: CommittedGroup, disk: &impl SyncTarget) {
+        let mut state = self.inner.state();
         state.recent = [committed.answers.len(), state.recent[0]];
-        if committed.is_light(state.jobs.len()) {
+        if committed.is_light(state.requests.len()) {
             drop(state);
             let safe = committed.sync(disk, &self.shared);
             committed.answer(safe, &self.shared);
         } else {
-            state.beside = Beside::Given(committed);
-            // After the release, as in [`Inner::release`]. The other thread looks at `beside` before it sleeps and after
+            state.sync_slot = SyncSlot::Given(committed);
+            // After the release, as in [`QueueInner::release`]. The other thread looks at `sync_slot` before it sleeps and after
             // every wake: a notification that arrives when it has the commit already finds nothing to do.
             drop(state);
-            self.line.syncer.notify_one();
+            self.inner.syncer.notify_one();
         }
     }
 
     /// Runs one of the two threads. Should it end by a panic, nobody waits for it: nothing is accepted any more.
-    pub(crate) fn guarded(&self, work: impl FnOnce()) {
+    pub(crate) fn poison_on_panic(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_ok() {
             return;
         }
         tracing::error!(
             "a thread of the ledger ended by a panic; nothing more is accepted until a new start"
         );
-        self.shared.safety.lost();
-        let mut state = self.line.state();
+        self.shared.durability.mark_lost();
+        let mut state = self.inner.state();
         state.closed = true;
         let unanswered = (
-            std::mem::take(&mut state.jobs),
-            std::mem::take(&mut state.apart),
+            std::mem::take(&mut state.requests),
+            std::mem::take(&mut state.retries),
         );
-        if state.beside.is_busy() {
-            state.beside = Beside::Idle;
+        if state.sync_slot.is_busy() {
+            state.sync_slot = SyncSlot::Idle;
         }
         let wake = state.call_all();
-        self.line.release(state, wake);
+        self.inner.release(state, wake);
         drop(unanswered);
     }
 
     /// The writer gives no more commits to the other thread.
-    pub(crate) fn end(&self) {
-        let mut state = self.line.state();
-        while state.beside.is_busy() {
-            state = self.line.sleep(state);
+    pub(crate) fn stop_sync_thread(&self) {
+        let mut state = self.inner.state();
+        while state.sync_slot.is_busy() {
+            state = self.inner.sleep(state);
         }
-        state.beside = Beside::Unneeded;
+        state.sync_slot = SyncSlot::Stopped;
         drop(state);
-        self.line.syncer.notify_one();
+        self.inner.syncer.notify_one();
     }
 
     /// The work of the other thread, until the writer has ended.
-    pub(crate) fn sync_for_writer(&self, disk: &impl Disk) {
-        let mut state = self.line.state();
+    pub(crate) fn run_sync_thread(&self, disk: &impl SyncTarget) {
+        let mut state = self.inner.state();
         loop {
-            match std::mem::take(&mut state.beside) {
-                Beside::Given(committed) => {
-                    state.beside = Beside::Syncing;
+            match std::mem::take(&mut state.sync_slot) {
+                SyncSlot::Given(committed) => {
+                    state.sync_slot = SyncSlot::Syncing;
                     drop(state);
                     let safe = committed.sync(disk, &self.shared);
-                    let mut freed = self.line.state();
-                    freed.beside = Beside::Idle;
+                    let mut freed = self.inner.state();
+                    freed.sync_slot = SyncSlot::Idle;
                     let wake = freed.call_writer();
-                    self.line.release(freed, wake);
+                    self.inner.release(freed, wake);
                     committed.answer(safe, &self.shared);
-                    state = self.line.state();
+                    state = self.inner.state();
                 }
-                Beside::Unneeded => return,
-                Beside::Idle | Beside::Syncing => {
+                SyncSlot::Stopped => return,
+                SyncSlot::Idle | SyncSlot::Syncing => {
                     state = self
-                        .line
+                        .inner
                         .syncer
                         .wait(state)
                         .unwrap_or_else(PoisonError::into_inner);
@@ -670,127 +683,132 @@ mod tests {
 
     #[test]
     fn a_group_is_worth_a_commit_with_half_of_those_on_their_way() {
-        let worth = |recent| {
-            let state = State {
+        let target = |recent| {
+            let state = QueueState {
                 recent,
-                ..State::default()
+                ..QueueState::default()
             };
-            state.worth()
+            state.target_group_size()
         };
-        assert_eq!(worth([64, 0]), 32, "all in one group: it is split");
-        assert_eq!(worth([32, 32]), 32, "and stays so");
-        assert_eq!(worth([1, 0]), GROUP_REQUESTS_WORTH_MIN);
-        assert_eq!(worth([1_024, 1_024]), GROUP_REQUESTS_WORTH_MAX);
+        assert_eq!(target([64, 0]), 32, "all in one group: it is split");
+        assert_eq!(target([32, 32]), 32, "and stays so");
+        assert_eq!(target([1, 0]), GROUP_REQUESTS_TARGET_MIN);
+        assert_eq!(target([1_024, 1_024]), GROUP_REQUESTS_TARGET_MAX);
     }
 
     #[test]
     fn a_writer_that_sleeps_hears_of_the_first_who_waits_for_one_under_way() {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = line(8, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = write_queue(8, &shared);
         let (taken, was_taken) = std::sync::mpsc::channel();
-        let writer = line.clone();
+        let writer = queue.clone();
         let writer = std::thread::spawn(move || {
             let group = writer.gather_in_turn().map(|(group, _)| group.len());
             taken.send((group, Instant::now())).unwrap();
         });
-        while line.line.state().asleep == 0 {
+        while queue.inner.state().asleep == 0 {
             std::thread::yield_now();
         }
         // Another one takes a large group meanwhile, and is held up.
-        line.line.state().turns.take(40);
+        queue.inner.state().turns.take(40);
         let began = Instant::now();
-        let (asker, _answered) = oneshot::channel();
+        let (reply_to, _answered) = oneshot::channel();
         let request = Request {
             gate: None,
             steps: Vec::new(),
             apart: consign_kernel::command::Apart::Yes,
             seed: [0; 32],
         };
-        intake.enqueue(Job::new(request, asker)).unwrap();
+        submitter
+            .enqueue(QueuedRequest::new(request, reply_to))
+            .unwrap();
         let (group, at) = was_taken.recv_timeout(Duration::from_secs(5)).unwrap();
         assert_eq!(group, Some(1));
         assert!(at - began >= TURN_MAX / 2, "it waited for the other first");
         writer.join().unwrap();
     }
 
-    fn empty_job() -> (Job, oneshot::Receiver<crate::group::delivery::Delivery>) {
-        let (asker, answered) = oneshot::channel();
+    fn empty_request() -> (
+        QueuedRequest,
+        oneshot::Receiver<crate::group::delivery::Delivery>,
+    ) {
+        let (reply_to, answered) = oneshot::channel();
         let request = Request {
             gate: None,
             steps: Vec::new(),
             apart: consign_kernel::command::Apart::Yes,
             seed: [0; 32],
         };
-        (Job::new(request, asker), answered)
+        (QueuedRequest::new(request, reply_to), answered)
     }
 
     #[test]
     fn a_notification_that_arrives_late_is_harmless() {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = line(8, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = write_queue(8, &shared);
         let writer = std::thread::spawn({
-            let line = line.clone();
+            let queue = queue.clone();
             move || {
                 let mut sizes = Vec::new();
-                while let Some(group) = line.gather() {
+                while let Some(group) = queue.gather() {
                     sizes.push(group.len());
                 }
                 sizes
             }
         });
         let asleep = || {
-            while line.line.state().asleep == 0 {
+            while queue.inner.state().asleep == 0 {
                 std::thread::yield_now();
             }
         };
         asleep();
         // Decided and counted, and not sent before the writer has worked and sleeps again.
-        let mut state = line.line.state();
+        let mut state = queue.inner.state();
         let late = state.call_writer();
-        assert_eq!(late, Wake::One);
-        assert_eq!(state.call_writer(), Wake::None, "it is called already");
-        let (job, _answered) = empty_job();
-        state.jobs.push(job);
+        assert_eq!(late, Wakeup::One);
+        assert_eq!(state.call_writer(), Wakeup::None, "it is called already");
+        let (queued, _answered) = empty_request();
+        state.requests.push(queued);
         drop(state);
-        line.line.writer.notify_one();
-        while !line.line.state().jobs.is_empty() {
+        queue.inner.writer.notify_one();
+        while !queue.inner.state().requests.is_empty() {
             std::thread::yield_now();
         }
         asleep();
-        line.line.release(line.line.state(), late);
-        let (job, _answered) = empty_job();
-        intake.enqueue(job).unwrap();
-        while !line.line.state().jobs.is_empty() {
+        queue.inner.release(queue.inner.state(), late);
+        let (queued, _answered) = empty_request();
+        submitter.enqueue(queued).unwrap();
+        while !queue.inner.state().requests.is_empty() {
             std::thread::yield_now();
         }
         asleep();
-        assert_eq!(line.line.state().called, 0);
-        intake.close();
+        assert_eq!(queue.inner.state().called, 0);
+        submitter.close();
         assert_eq!(writer.join().unwrap(), [1, 1]);
     }
 
     #[test]
     fn every_request_is_taken_however_many_threads_submit_and_gather() {
         const EACH: usize = 2_000;
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = line(usize::MAX, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = write_queue(usize::MAX, &shared);
         let taken = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    while let Some((group, _running)) = line.gather_in_turn() {
+                    while let Some((group, _running)) = queue.gather_in_turn() {
                         taken.fetch_add(group.len(), Ordering::Relaxed);
                     }
                 });
             }
             let submitters = [(); 2].map(|()| {
                 scope.spawn(|| {
-                    let jobs = (0..EACH).map(|_| {
-                        let (job, answered) = empty_job();
-                        intake.enqueue(job).unwrap();
+                    let requests = (0..EACH).map(|_| {
+                        let (queued, answered) = empty_request();
+                        submitter.enqueue(queued).unwrap();
                         answered
                     });
-                    jobs.collect::<Vec<_>>()
+                    requests.collect::<Vec<_>>()
                 })
             });
             let answers = submitters.map(|submitter| submitter.join().unwrap());
@@ -799,7 +817,7 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(answers);
-            intake.close();
+            submitter.close();
         });
         assert_eq!(taken.into_inner(), 2 * EACH);
     }
