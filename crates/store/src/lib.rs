@@ -19,7 +19,7 @@ pub mod sqlite;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "simulation")]
-mod passing;
+mod forwarding;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,10 +35,10 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use error::Error;
-pub use ledger::News;
-pub use outline::{Outline, OutlinePage, Work};
 #[cfg(feature = "simulation")]
-pub use passing::Passing;
+pub use forwarding::Forwarding;
+pub use ledger::News;
+pub use outline::{JobCount, Outline, OutlinePage};
 
 /// Engine time. Never goes back.
 pub trait Clock: Send + Sync + 'static {
@@ -51,7 +51,7 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// A boxed answer: dynamic dispatch costs nothing next to a commit.
-pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The ledger and the records beside it.
 ///
@@ -60,32 +60,32 @@ pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send 
 /// that a power cut could still undo.
 pub trait Store: Send + Sync + 'static {
     /// The only way state changes. Neighbours may share the commit.
-    fn execute(&self, request: Request) -> Answered<'_, Reply>;
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply>;
 
     /// From now on `listener` hears what commits did, as a hint to look: they may not be safe yet. It must be quick.
     fn listen(&self, listener: CommitListener);
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>>;
 
     /// Newest first.
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage>;
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage>;
 
     /// As [`intents`](Self::intents), without what they carry.
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage>;
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage>;
 
     /// What an intent brought about, in the order of admission.
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>>;
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
 
     /// The jobs among them, without what they carry.
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>>;
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
 
     /// The first job after an id whose payload has a text in it; only so many of those that come next are looked at.
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>>;
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>>;
 
     /// Jobs of automations that wait or run for a capability, by goal and then oldest first; of one goal if it is named.
     fn open_jobs(
@@ -93,29 +93,29 @@ pub trait Store: Send + Sync + 'static {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>>;
+    ) -> BoxFuture<'_, Vec<Outline>>;
 
     /// Jobs of automations that wait or run, or are in the one of both states that is named: in the order of admission.
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>>;
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
 
     /// How many of them there are by capability. Those that are due after `now` are put off.
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>>;
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>>;
 
     /// Rows of a profile in a state that are held, let go for a while, or there for whoever comes first: in the order of
     /// admission, after a row. What waits in a queue or has ended is not looked at.
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>>;
+    ) -> BoxFuture<'_, Vec<Intent>>;
 
     /// Dead letters of a face, latest death first.
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
 
     /// The end of the history of one intent, oldest first; nothing once the intent is removed.
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>>;
 
     /// The last fact that led an intent to one of some states; before another of its facts, if that is named. Only so many are
     /// looked at.
@@ -124,24 +124,24 @@ pub trait Store: Send + Sync + 'static {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>>;
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>>;
 
     /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage>;
 
     /// Facts from now on have higher numbers than this; a few that are told already may have as well.
-    fn last_fact(&self) -> Answered<'_, FactSeq> {
+    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
         let last = self.stats().last_fact;
         Box::pin(std::future::ready(Ok(last)))
     }
 
     /// No fact has a higher number than this, told or not.
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         self.last_fact()
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>>;
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>>;
 
     /// Records of one owner by name, after a name.
     fn records(
@@ -150,7 +150,7 @@ pub trait Store: Send + Sync + 'static {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>>;
+    ) -> BoxFuture<'_, Vec<Record>>;
 
     /// The last records of one owner, from the last one on, before a name unless that is empty.
     fn last_records(
@@ -159,22 +159,22 @@ pub trait Store: Send + Sync + 'static {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>>;
+    ) -> BoxFuture<'_, Vec<Record>>;
 
     /// How many intents are in which state, from counters kept by the commits themselves.
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>>;
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>>;
 
     /// How many leases are out, by the node that gave them; those without leases are not named.
-    fn held(&self) -> Answered<'_, Vec<Held>>;
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>>;
 
     /// When time has something to do next: the earliest end of a delay or a lease.
-    fn next_due(&self) -> Answered<'_, Option<Micros>>;
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>>;
 
     /// Reads everything once and says what is wrong with it; empty when all is well.
-    fn check(&self) -> Answered<'_, Vec<String>>;
+    fn check(&self) -> BoxFuture<'_, Vec<String>>;
 
     /// The whole content in one stable form, for comparing backends.
-    fn dump(&self) -> Answered<'_, Dump>;
+    fn dump(&self) -> BoxFuture<'_, Dump>;
 
     fn stats(&self) -> Stats;
 }
@@ -266,7 +266,7 @@ pub struct Count {
 
 /// Leases that are out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct LeaseCount {
     /// `None` where a ledger has one node, whichever that is.
     pub node: Option<i64>,
     pub leases: u64,

@@ -57,7 +57,7 @@ pub struct OutlinePage {
 
 /// How many jobs of a capability are not over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct JobCount {
     pub capability: Option<String>,
     pub queued: u64,
     /// Of those that wait: not due yet.

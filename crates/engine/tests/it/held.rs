@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::lane::Probe;
-use consign_store::{Answered, CommitListener, Error, News, Passing, SharedStore};
+use consign_store::{BoxFuture, CommitListener, Error, Forwarding, News, SharedStore};
 use tokio::sync::oneshot;
 
 struct Job {
@@ -98,12 +98,12 @@ impl Held {
     }
 }
 
-impl Passing for Held {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for Held {
+    fn inner(&self) -> &SharedStore {
         &self.inner
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let (asker, answered) = oneshot::channel();
         let mut line = self.line();
         line.push_back(Job { request, asker });

@@ -16,7 +16,7 @@ use crate::group::{
     self, CommitShared, CommittedGroup, Executed, RequestGroup, Submitter, Transact, WriteQueue,
 };
 use crate::ledger::instants;
-use crate::{Answered, Clock, CommitListener, Error, Passing, SharedStore, Stats};
+use crate::{BoxFuture, Clock, CommitListener, Error, Forwarding, SharedStore, Stats};
 
 /// What goes wrong with the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,12 +245,12 @@ impl group::SyncTarget for Disk {
 }
 
 /// Reads are the model's; only what is written takes the long way.
-impl Passing for Simulated {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for Simulated {
+    fn inner(&self) -> &SharedStore {
         &self.durable
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(self.submitter.execute(request))
     }
 

@@ -42,8 +42,8 @@ pub use address::Address;
 pub(crate) use address::cause;
 
 use crate::{
-    Answered, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held,
-    IntentFilter, IntentPage, Outline, OutlinePage, Stats, Store, Work,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
 use bells::Bells;
 use horizon::Horizon;
@@ -229,7 +229,7 @@ impl fmt::Debug for Postgres {
 }
 
 impl Store for Postgres {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(self.writers.execute(request))
     }
 
@@ -237,15 +237,15 @@ impl Store for Postgres {
         self.writers.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
         Box::pin(reads::intent(&self.readers, id))
     }
 
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
         Box::pin(async move { reads::intents(&self.readers, &filter).await })
     }
 
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
         Box::pin(async move { reads::outlines(&self.readers, &filter).await })
     }
 
@@ -254,52 +254,56 @@ impl Store for Postgres {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>> {
+    ) -> BoxFuture<'_, Vec<Outline>> {
         Box::pin(async move {
             reads::open_jobs(&self.readers, &capability, goal.as_deref(), limit).await
         })
     }
 
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
-        Box::pin(reads::queue(&self.readers, state, limit))
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
+        Box::pin(reads::jobs_by_state(&self.readers, state, limit))
     }
 
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
-        Box::pin(reads::work(&self.readers, now))
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
+        Box::pin(reads::job_counts(&self.readers, now))
     }
 
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         Box::pin(reads::children(&self.readers, parent, limit))
     }
 
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         Box::pin(reads::child_jobs(&self.readers, parent, limit))
     }
 
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>> {
-        Box::pin(async move { reads::job_naming(&self.readers, &text, after, among).await })
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>> {
+        Box::pin(
+            async move { reads::find_job_by_payload(&self.readers, &text, after, scan_max).await },
+        )
     }
 
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        Box::pin(async move { reads::under_way(&self.readers, profile, state, after, limit).await })
+    ) -> BoxFuture<'_, Vec<Intent>> {
+        Box::pin(
+            async move { reads::active_rows(&self.readers, profile, state, after, limit).await },
+        )
     }
 
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         Box::pin(reads::dead(&self.readers, face, limit))
     }
 
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
         Box::pin(reads::facts(&self.readers, intent, limit))
     }
 
@@ -308,30 +312,30 @@ impl Store for Postgres {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>> {
         Box::pin(reads::last_fact_to(
             &self.readers,
             intent,
             states,
             before,
-            among,
+            scan_max,
         ))
     }
 
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
         Box::pin(async move { reads::events(&self.readers, &self.horizon, &filter).await })
     }
 
-    fn last_fact(&self) -> Answered<'_, FactSeq> {
+    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
         Box::pin(reads::last_fact(&self.readers, &self.horizon))
     }
 
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         Box::pin(reads::highest_fact(&self.readers, &self.horizon))
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
         let now = self.clock.now();
         Box::pin(async move { reads::record(&self.readers, &key, now).await })
     }
@@ -342,7 +346,7 @@ impl Store for Postgres {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         Box::pin(
             async move { reads::records(&self.readers, kind, &owner, &after, now, limit).await },
@@ -355,30 +359,30 @@ impl Store for Postgres {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         Box::pin(async move {
             reads::last_records(&self.readers, kind, &owner, &before, now, limit).await
         })
     }
 
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
         Box::pin(reads::counts(&self.readers, face))
     }
 
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        Box::pin(nodes::held(&self.readers))
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
+        Box::pin(nodes::lease_counts(&self.readers))
     }
 
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
         Box::pin(reads::next_due(&self.readers))
     }
 
-    fn check(&self) -> Answered<'_, Vec<String>> {
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(check::check(&self.readers))
     }
 
-    fn dump(&self) -> Answered<'_, Dump> {
+    fn dump(&self) -> BoxFuture<'_, Dump> {
         Box::pin(reads::dump(&self.readers))
     }
 

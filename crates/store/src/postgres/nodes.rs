@@ -4,16 +4,16 @@ use consign_kernel::intent::Shelf;
 
 use super::readers::Readers;
 use super::rows;
-use crate::{Error, Held};
+use crate::{Error, LeaseCount};
 
 /// Only rows on the shelf of leases are read, and the index of deadlines has them together.
 const HELD: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
 
-pub(super) async fn held(readers: &Readers) -> Result<Vec<Held>, Error> {
+pub(super) async fn lease_counts(readers: &Readers) -> Result<Vec<LeaseCount>, Error> {
     let leased = i16::from(Shelf::Leased.code());
     let found = readers.query(HELD, &[&leased]).await?;
     let held = |row| {
-        Ok(Held {
+        Ok(LeaseCount {
             node: rows::get(row, 0)?,
             leases: rows::unsigned(row, 1)?,
         })

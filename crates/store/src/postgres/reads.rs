@@ -18,8 +18,8 @@ use super::rows::{
 };
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,
-    Work,
+    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, Outline,
+    OutlinePage,
 };
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -158,11 +158,11 @@ pub(super) async fn child_jobs(
 }
 
 /// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
-pub(super) async fn job_naming(
+pub(super) async fn find_job_by_payload(
     readers: &Readers,
     text: &str,
     after: IntentId,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -171,7 +171,7 @@ pub(super) async fn job_naming(
          WHERE strpos(i.payload, $3) > 0 LIMIT 1"
     );
     let found = readers
-        .query(sql, &[&&after.0[..], &i64::from(among), &stored(text)])
+        .query(sql, &[&&after.0[..], &i64::from(scan_max), &stored(text)])
         .await?;
     found.first().map(rows::outline).transpose()
 }
@@ -196,7 +196,7 @@ pub(super) async fn open_jobs(
 }
 
 /// Through the index of open jobs: the sum keeps the planner from walking all rows in their order instead.
-pub(super) async fn queue(
+pub(super) async fn jobs_by_state(
     readers: &Readers,
     state: Option<State>,
     limit: u32,
@@ -212,13 +212,13 @@ pub(super) async fn queue(
     found.iter().map(rows::outline).collect()
 }
 
-pub(super) async fn work(readers: &Readers, now: Micros) -> Result<Vec<Work>, Error> {
+pub(super) async fn job_counts(readers: &Readers, now: Micros) -> Result<Vec<JobCount>, Error> {
     let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
                count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
                GROUP BY capability ORDER BY capability NULLS FIRST";
     let found = readers.query(sql, &[&now.0]).await?;
     let work = |row: &Row| {
-        Ok(Work {
+        Ok(JobCount {
             capability: rows::optional_text(row, 0)?,
             queued: rows::unsigned(row, 1)?,
             delayed: rows::unsigned(row, 2)?,
@@ -229,7 +229,7 @@ pub(super) async fn work(readers: &Readers, now: Micros) -> Result<Vec<Work>, Er
 }
 
 /// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.
-pub(super) async fn under_way(
+pub(super) async fn active_rows(
     readers: &Readers,
     profile: ProfileId,
     state: State,
@@ -299,7 +299,7 @@ pub(super) async fn last_fact_to(
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Fact>, Error> {
     let sql = chain!(
         "CASE WHEN $3::bigint IS NULL THEN i.last_fact \
@@ -312,7 +312,7 @@ pub(super) async fn last_fact_to(
     let found = readers
         .query(
             sql,
-            &[&signed(intent.0), &codes, &before, &i64::from(among)],
+            &[&signed(intent.0), &codes, &before, &i64::from(scan_max)],
         )
         .await?;
     found.first().map(rows::fact).transpose()

@@ -40,8 +40,8 @@ pub use positions::{Repair, repair};
 pub use schema::{Holds, identify, migrate, pending};
 
 use crate::{
-    Answered, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held,
-    IntentFilter, IntentPage, Outline, OutlinePage, Stats, Store, Work,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
 use reads::Readers;
 use writer::Writer;
@@ -160,7 +160,7 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(self.writer.execute(request))
     }
 
@@ -168,17 +168,17 @@ impl Store for Sqlite {
         self.writer.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
         self.readers
             .run(move |connection| reads::intent(connection, id))
     }
 
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
         self.readers
             .run(move |connection| reads::intents(connection, &filter))
     }
 
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
         self.readers
             .run(move |connection| reads::outlines(connection, &filter))
     }
@@ -188,59 +188,59 @@ impl Store for Sqlite {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>> {
+    ) -> BoxFuture<'_, Vec<Outline>> {
         self.readers.run(move |connection| {
             reads::open_jobs(connection, &capability, goal.as_deref(), limit)
         })
     }
 
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         self.readers
-            .run(move |connection| reads::queue(connection, state, limit))
+            .run(move |connection| reads::jobs_by_state(connection, state, limit))
     }
 
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
         self.readers
-            .run(move |connection| reads::work(connection, now))
+            .run(move |connection| reads::job_counts(connection, now))
     }
 
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::children(connection, parent, limit))
     }
 
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         self.readers
             .run(move |connection| reads::child_jobs(connection, parent, limit))
     }
 
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>> {
         self.readers
-            .run(move |connection| reads::job_naming(connection, &text, after, among))
+            .run(move |connection| reads::find_job_by_payload(connection, &text, after, scan_max))
     }
 
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
-            .run(move |connection| reads::under_way(connection, profile, state, after, limit))
+            .run(move |connection| reads::active_rows(connection, profile, state, after, limit))
     }
 
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::dead(connection, face, limit))
     }
 
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
         self.readers
             .run(move |connection| reads::facts(connection, intent, limit))
     }
@@ -250,23 +250,24 @@ impl Store for Sqlite {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>> {
-        self.readers
-            .run(move |connection| reads::last_fact_to(connection, intent, states, before, among))
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>> {
+        self.readers.run(move |connection| {
+            reads::last_fact_to(connection, intent, states, before, scan_max)
+        })
     }
 
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
         self.readers
             .run(move |connection| reads::events(connection, &filter))
     }
 
     /// Read, and not counted: whoever saw a fact did so before the counter may have heard of it.
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         self.readers.run(reads::highest_fact)
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
         let now = self.clock.now();
         self.readers
             .run(move |connection| reads::record(connection, &key, now))
@@ -278,7 +279,7 @@ impl Store for Sqlite {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         self.readers
             .run(move |connection| reads::records(connection, kind, &owner, &after, now, limit))
@@ -290,31 +291,31 @@ impl Store for Sqlite {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         self.readers.run(move |connection| {
             reads::last_records(connection, kind, &owner, &before, now, limit)
         })
     }
 
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
         self.readers
             .run(move |connection| reads::counts(connection, face))
     }
 
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        self.readers.run(reads::held)
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
+        self.readers.run(reads::lease_counts)
     }
 
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
         self.readers.run(reads::next_due)
     }
 
-    fn check(&self) -> Answered<'_, Vec<String>> {
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
         self.readers.run(check::check)
     }
 
-    fn dump(&self) -> Answered<'_, Dump> {
+    fn dump(&self) -> BoxFuture<'_, Dump> {
         self.readers.run(reads::dump)
     }
 

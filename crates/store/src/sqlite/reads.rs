@@ -19,8 +19,8 @@ use super::schema;
 use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Outline,
-    OutlinePage, Work,
+    BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
+    LeaseCount, Outline, OutlinePage,
 };
 
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
@@ -53,7 +53,7 @@ impl Readers {
     pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
-    ) -> Answered<'static, T> {
+    ) -> BoxFuture<'static, T> {
         let readers = Arc::clone(self);
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
@@ -196,11 +196,11 @@ pub(super) fn child_jobs(
 }
 
 /// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
-pub(super) fn job_naming(
+pub(super) fn find_job_by_payload(
     connection: &Connection,
     text: &str,
     after: IntentId,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -209,7 +209,7 @@ pub(super) fn job_naming(
     );
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement
-        .query_row(params![after.0, among, text], rows::outline)
+        .query_row(params![after.0, scan_max, text], rows::outline)
         .optional()?)
 }
 
@@ -231,7 +231,7 @@ pub(super) fn open_jobs(
 }
 
 /// Through the index of open jobs: the plus sign keeps the planner from walking all rows in their order instead.
-pub(super) fn queue(
+pub(super) fn jobs_by_state(
     connection: &Connection,
     state: Option<State>,
     limit: u32,
@@ -247,13 +247,13 @@ pub(super) fn queue(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn work(connection: &Connection, now: Micros) -> Result<Vec<Work>, Error> {
+pub(super) fn job_counts(connection: &Connection, now: Micros) -> Result<Vec<JobCount>, Error> {
     let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > ?1), \
                count(*) FILTER (WHERE state = 3) FROM intents INDEXED BY jobs_by_work \
                WHERE profile = 1 AND state IN (2, 3) GROUP BY capability ORDER BY capability";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map([now.0], |row| {
-        Ok(Work {
+        Ok(JobCount {
             capability: row.get(0)?,
             queued: rows::unsigned(row, 1)?,
             delayed: rows::unsigned(row, 2)?,
@@ -264,7 +264,7 @@ pub(super) fn work(connection: &Connection, now: Micros) -> Result<Vec<Work>, Er
 }
 
 /// Through the index of deadlines: the plus signs keep the planner from walking all rows in their order instead.
-pub(super) fn under_way(
+pub(super) fn active_rows(
     connection: &Connection,
     profile: ProfileId,
     state: State,
@@ -327,9 +327,9 @@ pub(super) fn last_fact_to(
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Fact>, Error> {
-    let (mut found, mut left) = (None, among);
+    let (mut found, mut left) = (None, scan_max);
     walk_back(connection, intent, before, |fact| {
         found = Some(fact).filter(|fact| left > 0 && states.contains(&fact.to));
         left = left.saturating_sub(1);
@@ -481,12 +481,12 @@ pub(super) fn counts(connection: &Connection, face: Face) -> Result<Vec<Count>, 
 }
 
 /// Reads as much of the index of deadlines as there are leases, and nothing of the table.
-pub(super) fn held(connection: &Connection) -> Result<Vec<Held>, Error> {
+pub(super) fn lease_counts(connection: &Connection) -> Result<Vec<LeaseCount>, Error> {
     let sql = "SELECT count(*) FROM intents WHERE shelf = ?1";
     let leases = connection
         .prepare_cached(sql)?
         .query_row([Shelf::Leased.code()], |row| rows::unsigned(row, 0))?;
-    let held = (leases > 0).then_some(Held { node: None, leases });
+    let held = (leases > 0).then_some(LeaseCount { node: None, leases });
     Ok(held.into_iter().collect())
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Apart, Command, Reply, Request};
 use consign_kernel::record::{self, Put};
-use consign_store::{Answered, Error, Passing, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
 
 /// What is in the way at the moment.
 #[derive(Debug, Default)]
@@ -131,12 +131,12 @@ impl Behind {
     }
 }
 
-impl Passing for Behind {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for Behind {
+    fn inner(&self) -> &SharedStore {
         &self.store
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let obstacles = &self.obstacles;
         if obstacles.refuses_claim(&request)
             || obstacles.refuses(&request)

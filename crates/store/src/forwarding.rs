@@ -14,55 +14,55 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use crate::{
-    Answered, CommitListener, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter,
-    IntentPage, Outline, OutlinePage, SharedStore, Stats, Store, Work,
+    BoxFuture, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, SharedStore, Stats, Store,
 };
 
-pub trait Passing: Send + Sync + 'static {
+pub trait Forwarding: Send + Sync + 'static {
     /// Who does the rest.
-    fn behind(&self) -> &SharedStore;
+    fn inner(&self) -> &SharedStore;
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        self.behind().execute(request)
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
+        self.inner().execute(request)
     }
 
     fn listen(&self, listener: CommitListener) {
-        self.behind().listen(listener);
+        self.inner().listen(listener);
     }
 
     /// All reads come through here, each as a question to the store behind this one.
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        Box::pin(question(Arc::clone(self.behind())))
+        Box::pin(question(Arc::clone(self.inner())))
     }
 
     fn stats(&self) -> Stats {
-        self.behind().stats()
+        self.inner().stats()
     }
 }
 
 macro_rules! reads {
     ($(fn $name:ident($($given:ident: $kind:ty),*) -> $answer:ty;)*) => {
-        $(fn $name(&self, $($given: $kind),*) -> Answered<'_, $answer> {
+        $(fn $name(&self, $($given: $kind),*) -> BoxFuture<'_, $answer> {
             self.read(async move |store| store.$name($($given),*).await)
         })*
     };
 }
 
-impl<P: Passing> Store for P {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        Passing::execute(self, request)
+impl<P: Forwarding> Store for P {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
+        Forwarding::execute(self, request)
     }
 
     fn listen(&self, listener: CommitListener) {
-        Passing::listen(self, listener);
+        Forwarding::listen(self, listener);
     }
 
     fn stats(&self) -> Stats {
-        Passing::stats(self)
+        Forwarding::stats(self)
     }
 
     reads! {
@@ -71,14 +71,14 @@ impl<P: Passing> Store for P {
         fn outlines(filter: IntentFilter) -> OutlinePage;
         fn children(parent: IntentId, limit: u32) -> Vec<Intent>;
         fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline>;
-        fn job_naming(text: String, after: IntentId, among: u32) -> Option<Outline>;
+        fn find_job_by_payload(text: String, after: IntentId, scan_max: u32) -> Option<Outline>;
         fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Outline>;
-        fn queue(state: Option<State>, limit: u32) -> Vec<Outline>;
-        fn work(now: Micros) -> Vec<Work>;
-        fn under_way(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent>;
+        fn jobs_by_state(state: Option<State>, limit: u32) -> Vec<Outline>;
+        fn job_counts(now: Micros) -> Vec<JobCount>;
+        fn active_rows(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent>;
         fn dead(face: Face, limit: u32) -> Vec<Intent>;
         fn facts(intent: Seq, limit: u32) -> Vec<Fact>;
-        fn last_fact_to(intent: Seq, states: &'static [State], before: Option<FactSeq>, among: u32) -> Option<Fact>;
+        fn last_fact_to(intent: Seq, states: &'static [State], before: Option<FactSeq>, scan_max: u32) -> Option<Fact>;
         fn events(filter: EventFilter) -> EventPage;
         fn last_fact() -> FactSeq;
         fn highest_fact() -> FactSeq;
@@ -86,7 +86,7 @@ impl<P: Passing> Store for P {
         fn records(kind: record::Kind, owner: String, after: String, limit: u32) -> Vec<Record>;
         fn last_records(kind: record::Kind, owner: String, before: String, limit: u32) -> Vec<Record>;
         fn counts(face: Face) -> Vec<Count>;
-        fn held() -> Vec<Held>;
+        fn lease_counts() -> Vec<LeaseCount>;
         fn next_due() -> Option<Micros>;
         fn check() -> Vec<String>;
         fn dump() -> Dump;
