@@ -19,9 +19,9 @@ use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, Targ
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::hosts::{Hosts, Says, Told};
+use super::hosts::{FailureDetail, HostFailures, Hosts};
 use super::settings;
-use super::wire::{self, Failure, Row, Wire};
+use super::wire::{self, Row, WireConnection, WireError};
 use crate::Error;
 
 /// Everything of ours lives in a schema of this name.
@@ -42,7 +42,7 @@ impl Address {
     /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A password given apart wins over one in
     /// the address.
     pub fn parse(url: &str, password: Option<&str>) -> Result<Self, Error> {
-        let Query { url, mode, roots } = Query::read(url)?;
+        let AddressOptions { url, mode, roots } = AddressOptions::read(url)?;
         // The parser's own message may quote the address, which may hold a password.
         let mut config = Config::from_str(&url)
             .map_err(|error| unfit(&format!("it cannot be read ({})", cause(&error))))?;
@@ -64,7 +64,11 @@ impl Address {
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
         // Whoever names a root wants it used.
         let plain = local && roots.is_none();
-        let mode = mode.unwrap_or(if plain { Mode::Plain } else { Mode::Verified });
+        let mode = mode.unwrap_or(if plain {
+            Encryption::Plain
+        } else {
+            Encryption::Verified
+        });
         // Ours come last and win: they are what the ledger's promises rest on.
         let given = config.get_options().unwrap_or_default();
         let settings = format!("{given}{}", settings::options());
@@ -80,11 +84,11 @@ impl Address {
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_negotiation(SslNegotiation::Postgres);
         let tls = match mode {
-            Mode::Plain => {
+            Encryption::Plain => {
                 config.ssl_mode(SslMode::Disable);
                 None
             }
-            Mode::Verified => {
+            Encryption::Verified => {
                 config.ssl_mode(SslMode::Require);
                 let tls = tls_config(roots)?;
                 Some((Arc::new(tls.clone()), MakeRustlsConnect::new(tls)))
@@ -108,26 +112,28 @@ impl Address {
     }
 
     /// A connection that the calling thread drives itself.
-    pub(super) fn open(&self) -> Result<Wire, Error> {
+    pub(super) fn open(&self) -> Result<WireConnection, Error> {
         let tls = self.tls.as_ref().map(|(tls, _)| tls);
-        let mut told = Told::default();
+        let mut told = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
-            match wire::open(host, tls, self.hosts.patience()) {
+            match wire::open(host, tls, self.hosts.connect_timeout()) {
                 Ok(mut wire) => {
-                    self.hosts.entered(index);
+                    self.hosts.mark_connected(index);
                     self.set_up(&mut wire)?;
                     return Ok(wire);
                 }
                 Err(failure) => {
-                    told.hear(Says::of_failure(&failure), || self.unreachable(&failure));
+                    told.add(FailureDetail::of_failure(&failure), || {
+                        self.unreachable(&failure)
+                    });
                 }
             }
         }
-        Err(told.most())
+        Err(told.most_specific())
     }
 
-    fn set_up(&self, wire: &mut Wire) -> Result<(), Error> {
-        let failed = |failure: Failure| self.unreachable(&failure);
+    fn set_up(&self, wire: &mut WireConnection) -> Result<(), Error> {
+        let failed = |failure: WireError| self.unreachable(&failure);
         let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
         settings::confirm(differing.first().map(Row::word))?;
         wire.run(settings::OF_WRITER).map_err(failed)?;
@@ -136,20 +142,20 @@ impl Address {
 
     /// A connection whose traffic the current runtime carries.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
-        Ok(self.connect_hearing().await?.client)
+        Ok(self.connect_listening().await?.client)
     }
 
-    pub(super) async fn connect_hearing(&self) -> Result<Connected, Error> {
-        let mut told = Told::default();
+    pub(super) async fn connect_listening(&self) -> Result<ListeningClient, Error> {
+        let mut told = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
             // A server may take the connection and then say nothing.
-            match timeout(self.hosts.patience(), self.connect_to(host)).await {
+            match timeout(self.hosts.connect_timeout(), self.connect_to(host)).await {
                 Ok(Ok((connected, differing))) => {
-                    self.hosts.entered(index);
+                    self.hosts.mark_connected(index);
                     settings::confirm(differing.as_deref())?;
                     return Ok(connected);
                 }
-                Ok(Err(error)) => told.hear(Says::of_driver(&error), || {
+                Ok(Err(error)) => told.add(FailureDetail::of_driver(&error), || {
                     let why = cause(&error);
                     // The driver's words are for those who program it.
                     let missing = why.ends_with("password missing");
@@ -157,11 +163,11 @@ impl Address {
                 }),
                 Err(_elapsed) => {
                     let silent = || self.unreachable(&"it did not answer in time");
-                    told.hear(Says::Nothing, silent);
+                    told.add(FailureDetail::Unreachable, silent);
                 }
             }
         }
-        Err(told.most())
+        Err(told.most_specific())
     }
 
     fn unreachable(&self, why: &dyn fmt::Display) -> Error {
@@ -172,17 +178,17 @@ impl Address {
     async fn connect_to(
         &self,
         host: &Config,
-    ) -> Result<(Connected, Option<String>), tokio_postgres::Error> {
-        let (said, heard) = channel(MESSAGES_MAX);
+    ) -> Result<(ListeningClient, Option<String>), tokio_postgres::Error> {
+        let (said, messages) = channel(MESSAGES_MAX);
         let client = match &self.tls {
             None => {
                 let (client, connection) = host.connect(NoTls).await?;
-                tokio::spawn(carry(connection, said));
+                tokio::spawn(drive(connection, said));
                 client
             }
             Some((_, tls)) => {
                 let (client, connection) = host.connect(tls.clone()).await?;
-                tokio::spawn(carry(connection, said));
+                tokio::spawn(drive(connection, said));
                 client
             }
         };
@@ -193,18 +199,18 @@ impl Address {
             }
             None
         });
-        Ok((Connected { client, heard }, first))
+        Ok((ListeningClient { client, messages }, first))
     }
 }
 
-pub(super) struct Connected {
+pub(super) struct ListeningClient {
     pub(super) client: Client,
     /// What the server says unasked. Nothing is kept for somebody who does not listen.
-    pub(super) heard: Receiver<AsyncMessage>,
+    pub(super) messages: Receiver<AsyncMessage>,
 }
 
 /// Carries the traffic of a connection until it ends.
-async fn carry<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
+async fn drive<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -238,28 +244,28 @@ impl fmt::Debug for Address {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum Encryption {
     Plain,
     Verified,
 }
 
 /// The parts of an address that are ours to understand.
-struct Query {
+struct AddressOptions {
     url: String,
-    mode: Option<Mode>,
+    mode: Option<Encryption>,
     roots: Option<PathBuf>,
 }
 
-impl Query {
+impl AddressOptions {
     fn read(url: &str) -> Result<Self, Error> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots) = (None, None);
         let mut others = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("sslmode", "disable")) => mode = Some(Mode::Plain),
+                Some(("sslmode", "disable")) => mode = Some(Encryption::Plain),
                 Some(("sslmode", "require" | "verify-ca" | "verify-full")) => {
-                    mode = Some(Mode::Verified);
+                    mode = Some(Encryption::Verified);
                 }
                 Some(("sslmode", other)) => {
                     return Err(unfit(&format!(

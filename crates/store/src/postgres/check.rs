@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use consign_kernel::lane::Lanes;
 
 use super::load::BLOCK;
-use super::readers::{Lent, Readers};
+use super::readers::{PooledReader, PostgresReadPool};
 use super::reads;
 use super::rows::{self, INTENT_COLUMNS, intent_columns};
 use crate::Error;
@@ -17,15 +17,15 @@ const FINDINGS_MAX: usize = 100;
 /// Rows that are looked at in one go.
 const PAGE_ROWS: i64 = 2_000;
 
-pub(super) async fn check(readers: &Readers) -> Result<Vec<String>, Error> {
-    let mut reader = readers.lend().await?;
+pub(super) async fn check(readers: &PostgresReadPool) -> Result<Vec<String>, Error> {
+    let mut reader = readers.acquire().await?;
     reader.open().await?;
     let findings = check_in(&mut reader).await?;
     reader.close().await?;
     Ok(findings)
 }
 
-async fn check_in(reader: &mut Lent<'_>) -> Result<Vec<String>, Error> {
+async fn check_in(reader: &mut PooledReader<'_>) -> Result<Vec<String>, Error> {
     let mut findings = Vec::new();
     let counted = check_rows(reader, &mut findings).await?;
     check_counters(reader, counted, &mut findings).await?;
@@ -63,7 +63,7 @@ const WRONG: [(&str, &str); 4] = [
 const _: () = assert!(BLOCK == 4_096, "the statement above says so");
 
 async fn check_rows(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     findings: &mut Vec<String>,
 ) -> Result<BTreeMap<Counter, i64>, Error> {
     let sql = concat!(
@@ -101,7 +101,7 @@ async fn check_rows(
 }
 
 async fn check_counters(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     counted: BTreeMap<Counter, i64>,
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {

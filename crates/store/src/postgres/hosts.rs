@@ -13,14 +13,14 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use super::address::unfit;
-use super::wire::Failure;
+use super::wire::WireError;
 use crate::Error;
 
 const PORT: u16 = 5432;
 /// Until a host has let us in.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same where another one may be better.
-const PATIENCE_OF_SEVERAL: Duration = Duration::from_secs(4);
+const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(4);
 
 #[derive(Clone)]
 pub(super) struct Hosts {
@@ -70,11 +70,11 @@ impl Hosts {
         &self.each[0]
     }
 
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn connect_timeout(&self) -> Duration {
         if self.each.len() > 1 {
-            PATIENCE_OF_SEVERAL
+            CONNECT_TIMEOUT_OF_SEVERAL
         } else {
-            PATIENCE
+            CONNECT_TIMEOUT
         }
     }
 
@@ -87,7 +87,7 @@ impl Hosts {
             .map(|index| (index, &self.each[index]))
     }
 
-    pub(super) fn entered(&self, index: usize) {
+    pub(super) fn mark_connected(&self, index: usize) {
         self.last.store(index, Ordering::Relaxed);
     }
 }
@@ -166,20 +166,20 @@ fn only(config: &Config, index: usize) -> Config {
 
 /// How much it says that a host was not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Says {
+pub(super) enum FailureDetail {
     /// It was not reached, or did not answer.
-    Nothing,
+    Unreachable,
     /// It takes no writes, as standbys do.
     Standby,
     /// It refused us for a reason, such as a wrong password.
-    Reason,
+    Refused,
 }
 
-impl Says {
-    pub(super) fn of_failure(failure: &Failure) -> Self {
+impl FailureDetail {
+    pub(super) fn of_failure(failure: &WireError) -> Self {
         match failure {
-            Failure::Refused(_) => Self::Reason,
-            Failure::Lost(error) => Self::of_kind(error.kind()),
+            WireError::Refused(_) => Self::Refused,
+            WireError::Lost(error) => Self::of_kind(error.kind()),
         }
     }
 
@@ -187,8 +187,8 @@ impl Says {
         let source = error.source();
         match source.and_then(|source| source.downcast_ref::<io::Error>()) {
             Some(error) => Self::of_kind(error.kind()),
-            None if error.is_closed() => Self::Nothing,
-            None => Self::Reason,
+            None if error.is_closed() => Self::Unreachable,
+            None => Self::Refused,
         }
     }
 
@@ -197,25 +197,25 @@ impl Says {
             Self::Standby
         } else if matches!(kind, io::ErrorKind::Other | io::ErrorKind::InvalidData) {
             // Our own words, and those about a certificate that does not fit.
-            Self::Reason
+            Self::Refused
         } else {
-            Self::Nothing
+            Self::Unreachable
         }
     }
 }
 
 /// What was heard from the hosts that were not entered: the first of those that say most.
 #[derive(Default)]
-pub(super) struct Told(Option<(Says, Error)>);
+pub(super) struct HostFailures(Option<(FailureDetail, Error)>);
 
-impl Told {
-    pub(super) fn hear(&mut self, says: Says, error: impl FnOnce() -> Error) {
-        if self.0.as_ref().is_none_or(|(most, _)| says > *most) {
-            self.0 = Some((says, error()));
+impl HostFailures {
+    pub(super) fn add(&mut self, detail: FailureDetail, error: impl FnOnce() -> Error) {
+        if self.0.as_ref().is_none_or(|(most, _)| detail > *most) {
+            self.0 = Some((detail, error()));
         }
     }
 
-    pub(super) fn most(self) -> Error {
+    pub(super) fn most_specific(self) -> Error {
         self.0
             .map_or_else(|| unfit("it names no host"), |(_, error)| error)
     }

@@ -15,7 +15,7 @@ use consign_kernel::record::{self, ApiKey};
 
 use super::rows::{self, INTENT_COLUMNS, intent_columns, stored};
 use super::session::Session;
-use super::wire::{Asked, Row};
+use super::wire::{BoundStatement, Row};
 use crate::Error;
 use crate::ledger::Counter;
 
@@ -26,7 +26,7 @@ const BEGIN: &str = "BEGIN";
 
 /// How long a transaction waits for each lock that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum LockTimeout {
     /// As long as its connection says.
     Usual,
     /// A part of a group that met a lock: it may meet the same one, and others wait for it.
@@ -36,7 +36,7 @@ pub(super) enum Patience {
 const BRIEFLY: &str = "SET LOCAL lock_timeout = '20ms'";
 
 /// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
-/// can be seen, the transaction first locks the last block that was given out; see `horizon`.
+/// can be seen, the transaction first locks the last block that was given out; see `watermark`.
 macro_rules! blocks {
     ($and:literal) => {
         concat!(
@@ -73,7 +73,7 @@ const DUE: &str = concat!(
      FOR UPDATE SKIP LOCKED) i"
 );
 
-/// Keys come in their order. A look-up for each, and no join: whatever the planner thinks of a table that was empty when it
+/// KeyArrays come in their order. A look-up for each, and no join: whatever the planner thinks of a table that was empty when it
 /// planned, it has no choice.
 pub(super) const ONCE: &str = "SELECT o.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key), \
     LATERAL (SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
@@ -176,7 +176,7 @@ const fn lanes(column: Column) -> &'static str {
 
 /// What the requests of a group will ask for.
 #[derive(Debug, Default)]
-pub(super) struct Foreseen<'r> {
+pub(super) struct Prefetch<'r> {
     pub(super) ids: BTreeSet<IntentId>,
     pub(super) once: BTreeSet<once::Key>,
     pub(super) records: BTreeSet<record::Key>,
@@ -188,21 +188,21 @@ pub(super) struct Foreseen<'r> {
     rows: u32,
 }
 
-impl<'r> Foreseen<'r> {
+impl<'r> Prefetch<'r> {
     pub(super) fn of(requests: impl Iterator<Item = &'r Request>, now: Micros) -> Self {
-        let mut foreseen = Self::default();
+        let mut prefetch = Self::default();
         for request in requests {
             if let Some(asked) = &request.gate {
                 if asked.metered {
-                    foreseen.records.insert(ApiKey::key(&asked.caller));
+                    prefetch.records.insert(ApiKey::key(&asked.caller));
                 }
-                foreseen.once.extend(asked.nonce_key());
+                prefetch.once.extend(asked.nonce_key());
             }
             for command in &request.steps {
-                foreseen.add(command, now);
+                prefetch.add(command, now);
             }
         }
-        foreseen
+        prefetch
     }
 
     fn add(&mut self, command: &'r Command, now: Micros) {
@@ -266,7 +266,7 @@ impl<'r> Foreseen<'r> {
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Prefetched {
     pub(super) blocks: Vec<Row>,
     pub(super) records: Vec<Row>,
     pub(super) once: Vec<Row>,
@@ -276,43 +276,43 @@ pub(super) struct Found {
     pub(super) lanes: HashMap<Probe, Vec<Intent>>,
 }
 
-/// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
+/// Begins a transaction and sends all questions at once. KnownLocks that may have to be waited for come first and in a fixed
 /// order: owners, records, keys, rows by id.
 pub(super) fn load(
     session: &mut Session,
-    foreseen: &Foreseen<'_>,
-    patience: Patience,
-) -> Result<Found, Error> {
-    let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
+    prefetch: &Prefetch<'_>,
+    lock_timeout: LockTimeout,
+) -> Result<Prefetched, Error> {
+    let owners: Vec<_> = prefetch.capped.iter().map(|owner| stored(owner)).collect();
     let records = keys(
-        foreseen
+        prefetch
             .records
             .iter()
             .map(|key| (key.kind.code(), &key.owner, &key.name)),
     );
     let once = keys(
-        foreseen
+        prefetch
             .once
             .iter()
             .map(|key| (key.scope.code(), &key.owner, &key.key)),
     );
-    let ids: Vec<&[u8]> = foreseen.ids.iter().map(|id| &id.0[..]).collect();
-    let (shelves, untils): (Vec<i16>, Vec<i64>) = foreseen
+    let ids: Vec<&[u8]> = prefetch.ids.iter().map(|id| &id.0[..]).collect();
+    let (shelves, untils): (Vec<i16>, Vec<i64>) = prefetch
         .shelves
         .iter()
         .map(|(shelf, until)| (i16::from(shelf.code()), until.0))
         .unzip();
     let rows_max = i64::from(limits::SWEEP_ROWS_MAX);
-    let of_columns = COLUMNS.map(|column| foreseen.lanes(column));
+    let of_columns = COLUMNS.map(|column| prefetch.lanes(column));
 
     let mut asked = Vec::new();
     let mut ask = |wanted: bool, text, parameters| {
         if wanted {
-            asked.push(Asked { text, parameters });
+            asked.push(BoundStatement { text, parameters });
         }
     };
     ask(true, BEGIN, vec![]);
-    ask(patience == Patience::Brief, BRIEFLY, vec![]);
+    ask(lock_timeout == LockTimeout::Brief, BRIEFLY, vec![]);
     ask(!owners.is_empty(), LOCK_OWNERS, vec![&owners]);
     ask(
         !records.0.is_empty(),
@@ -331,7 +331,7 @@ pub(super) fn load(
     // Last, so that the numbers are above those of all facts that were loaded.
     ask(shelves.is_empty(), BLOCKS, vec![]);
     ask(!shelves.is_empty(), BLOCKS_AND_DUE, vec![&shelves, &untils]);
-    let mut found = Found::default();
+    let mut found = Prefetched::default();
     let mut any_due: Option<bool> = None;
     for (asked, answer) in asked.iter().zip(session.ask(&asked)?) {
         let rows = answer.rows;
@@ -369,14 +369,14 @@ fn intents(rows: &[Row]) -> Result<Vec<Intent>, Error> {
     rows.iter().map(rows::intent).collect()
 }
 
-type Keys<'k> = (
+type KeyArrays<'k> = (
     Vec<i16>,
     Vec<std::borrow::Cow<'k, str>>,
     Vec<std::borrow::Cow<'k, str>>,
 );
 
-pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>) -> Keys<'k> {
-    let mut columns = Keys::default();
+pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>) -> KeyArrays<'k> {
+    let mut columns = KeyArrays::default();
     for (code, owner, name) in keys {
         columns.0.push(code.into());
         columns.1.push(stored(owner));

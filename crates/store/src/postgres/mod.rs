@@ -4,26 +4,26 @@
 //! number of nodes may write at the same time. What one of them lost a race for is decided anew.
 
 mod address;
-mod bells;
-mod cells;
 mod check;
 pub(crate) mod copy;
+mod fact_watermark;
 mod flush;
-mod held;
-mod horizon;
 mod hosts;
 mod load;
 mod locks;
 mod nodes;
+mod notify;
 mod positions;
 mod readers;
 mod reads;
+mod row_encoder;
 mod rows;
 mod schema;
 mod session;
 mod settings;
 mod tx;
 mod wire;
+mod working_set;
 mod writer;
 
 use std::fmt;
@@ -45,11 +45,11 @@ use crate::{
     BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
     IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
-use bells::Bells;
-use horizon::Horizon;
-use locks::Locks;
-use readers::Readers;
-use writer::{Node, Writers};
+use fact_watermark::FactWatermark;
+use locks::KnownLocks;
+use notify::Notifier;
+use readers::PostgresReadPool;
+use writer::{WriterNode, Writers};
 
 /// How many requests may wait for the writers before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -84,10 +84,10 @@ impl fmt::Debug for Options {
 pub struct Postgres {
     address: Address,
     writers: Writers,
-    readers: Arc<Readers>,
-    horizon: Horizon,
+    readers: Arc<PostgresReadPool>,
+    watermark: FactWatermark,
     clock: Arc<dyn Clock>,
-    _bells: Bells,
+    _notifier: Notifier,
 }
 
 impl Postgres {
@@ -100,28 +100,28 @@ impl Postgres {
                 "a sequence lay behind its table, as after a restore without sequences"
             );
         }
-        let readers = Readers::new(options.address.clone(), READERS);
-        let horizon = Horizon::default();
-        let last_fact = reads::last_fact(&readers, &horizon).await?;
+        let readers = PostgresReadPool::new(options.address.clone(), READERS);
+        let watermark = FactWatermark::default();
+        let last_fact = reads::last_fact(&readers, &watermark).await?;
         // With a connection that stays, by which a copy sees that somebody is there.
         copy::refuse_part(&options.address).await?;
-        let node = Arc::new(Node {
+        let node = Arc::new(WriterNode {
             id: options.node,
             clock: Arc::clone(&options.clock),
             last_time: AtomicI64::new(0),
-            locks: Locks::default(),
+            locks: KnownLocks::default(),
         });
         let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
         let last = &writers.shared.meters.last_fact;
         last.store(last_fact.0, Ordering::Relaxed);
-        let bells = Bells::hang(&options.address, node.id, &writers.shared);
+        let notifier = Notifier::start(&options.address, node.id, &writers.shared);
         Ok(Self {
             address: options.address,
             writers,
             readers,
-            horizon,
+            watermark,
             clock: options.clock,
-            _bells: bells,
+            _notifier: notifier,
         })
     }
 
@@ -135,10 +135,10 @@ impl Postgres {
         schema::pending(address).await
     }
 
-    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
+    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. EncodedWrites nothing, so nodes may run.
     pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
-        let checked = check::check(&Readers::new(address.clone(), 1)).await;
+        let checked = check::check(&PostgresReadPool::new(address.clone(), 1)).await;
         checked.map_err(instant_lost)
     }
 
@@ -202,11 +202,11 @@ pub(crate) fn instant_lost(error: Error) -> Error {
 }
 
 /// The database's clock, on a connection of its own: nothing is in the way of an answer.
-pub struct DatabaseClock(Arc<Readers>);
+pub struct DatabaseClock(Arc<PostgresReadPool>);
 
 impl DatabaseClock {
     pub fn at(address: &Address) -> Self {
-        Self(Readers::new(address.clone(), 1))
+        Self(PostgresReadPool::new(address.clone(), 1))
     }
 
     pub async fn ask(&self) -> Result<Micros, Error> {
@@ -324,15 +324,15 @@ impl Store for Postgres {
     }
 
     fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
-        Box::pin(async move { reads::events(&self.readers, &self.horizon, &filter).await })
+        Box::pin(async move { reads::events(&self.readers, &self.watermark, &filter).await })
     }
 
     fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
-        Box::pin(reads::last_fact(&self.readers, &self.horizon))
+        Box::pin(reads::last_fact(&self.readers, &self.watermark))
     }
 
     fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
-        Box::pin(reads::highest_fact(&self.readers, &self.horizon))
+        Box::pin(reads::highest_fact(&self.readers, &self.watermark))
     }
 
     fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {

@@ -2,14 +2,14 @@
 
 use consign_kernel::intent::Shelf;
 
-use super::readers::Readers;
+use super::readers::PostgresReadPool;
 use super::rows;
 use crate::{Error, LeaseCount};
 
 /// Only rows on the shelf of leases are read, and the index of deadlines has them together.
 const HELD: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
 
-pub(super) async fn lease_counts(readers: &Readers) -> Result<Vec<LeaseCount>, Error> {
+pub(super) async fn lease_counts(readers: &PostgresReadPool) -> Result<Vec<LeaseCount>, Error> {
     let leased = i16::from(Shelf::Leased.code());
     let found = readers.query(HELD, &[&leased]).await?;
     let held = |row| {

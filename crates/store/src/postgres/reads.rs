@@ -11,8 +11,8 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio_postgres::Row;
 
-use super::horizon::{Horizon, Watch, end_of};
-use super::readers::{Lent, Readers};
+use super::fact_watermark::{FactWatermark, WatermarkWait, end_of};
+use super::readers::{PooledReader, PostgresReadPool};
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
@@ -25,7 +25,10 @@ use crate::{
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
-pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
+pub(super) async fn intent(
+    readers: &PostgresReadPool,
+    id: IntentId,
+) -> Result<Option<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
@@ -63,7 +66,10 @@ macro_rules! listing {
     };
 }
 
-pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<IntentPage, Error> {
+pub(super) async fn intents(
+    readers: &PostgresReadPool,
+    filter: &IntentFilter,
+) -> Result<IntentPage, Error> {
     // Two statements, so that each has the index it needs: the owner's rows, or all.
     let statements = match filter.owner {
         Some(_) => listing!(intent_columns, "owner = $2"),
@@ -75,7 +81,7 @@ pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<
 }
 
 pub(super) async fn outlines(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     filter: &IntentFilter,
 ) -> Result<OutlinePage, Error> {
     let statements = match filter.owner {
@@ -89,11 +95,11 @@ pub(super) async fn outlines(
 
 /// The rows of a page, each with its place first, and where to go on.
 async fn page(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     filter: &IntentFilter,
     (wanted, looked): (&'static str, &'static str),
 ) -> Result<(Vec<Row>, Option<Seq>), Error> {
-    let mut reader = readers.lend().await?;
+    let mut reader = readers.acquire().await?;
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
     let owner = filter.owner.as_deref().map(stored);
@@ -126,7 +132,7 @@ async fn page(
 }
 
 pub(super) async fn children(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     parent: IntentId,
     limit: u32,
 ) -> Result<Vec<Intent>, Error> {
@@ -142,7 +148,7 @@ pub(super) async fn children(
 }
 
 pub(super) async fn child_jobs(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     parent: IntentId,
     limit: u32,
 ) -> Result<Vec<Outline>, Error> {
@@ -159,7 +165,7 @@ pub(super) async fn child_jobs(
 
 /// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
 pub(super) async fn find_job_by_payload(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     text: &str,
     after: IntentId,
     scan_max: u32,
@@ -177,7 +183,7 @@ pub(super) async fn find_job_by_payload(
 }
 
 pub(super) async fn open_jobs(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     capability: &str,
     goal: Option<&str>,
     limit: u32,
@@ -197,7 +203,7 @@ pub(super) async fn open_jobs(
 
 /// Through the index of open jobs: the sum keeps the planner from walking all rows in their order instead.
 pub(super) async fn jobs_by_state(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     state: Option<State>,
     limit: u32,
 ) -> Result<Vec<Outline>, Error> {
@@ -212,7 +218,10 @@ pub(super) async fn jobs_by_state(
     found.iter().map(rows::outline).collect()
 }
 
-pub(super) async fn job_counts(readers: &Readers, now: Micros) -> Result<Vec<JobCount>, Error> {
+pub(super) async fn job_counts(
+    readers: &PostgresReadPool,
+    now: Micros,
+) -> Result<Vec<JobCount>, Error> {
     let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
                count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
                GROUP BY capability ORDER BY capability NULLS FIRST";
@@ -230,7 +239,7 @@ pub(super) async fn job_counts(readers: &Readers, now: Micros) -> Result<Vec<Job
 
 /// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.
 pub(super) async fn active_rows(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     profile: ProfileId,
     state: State,
     after: Seq,
@@ -251,7 +260,11 @@ pub(super) async fn active_rows(
     found.iter().map(rows::intent).collect()
 }
 
-pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
+pub(super) async fn dead(
+    readers: &PostgresReadPool,
+    face: Face,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
     // A range and an order that only the index by profile has. With `profile = p` the planner would take the older one,
     // without the profile, where all rows so far are of one.
     let sql = concat!(
@@ -286,7 +299,11 @@ macro_rules! chain {
     };
 }
 
-pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
+pub(super) async fn facts(
+    readers: &PostgresReadPool,
+    intent: Seq,
+    limit: u32,
+) -> Result<Vec<Fact>, Error> {
     let sql = chain!("c.depth < $2", "ORDER BY f.depth DESC");
     let found = readers
         .query(sql, &[&signed(intent.0), &i64::from(limit)])
@@ -295,7 +312,7 @@ pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<
 }
 
 pub(super) async fn last_fact_to(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
@@ -332,18 +349,18 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 /// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. What a reader was
 /// called for may be one of them, so it waits for those that are open when it comes.
 pub(super) async fn events(
-    readers: &Readers,
-    horizon: &Horizon,
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
     filter: &EventFilter,
 ) -> Result<EventPage, Error> {
     let came = Instant::now();
-    let mut blocks = horizon.now(readers).await?;
+    let mut blocks = watermark.now(readers).await?;
     let goal = blocks.last;
-    let mut watch = Watch::new(horizon);
+    let mut watch = WatermarkWait::new(watermark);
     let mut read_to = None;
     loop {
         if read_to.replace(blocks.settled) != Some(blocks.settled) {
-            let mut reader = readers.lend().await?;
+            let mut reader = readers.acquire().await?;
             let page = events_before(&mut reader, filter, end_of(blocks.settled)).await?;
             let all = blocks.settled >= goal;
             if all || page.seen > filter.after {
@@ -365,7 +382,7 @@ pub(super) async fn events(
 }
 
 async fn events_before(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     filter: &EventFilter,
     end: i64,
 ) -> Result<EventPage, Error> {
@@ -400,14 +417,20 @@ async fn events_before(
 }
 
 /// Everything from now on has higher numbers.
-pub(super) async fn last_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
-    let blocks = horizon.now(readers).await?;
+pub(super) async fn last_fact(
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
+) -> Result<FactSeq, Error> {
+    let blocks = watermark.now(readers).await?;
     Ok(last_of(blocks.settled))
 }
 
 /// Numbers are given out in blocks, so a few below this one may have been left out.
-pub(super) async fn highest_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
-    let blocks = horizon.now(readers).await?;
+pub(super) async fn highest_fact(
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
+) -> Result<FactSeq, Error> {
+    let blocks = watermark.now(readers).await?;
     Ok(last_of(blocks.last))
 }
 
@@ -416,7 +439,7 @@ fn last_of(block: i64) -> FactSeq {
 }
 
 pub(super) async fn record(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     key: &record::Key,
     now: Micros,
 ) -> Result<Option<Record>, Error> {
@@ -429,7 +452,7 @@ pub(super) async fn record(
 }
 
 pub(super) async fn records(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     kind: record::Kind,
     owner: &str,
     after: &str,
@@ -447,7 +470,7 @@ pub(super) async fn records(
 }
 
 pub(super) async fn last_records(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     kind: record::Kind,
     owner: &str,
     before: &str,
@@ -464,7 +487,7 @@ pub(super) async fn last_records(
     found.iter().map(rows::record).collect()
 }
 
-pub(super) async fn counts(readers: &Readers, face: Face) -> Result<Vec<Count>, Error> {
+pub(super) async fn counts(readers: &PostgresReadPool, face: Face) -> Result<Vec<Count>, Error> {
     let sql = "SELECT name, state, sum(count)::bigint FROM counts WHERE kind = 0 AND face = $1 GROUP BY name, state \
                HAVING sum(count) > 0 ORDER BY name, state";
     let found = readers.query(sql, &[&i16::from(face.code())]).await?;
@@ -478,7 +501,7 @@ pub(super) async fn counts(readers: &Readers, face: Face) -> Result<Vec<Count>, 
     found.iter().map(count).collect()
 }
 
-pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error> {
+pub(super) async fn next_due(readers: &PostgresReadPool) -> Result<Option<Micros>, Error> {
     let sql = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
                FROM unnest($1::smallint[]) AS s) AS each";
     let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
@@ -488,7 +511,7 @@ pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error>
 }
 
 /// The one statement that asks for the database's time: clocks are compared with it, and nothing is stored.
-pub(super) async fn time(readers: &Readers) -> Result<Micros, Error> {
+pub(super) async fn time(readers: &PostgresReadPool) -> Result<Micros, Error> {
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let found = readers.query(sql, &[]).await?;
     let row = found.first().ok_or(Error::Closed)?;
@@ -496,15 +519,15 @@ pub(super) async fn time(readers: &Readers) -> Result<Micros, Error> {
 }
 
 /// Everything, as one transaction sees it.
-pub(super) async fn dump(readers: &Readers) -> Result<Dump, Error> {
-    let mut reader = readers.lend().await?;
+pub(super) async fn dump(readers: &PostgresReadPool) -> Result<Dump, Error> {
+    let mut reader = readers.acquire().await?;
     reader.open().await?;
     let dump = dump_in(&mut reader).await?;
     reader.close().await?;
     Ok(dump)
 }
 
-async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
+async fn dump_in(reader: &mut PooledReader<'_>) -> Result<Dump, Error> {
     let mut dump = Dump::default();
     let sql = concat!(
         "SELECT ",
@@ -548,7 +571,7 @@ async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
     Ok(dump)
 }
 
-pub(super) async fn counters(reader: &mut Lent<'_>) -> Result<Vec<(Counter, i64)>, Error> {
+pub(super) async fn counters(reader: &mut PooledReader<'_>) -> Result<Vec<(Counter, i64)>, Error> {
     let sql = "SELECT kind, face, name, state, sum(count)::bigint FROM counts GROUP BY kind, face, name, state \
                HAVING sum(count) != 0 ORDER BY kind, face, name, state";
     let counter = |row: &Row| {

@@ -10,106 +10,106 @@ use tokio_postgres::Client;
 use super::address::{Address, SCHEMA};
 use crate::Error;
 
-struct Migration {
+struct PostgresMigration {
     version: i32,
     name: &'static str,
     /// Programs that know only migrations up to this one still work after it.
     oldest: i32,
-    run: Run,
+    run: MigrationMode,
     sql: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Run {
+enum MigrationMode {
     /// All of it or nothing. Tables that are in use must not be locked for long.
     Together,
     /// Statement by statement beside running nodes, such as an index over a large table. Each may be repeated.
     Online,
 }
 
-const MIGRATIONS: &[Migration] = &[
-    Migration {
+const MIGRATIONS: &[PostgresMigration] = &[
+    PostgresMigration {
         version: 1,
         name: "ledger",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0001_ledger.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 2,
         name: "deaths",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0002_deaths.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 3,
         name: "ties",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0003_ties.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 4,
         name: "ties_found",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0004_ties_found.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 5,
         name: "tables",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0005_tables.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 6,
         name: "transactions",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0006_transactions.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 7,
         name: "forward",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0007_forward.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 8,
         name: "deaths_of_each",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0008_deaths_of_each.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 9,
         name: "past_jobs",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0009_past_jobs.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 10,
         name: "short_guard",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0010_short_guard.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 11,
         name: "unconsented",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0011_unconsented.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 12,
         name: "wall_offset",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0012_wall_offset.sql"),
     },
 ];
@@ -125,11 +125,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long it is tried.
-const PATIENCE: Duration = Duration::from_mins(2);
+const MIGRATION_WAIT_MAX: Duration = Duration::from_mins(2);
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How far a database is.
-struct Found {
+struct SchemaVersion {
     version: i32,
     /// The oldest program that still works on it.
     oldest: i32,
@@ -170,7 +170,7 @@ pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
 /// would not be all of it.
 pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
     let found = found(&address.connect().await?).await?;
-    let needed = Found {
+    let needed = SchemaVersion {
         oldest: found.version,
         ..found
     };
@@ -227,7 +227,10 @@ pub(super) async fn migrate(
 }
 
 /// Those that a database still needs, in order.
-fn missing(found: &Found, hold: Option<i32>) -> impl Iterator<Item = &'static Migration> {
+fn missing(
+    found: &SchemaVersion,
+    hold: Option<i32>,
+) -> impl Iterator<Item = &'static PostgresMigration> {
     let (done, last) = (found.version, hold.unwrap_or(i32::MAX));
     MIGRATIONS
         .iter()
@@ -257,9 +260,9 @@ fn is_time(told: &mut Option<Instant>) -> bool {
     time
 }
 
-async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
-    if migration.run == Run::Together {
-        return run_together(client, migration, now_us, PATIENCE).await;
+async fn run(client: &Client, migration: &PostgresMigration, now_us: i64) -> Result<(), Error> {
+    if migration.run == MigrationMode::Together {
+        return run_together(client, migration, now_us, MIGRATION_WAIT_MAX).await;
     }
     for statement in migration.sql.split(";\n").map(str::trim) {
         if !statement.is_empty() {
@@ -273,18 +276,18 @@ async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), 
 /// all others wait behind itself, so it waits for moments, and lets the others pass in between.
 async fn run_together(
     client: &Client,
-    migration: &Migration,
+    migration: &PostgresMigration,
     now_us: i64,
-    patience: Duration,
+    wait_max: Duration,
 ) -> Result<(), Error> {
     let began = Instant::now();
     let mut told = None;
     loop {
         match try_together(client, migration, now_us).await {
-            Err(Error::Locked(reason)) if began.elapsed() < patience => {
+            Err(Error::Locked(reason)) if began.elapsed() < wait_max => {
                 tracing::debug!(reason, "a table is in use");
             }
-            Err(Error::Locked(_)) => return Err(in_use(migration, patience)),
+            Err(Error::Locked(_)) => return Err(in_use(migration, wait_max)),
             ended => return ended,
         }
         client.batch_execute("ROLLBACK").await?;
@@ -299,14 +302,18 @@ async fn run_together(
     }
 }
 
-async fn try_together(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+async fn try_together(
+    client: &Client,
+    migration: &PostgresMigration,
+    now_us: i64,
+) -> Result<(), Error> {
     client.batch_execute(BEGIN_BRIEFLY).await?;
     client.batch_execute(migration.sql).await?;
     record(client, migration, now_us).await?;
     Ok(client.batch_execute("COMMIT").await?)
 }
 
-fn in_use(migration: &Migration, waited: Duration) -> Error {
+fn in_use(migration: &PostgresMigration, waited: Duration) -> Error {
     Error::Unavailable(format!(
         "migration {:04} {} found its tables in use for {} seconds; look in pg_stat_activity for a transaction that is open \
          for long, end it, and start again",
@@ -316,9 +323,9 @@ fn in_use(migration: &Migration, waited: Duration) -> Error {
     ))
 }
 
-async fn record(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+async fn record(client: &Client, migration: &PostgresMigration, now_us: i64) -> Result<(), Error> {
     let sql = "INSERT INTO migrations (version, name, oldest, applied_at) VALUES ($1, $2, $3, $4)";
-    let Migration {
+    let PostgresMigration {
         version,
         name,
         oldest,
@@ -359,7 +366,7 @@ async fn show(client: &Client, sql: &str) -> Result<String, Error> {
 }
 
 /// A newer schema is fine as long as it says that programs like this one still work on it.
-fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Error> {
+fn known(address: &Address, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
     let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let known = hold.unwrap_or(last);
     if found.version > known && found.oldest > known {
@@ -372,16 +379,16 @@ fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Erro
     Ok(())
 }
 
-async fn found(client: &Client) -> Result<Found, Error> {
+async fn found(client: &Client) -> Result<SchemaVersion, Error> {
     if !is_ours(client).await? {
-        return Ok(Found {
+        return Ok(SchemaVersion {
             version: 0,
             oldest: 0,
         });
     }
     let sql = "SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM migrations";
     let row = client.query_one(sql, &[]).await?;
-    Ok(Found {
+    Ok(SchemaVersion {
         version: row.try_get(0)?,
         oldest: row.try_get(1)?,
     })
@@ -421,9 +428,9 @@ mod tests {
 
     /// Counts warnings.
     #[derive(Clone, Default)]
-    struct Warned(Arc<AtomicUsize>);
+    struct WarningCounter(Arc<AtomicUsize>);
 
-    impl tracing::Subscriber for Warned {
+    impl tracing::Subscriber for WarningCounter {
         fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
             *of.level() == tracing::Level::WARN
         }
@@ -447,7 +454,7 @@ mod tests {
         let cluster = consign_testkit::postgres::shared().unwrap();
         let address = Address::parse(&cluster.url("postgres"), None).unwrap();
         let client = address.connect().await.unwrap();
-        let warned = Warned::default();
+        let warned = WarningCounter::default();
         let listening = tracing::subscriber::set_default(warned.clone());
         fits(&client, &address).await.unwrap();
         drop(listening);
@@ -467,15 +474,15 @@ mod tests {
             .batch_execute(&format!("BEGIN; {used}"))
             .await
             .unwrap();
-        let migration = Migration {
+        let migration = PostgresMigration {
             version: 99,
             name: "waits",
             oldest: 99,
-            run: Run::Together,
+            run: MigrationMode::Together,
             sql: "SELECT pg_advisory_xact_lock(17239, 1)",
         };
-        let patience = Duration::from_secs(1);
-        let gave_up = run_together(&client, &migration, 0, patience)
+        let wait_max = Duration::from_secs(1);
+        let gave_up = run_together(&client, &migration, 0, wait_max)
             .await
             .unwrap_err();
         assert!(

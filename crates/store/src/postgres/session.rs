@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 
 use super::address::Address;
-use super::wire::{Answer, Asked, Failure, Parameters, Row, Wire};
+use super::wire::{BoundStatement, Parameters, Row, StatementResult, WireConnection, WireError};
 use crate::Error;
 
 pub(super) const COMMIT: &str = "COMMIT";
@@ -20,9 +20,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 pub(super) struct Session {
     address: Address,
-    wire: Option<Wire>,
+    wire: Option<WireConnection>,
     /// A connection that was given up in the middle of a commit, and until when it is waited for.
-    abandoned: Option<(Wire, Instant)>,
+    abandoned: Option<(WireConnection, Instant)>,
     /// How long the next one is waited for: longer each time, so that a server that waits for its standby for an hour is
     /// not given ever more connections, and a wire that hangs once is soon forgotten.
     reserve: Duration,
@@ -68,7 +68,7 @@ impl Session {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let asked = Asked {
+        let asked = BoundStatement {
             text,
             parameters: parameters.to_vec(),
         };
@@ -77,7 +77,10 @@ impl Session {
     }
 
     /// Carries out all statements together, all of them or none.
-    pub(super) fn ask(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Answer>, Error> {
+    pub(super) fn ask(
+        &mut self,
+        asked: &[BoundStatement<'_>],
+    ) -> Result<Vec<StatementResult>, Error> {
         self.with(|wire| wire.ask(asked).into_iter().collect())
     }
 
@@ -106,7 +109,10 @@ impl Session {
         self.with(|wire| wire.run(text)).map(drop)
     }
 
-    fn with<T>(&mut self, work: impl FnOnce(&mut Wire) -> Result<T, Failure>) -> Result<T, Error> {
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut WireConnection) -> Result<T, WireError>,
+    ) -> Result<T, Error> {
         let wire = self.wire.as_mut().ok_or(Error::Closed)?;
         work(wire).map_err(|failure| {
             self.note(&failure);
@@ -114,10 +120,10 @@ impl Session {
         })
     }
 
-    fn note(&mut self, failure: &Failure) {
+    fn note(&mut self, failure: &WireError) {
         self.spent |= match failure {
-            Failure::Lost(_) => true,
-            Failure::Refused(refusal) => refusal.is_last() || is_over(&refusal.code),
+            WireError::Lost(_) => true,
+            WireError::Refused(refusal) => refusal.is_last() || is_over(&refusal.code),
         };
     }
 
@@ -126,8 +132,8 @@ impl Session {
     /// An error is [`Error::Unsure`] unless the server refused a statement before the commit, which it then passed over.
     /// A server that stops waiting for its standby says yes with a warning: it is there, and may be lost with this one
     /// machine. Other warnings, such as those of a trigger that somebody added, mean nothing of the kind.
-    pub(super) fn commit(&mut self, mut last: Vec<Asked<'_>>) -> Result<(), Error> {
-        last.push(Asked {
+    pub(super) fn commit(&mut self, mut last: Vec<BoundStatement<'_>>) -> Result<(), Error> {
+        last.push(BoundStatement {
             text: COMMIT,
             parameters: Vec::new(),
         });
@@ -138,7 +144,7 @@ impl Session {
         let before_commit = answers.len() < last.len();
         let failure = match (answers.pop(), doubt) {
             (Some(Err(failure)), _) => failure,
-            (Some(Ok(Answer { undone: true, .. })), _) => {
+            (Some(Ok(StatementResult { undone: true, .. })), _) => {
                 let failed = "the transaction had failed before it was committed";
                 return Err(Error::Unavailable(failed.to_owned()));
             }
@@ -149,7 +155,7 @@ impl Session {
             }
         };
         self.note(&failure);
-        if before_commit && matches!(failure, Failure::Refused(_)) {
+        if before_commit && matches!(failure, WireError::Refused(_)) {
             return Err(failure.into());
         }
         Err(Error::Unsure(failure.to_string()))
@@ -169,7 +175,7 @@ impl Session {
         let Some((wire, until)) = &mut self.abandoned else {
             return Ok(());
         };
-        if !wire.stirs_within(GLANCE) && Instant::now() < *until {
+        if !wire.is_readable_within(GLANCE) && Instant::now() < *until {
             let waits = "a commit from before still waits in the database, perhaps for a standby";
             return Err(Error::Unavailable(waits.to_owned()));
         }
@@ -195,8 +201,8 @@ mod tests {
         session
     }
 
-    fn asked(text: &'static str) -> Asked<'static> {
-        Asked {
+    fn asked(text: &'static str) -> BoundStatement<'static> {
+        BoundStatement {
             text,
             parameters: Vec::new(),
         }

@@ -3,8 +3,8 @@
 //! A driver that ends each statement by itself makes the server answer each by itself, with a system call and a wake-up on
 //! both sides. Here the end is said once for all of them.
 //!
-//! Invariant: every call reads up to the server's "ready for query", or else says [`Failure::Lost`] or a refusal that
-//! [`Refusal::is_last`]; after that the connection must not be used.
+//! Invariant: every call reads up to the server's "ready for query", or else says [`WireError::Lost`] or a refusal that
+//! [`ServerError::is_last`]; after that the connection must not be used.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -34,7 +34,7 @@ pub(super) use open::{NO_PASSWORD, open};
 pub(super) use row::Row;
 
 /// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
-pub(super) const PATIENCE: Duration = Duration::from_secs(12);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// What may be sent behind a question for rows before it is read. More could get stuck: the server waits to be read, and we
 /// wait to be read.
@@ -47,13 +47,13 @@ const READ_BYTES: usize = 16 * 1_024;
 const MESSAGE_BYTES_MAX: i32 = 64 << 20;
 
 /// A socket, with or without TLS.
-pub(super) trait Stream: Read + Write + Send {
+pub(super) trait WireStream: Read + Write + Send {
     /// From now on, reading and writing give up after this time.
-    fn patience(&self, patience: Duration) -> io::Result<()>;
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()>;
 }
 
 /// A statement with what it is given.
-pub(super) struct Asked<'a> {
+pub(super) struct BoundStatement<'a> {
     pub(super) text: &'static str,
     pub(super) parameters: Vec<&'a (dyn ToSql + Sync)>,
 }
@@ -63,7 +63,7 @@ pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
 /// What a statement brought.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct StatementResult {
     pub(super) rows: Vec<Row>,
     /// How many rows it found or wrote.
     pub(super) count: u64,
@@ -73,15 +73,15 @@ pub(super) struct Answer {
 
 /// Why a statement brought nothing.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum WireError {
     /// The server refused it, and the transaction with it.
-    Refused(Refusal),
+    Refused(ServerError),
     /// The connection ended, or was silent for too long. What became of the statement is unknown.
     Lost(io::Error),
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ServerError {
     pub(super) code: SqlState,
     severity: String,
     message: String,
@@ -90,7 +90,7 @@ pub(super) struct Refusal {
     routine: String,
 }
 
-impl Refusal {
+impl ServerError {
     /// Whether it says that the server stopped waiting for its standby: what was committed is there, and may be lost with
     /// this one machine. Its words may be of any language, and not everybody who speaks the protocol names routines.
     fn doubts_commit(&self) -> bool {
@@ -129,7 +129,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.severity, self.message)?;
         match &self.detail {
@@ -139,7 +139,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
@@ -149,17 +149,17 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Failure> for crate::Error {
-    fn from(failure: Failure) -> Self {
+impl From<WireError> for crate::Error {
+    fn from(failure: WireError) -> Self {
         let code = match &failure {
-            Failure::Refused(refusal) => Some(&refusal.code),
-            Failure::Lost(_) => None,
+            WireError::Refused(refusal) => Some(&refusal.code),
+            WireError::Lost(_) => None,
         };
         Self::of_server(code, failure.to_string())
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for WireError {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
@@ -183,17 +183,17 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// What the server knows under a name.
-struct Prepared {
+struct PreparedStatement {
     name: String,
     parameters: Vec<Type>,
     columns: Arc<[String]>,
 }
 
-pub(super) struct Wire {
-    stream: Box<dyn Stream>,
+pub(super) struct WireConnection {
+    stream: Box<dyn WireStream>,
     incoming: BytesMut,
     outgoing: BytesMut,
-    statements: HashMap<&'static str, Prepared>,
+    statements: HashMap<&'static str, PreparedStatement>,
     /// How many names were given to statements. A name whose statement came to nothing may be taken at the server.
     names: usize,
     /// Types of our own, which are asked for once.
@@ -204,8 +204,8 @@ pub(super) struct Wire {
     ended: bool,
 }
 
-impl Wire {
-    fn new(stream: Box<dyn Stream>) -> Self {
+impl WireConnection {
+    fn new(stream: Box<dyn WireStream>) -> Self {
         Self {
             stream,
             incoming: BytesMut::new(),
@@ -220,7 +220,10 @@ impl Wire {
 
     /// Carries out all statements. Of each that was reached there is an answer, and after the first that fails the
     /// others are not carried out: the last answer is its failure.
-    pub(super) fn ask(&mut self, asked: &[Asked<'_>]) -> Vec<Result<Answer, Failure>> {
+    pub(super) fn ask(
+        &mut self,
+        asked: &[BoundStatement<'_>],
+    ) -> Vec<Result<StatementResult, WireError>> {
         let mut answers = Vec::with_capacity(asked.len());
         if let Err(failure) = self.try_ask(asked, &mut answers) {
             answers.push(Err(failure));
@@ -230,13 +233,13 @@ impl Wire {
 
     fn try_ask(
         &mut self,
-        asked: &[Asked<'_>],
-        answers: &mut Vec<Result<Answer, Failure>>,
-    ) -> Result<(), Failure> {
+        asked: &[BoundStatement<'_>],
+        answers: &mut Vec<Result<StatementResult, WireError>>,
+    ) -> Result<(), WireError> {
         for asked in asked {
             self.prepare(asked.text)?;
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         self.ended = false;
         let mut columns = Vec::with_capacity(asked.len());
         for asked in asked {
@@ -275,8 +278,8 @@ impl Wire {
         &mut self,
         text: &str,
         parameters: Parameters<'_>,
-    ) -> Result<Answer, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    ) -> Result<StatementResult, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         let prepared = self.parse(String::new(), text)?;
         bind(&prepared, parameters, &mut self.outgoing)?;
         frontend::execute("", 0, &mut self.outgoing)?;
@@ -288,8 +291,8 @@ impl Wire {
     }
 
     /// A text without parameters, which may be several statements.
-    pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         frontend::query(text, &mut self.outgoing)?;
         self.send()?;
         let (mut rows, mut columns): (Vec<Row>, Arc<[String]>) = (Vec::new(), Arc::from([]));
@@ -313,14 +316,14 @@ impl Wire {
     }
 
     /// Whether the other side has said anything or gone away, within this time.
-    pub(super) fn stirs_within(&mut self, time: Duration) -> bool {
-        let waited = self.stream.patience(time);
+    pub(super) fn is_readable_within(&mut self, time: Duration) -> bool {
+        let waited = self.stream.set_timeout(time);
         let read = waited.and_then(|()| self.stream.read(&mut [0; 1]));
         !read.is_err_and(|error| is_timeout(&error))
     }
 
     /// Makes a statement ready, if it is not yet.
-    pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), Failure> {
+    pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), WireError> {
         if !self.statements.contains_key(text) {
             let name = format!("s{}", self.names);
             self.names += 1;
@@ -330,8 +333,8 @@ impl Wire {
         Ok(())
     }
 
-    fn parse(&mut self, name: String, text: &str) -> Result<Prepared, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    fn parse(&mut self, name: String, text: &str) -> Result<PreparedStatement, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         frontend::parse(&name, text, [], &mut self.outgoing)?;
         frontend::describe(b'S', &name, &mut self.outgoing)?;
         self.end();
@@ -350,7 +353,7 @@ impl Wire {
             }
         }
         let parameters = parameters.into_iter().map(|oid| self.type_of(oid));
-        Ok(Prepared {
+        Ok(PreparedStatement {
             name,
             parameters: parameters.collect::<Result<_, _>>()?,
             columns: columns.into(),
@@ -358,7 +361,7 @@ impl Wire {
     }
 
     /// An array of a row type of ours is known by what it is an array of.
-    fn type_of(&mut self, oid: u32) -> Result<Type, Failure> {
+    fn type_of(&mut self, oid: u32) -> Result<Type, WireError> {
         if let Some(known) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(known);
         }
@@ -373,7 +376,7 @@ impl Wire {
         Ok(array)
     }
 
-    fn send(&mut self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), WireError> {
         self.stream.write_all(&self.outgoing)?;
         self.stream.flush()?;
         self.outgoing.clear();
@@ -381,8 +384,12 @@ impl Wire {
     }
 
     /// What one statement brings.
-    fn answer(&mut self, columns: &Arc<[String]>, deadline: Instant) -> Result<Answer, Failure> {
-        let mut answer = Answer::default();
+    fn answer(
+        &mut self,
+        columns: &Arc<[String]>,
+        deadline: Instant,
+    ) -> Result<StatementResult, WireError> {
+        let mut answer = StatementResult::default();
         loop {
             match self.receive(deadline)? {
                 Message::DataRow(body) => answer.rows.push(Row::new(body, columns)?),
@@ -403,13 +410,13 @@ impl Wire {
     }
 
     /// After a refusal the server passes over everything up to the next end that it was told of.
-    fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> Failure {
-        let refusal = match Refusal::read(fields) {
+    fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> WireError {
+        let refusal = match ServerError::read(fields) {
             Ok(refusal) => refusal,
-            Err(error) => return Failure::Lost(error),
+            Err(error) => return WireError::Lost(error),
         };
         if refusal.is_last() {
-            return Failure::Refused(refusal);
+            return WireError::Refused(refusal);
         }
         self.outgoing.clear();
         let told = if self.ended {
@@ -419,7 +426,7 @@ impl Wire {
             self.send()
         };
         match told.and_then(|()| self.ready(deadline)) {
-            Ok(()) => Failure::Refused(refusal),
+            Ok(()) => WireError::Refused(refusal),
             Err(failure) => failure,
         }
     }
@@ -429,7 +436,7 @@ impl Wire {
         self.ended = true;
     }
 
-    fn ready(&mut self, deadline: Instant) -> Result<(), Failure> {
+    fn ready(&mut self, deadline: Instant) -> Result<(), WireError> {
         loop {
             if let Message::ReadyForQuery(_) = self.receive(deadline)? {
                 return Ok(());
@@ -438,7 +445,7 @@ impl Wire {
     }
 
     /// The next message that is an answer.
-    fn receive(&mut self, deadline: Instant) -> Result<Message, Failure> {
+    fn receive(&mut self, deadline: Instant) -> Result<Message, WireError> {
         loop {
             let header = Header::parse(&self.incoming)?;
             if header.is_some_and(|header| header.len() > MESSAGE_BYTES_MAX) {
@@ -446,7 +453,7 @@ impl Wire {
             }
             match Message::parse(&mut self.incoming)? {
                 Some(Message::NoticeResponse(body)) => {
-                    let notice = Refusal::read(body.fields())?;
+                    let notice = ServerError::read(body.fields())?;
                     if notice.doubts_commit() {
                         self.doubt = Some(notice.message);
                     }
@@ -458,7 +465,7 @@ impl Wire {
         }
     }
 
-    fn fill(&mut self, deadline: Instant) -> Result<(), Failure> {
+    fn fill(&mut self, deadline: Instant) -> Result<(), WireError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -478,10 +485,10 @@ impl Wire {
 }
 
 fn bind(
-    prepared: &Prepared,
+    prepared: &PreparedStatement,
     parameters: Parameters<'_>,
     out: &mut BytesMut,
-) -> Result<(), Failure> {
+) -> Result<(), WireError> {
     let values = parameters.iter().zip(&prepared.parameters);
     let bound = frontend::bind(
         "",
@@ -496,7 +503,7 @@ fn bind(
         out,
     );
     bound.map_err(|error| match error {
-        BindError::Serialization(error) => Failure::Lost(error),
-        BindError::Conversion(error) => Failure::Lost(io::Error::other(error)),
+        BindError::Serialization(error) => WireError::Lost(error),
+        BindError::Conversion(error) => WireError::Lost(io::Error::other(error)),
     })
 }

@@ -12,11 +12,11 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
 use super::address::Address;
-use super::flush::Writes;
-use super::load::{Foreseen, Patience};
-use super::locks::{self, Locks};
+use super::flush::EncodedWrites;
+use super::load::{LockTimeout, Prefetch};
+use super::locks::{self, KnownLocks};
 use super::session::Session;
-use super::tx::Open;
+use super::tx::PostgresTx;
 use crate::group::{
     self, CommitShared, Executed, GroupTurn, RequestGroup, Submitter, SyncTarget, Transact,
     WriteQueue,
@@ -43,15 +43,15 @@ pub(super) struct Writers {
 }
 
 /// What the writers of a node have in common.
-pub(super) struct Node {
+pub(super) struct WriterNode {
     pub(super) id: i64,
     pub(super) clock: Arc<dyn Clock>,
     /// Time never goes back, whatever the clock says and whichever writer looks.
     pub(super) last_time: AtomicI64,
-    pub(super) locks: Locks,
+    pub(super) locks: KnownLocks,
 }
 
-impl Node {
+impl WriterNode {
     fn now(&self) -> Micros {
         let now = self.clock.now().0;
         let last = self.last_time.fetch_max(now, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Node {
 impl Writers {
     pub(super) fn start(
         address: &Address,
-        node: &Arc<Node>,
+        node: &Arc<WriterNode>,
         count: usize,
         queue_max: usize,
     ) -> Result<Self, Error> {
@@ -73,15 +73,15 @@ impl Writers {
             let (session, shard) = (Session::new(address.clone()), shard(node.id, index));
             let (queue, shared, node) = (queue.clone(), Arc::clone(&shared), Arc::clone(node));
             let work = move || {
-                let ledger = Ledger {
+                let writer = PostgresWriter {
                     session,
                     shard,
                     node,
-                    running: None,
+                    turn: None,
                     last: None,
-                    tries: Tries::new(),
+                    attempts: Attempts::new(),
                 };
-                queue.poison_on_panic(|| ledger.work(&queue, &shared));
+                queue.poison_on_panic(|| writer.run_loop(&queue, &shared));
             };
             let thread = std::thread::Builder::new()
                 .name(format!("ledger-writer-{index}"))
@@ -124,32 +124,32 @@ fn shard(node: i64, writer: usize) -> i16 {
 }
 
 /// Nothing is left to do when PostgreSQL has said yes.
-struct Committed;
+struct DurableCommit;
 
-impl SyncTarget for Committed {
+impl SyncTarget for DurableCommit {
     fn sync(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-struct Ledger<'l> {
+struct PostgresWriter<'l> {
     session: Session,
     shard: i16,
-    node: Arc<Node>,
-    running: Option<GroupTurn<'l>>,
+    node: Arc<WriterNode>,
+    turn: Option<GroupTurn<'l>>,
     /// What is left to write in the open transaction: it goes together with the commit.
-    last: Option<Writes>,
-    tries: Tries,
+    last: Option<EncodedWrites>,
+    attempts: Attempts,
 }
 
 /// How often the group at hand was carried out.
-struct Tries {
+struct Attempts {
     count: u32,
     began: Instant,
     reconnected: bool,
 }
 
-impl Tries {
+impl Attempts {
     fn new() -> Self {
         Self {
             count: 1,
@@ -159,18 +159,18 @@ impl Tries {
     }
 }
 
-impl<'l> Ledger<'l> {
-    fn work(mut self, queue: &'l WriteQueue, shared: &Arc<CommitShared>) {
-        while let Some((group, running)) = queue.gather_in_turn() {
-            self.running = Some(running);
-            self.tries = Tries::new();
+impl<'l> PostgresWriter<'l> {
+    fn run_loop(mut self, queue: &'l WriteQueue, shared: &Arc<CommitShared>) {
+        while let Some((group, turn)) = queue.gather_in_turn() {
+            self.turn = Some(turn);
+            self.attempts = Attempts::new();
             if let Some(group) = self.without_locked(group)
                 && let Some(committed) = group::commit(&mut self, group, shared)
             {
-                let safe = committed.sync(&Committed, shared);
+                let safe = committed.sync(&DurableCommit, shared);
                 committed.answer(safe, shared);
             }
-            self.running = None;
+            self.turn = None;
         }
     }
 
@@ -181,30 +181,30 @@ impl<'l> Ledger<'l> {
             return Some(group);
         }
         let now = self.node.now();
-        group.without_locked(|request| locks.hold_up(request, now))
+        group.without_locked(|request| locks.block(request, now))
     }
 }
 
-impl Transact for Ledger<'_> {
+impl Transact for PostgresWriter<'_> {
     fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         self.session.ready()?;
         let now = self.node.now();
-        let foreseen = Foreseen::of(group.requests(), now);
+        let prefetch = Prefetch::of(group.requests(), now);
         let mut position = Position {
             time: now,
             ..Position::default()
         };
-        let patience = if group.is_part() {
-            Patience::Brief
+        let lock_timeout = if group.is_part() {
+            LockTimeout::Brief
         } else {
-            Patience::Usual
+            LockTimeout::Usual
         };
-        let mut tx = Open::begin(
+        let mut tx = PostgresTx::begin(
             &mut self.session,
             self.node.id,
             self.shard,
-            &foreseen,
-            patience,
+            &prefetch,
+            lock_timeout,
             &mut position,
         )?;
         let instants = (now, self.node.clock.time_of_day());
@@ -246,18 +246,18 @@ impl Transact for Ledger<'_> {
         if matches!(error, Error::Unsure(_)) {
             return false;
         }
-        let tries = &mut self.tries;
+        let attempts = &mut self.attempts;
         let conflict = matches!(error, Error::Conflict(_));
-        if conflict && tries.count < ATTEMPTS_MAX && tries.began.elapsed() < ATTEMPTS_TIME {
-            tracing::debug!(%error, count = tries.count, "another node was first; taking the transaction anew");
-            tries.count += 1;
+        if conflict && attempts.count < ATTEMPTS_MAX && attempts.began.elapsed() < ATTEMPTS_TIME {
+            tracing::debug!(%error, count = attempts.count, "another node was first; taking the transaction anew");
+            attempts.count += 1;
             self.roll_back();
             return true;
         }
         // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
-        if !self.session.is_usable() && !tries.reconnected {
+        if !self.session.is_usable() && !attempts.reconnected {
             tracing::debug!(%error, "a connection was lost; taking the transaction anew");
-            tries.reconnected = true;
+            attempts.reconnected = true;
             self.session.give_up();
             return true;
         }
@@ -265,7 +265,7 @@ impl Transact for Ledger<'_> {
     }
 
     fn may_blame_request(&self, _: &Error) -> bool {
-        self.session.is_usable() && self.tries.began.elapsed() < BLAME_TIME
+        self.session.is_usable() && self.attempts.began.elapsed() < BLAME_TIME
     }
 
     fn find_lock_waiters(&mut self, group: &RequestGroup<'_>) -> Vec<bool> {
@@ -275,7 +275,7 @@ impl Transact for Ledger<'_> {
                 self.node.locks.note(found);
                 let requests = group.requests();
                 requests
-                    .map(|request| self.node.locks.hold_up(request, now))
+                    .map(|request| self.node.locks.block(request, now))
                     .collect()
             }
             // Perhaps a whole table is locked, and then everybody waits.

@@ -19,7 +19,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::fallible_iterator::FallibleIterator as _;
 
-use super::{Failure, PATIENCE, Row, Stream, Wire};
+use super::{RESPONSE_TIMEOUT, Row, WireConnection, WireError, WireStream};
 
 /// For one host, until it answers at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -27,23 +27,23 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 pub(in super::super) const NO_PASSWORD: &str = "the server wants a password and was given none; set \
     CONSIGN_STORE_PASSWORD, or name a file by --store-password-file";
 
-/// Enters the one host of an address, if it takes writes. `patience` is until it has let us in.
+/// Enters the one host of an address, if it takes writes. `timeout_after` is until it has let us in.
 pub(in super::super) fn open(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
-    patience: Duration,
-) -> Result<Wire, Failure> {
-    let stream = connect(config, tls, patience)?;
-    stream.patience(patience)?;
-    let mut wire = Wire::new(stream);
-    wire.enter(config, patience)?;
-    wire.stream.patience(PATIENCE)?;
+    timeout_after: Duration,
+) -> Result<WireConnection, WireError> {
+    let stream = connect(config, tls, timeout_after)?;
+    stream.set_timeout(timeout_after)?;
+    let mut wire = WireConnection::new(stream);
+    wire.authenticate(config, timeout_after)?;
+    wire.stream.set_timeout(RESPONSE_TIMEOUT)?;
     let rows = wire.run("SHOW transaction_read_only")?;
     if rows.first().is_some_and(|row| Row::word(row) == "on") {
         let standby = "the server takes no writes; name the primary too";
         // The same kind as from the driver of readers.
         let kind = io::ErrorKind::PermissionDenied;
-        return Err(Failure::Lost(io::Error::new(kind, standby)));
+        return Err(WireError::Lost(io::Error::new(kind, standby)));
     }
     Ok(wire)
 }
@@ -51,8 +51,8 @@ pub(in super::super) fn open(
 fn connect(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
-    patience: Duration,
-) -> io::Result<Box<dyn Stream>> {
+    timeout_after: Duration,
+) -> io::Result<Box<dyn WireStream>> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     // An address that was given apart saves looking up the name.
     let ip = config.get_hostaddrs().first();
@@ -69,7 +69,7 @@ fn connect(
     };
     keep_alive(&stream, config)?;
     Ok(match tls {
-        Some(tls) => Box::new(secure(stream, name, tls, patience)?),
+        Some(tls) => Box::new(secure(stream, name, tls, timeout_after)?),
         None => Box::new(stream),
     })
 }
@@ -111,9 +111,9 @@ fn secure(
     mut stream: TcpStream,
     name: String,
     tls: &Arc<ClientConfig>,
-    patience: Duration,
+    timeout_after: Duration,
 ) -> io::Result<Secured> {
-    stream.patience(patience)?;
+    stream.set_timeout(timeout_after)?;
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     stream.write_all(&request)?;
@@ -132,10 +132,14 @@ fn secure(
     Ok(secured)
 }
 
-impl Wire {
+impl WireConnection {
     /// Says who we are and proves it, until the server is ready.
-    pub(super) fn enter(&mut self, config: &Config, patience: Duration) -> Result<(), Failure> {
-        let deadline = Instant::now() + patience;
+    pub(super) fn authenticate(
+        &mut self,
+        config: &Config,
+        timeout_after: Duration,
+    ) -> Result<(), WireError> {
+        let deadline = Instant::now() + timeout_after;
         let user = config.get_user().unwrap_or_default();
         let password = || {
             let missing = || io::Error::other(NO_PASSWORD);
@@ -196,7 +200,7 @@ impl Wire {
                 }
                 Message::AuthenticationOk | Message::BackendKeyData(_) => {}
                 Message::ErrorResponse(body) => {
-                    return Err(Failure::Refused(super::Refusal::read(body.fields())?));
+                    return Err(WireError::Refused(super::ServerError::read(body.fields())?));
                 }
                 _ => return Err(unknown_way()),
             }
@@ -204,28 +208,28 @@ impl Wire {
     }
 }
 
-fn unknown_way() -> Failure {
+fn unknown_way() -> WireError {
     let wanted = "the server wants to be convinced in a way that is not offered here; use SCRAM or a password";
-    Failure::Lost(io::Error::other(wanted))
+    WireError::Lost(io::Error::other(wanted))
 }
 
-impl Stream for TcpStream {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))?;
-        self.set_write_timeout(Some(patience))
+impl WireStream for TcpStream {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout_after))?;
+        self.set_write_timeout(Some(timeout_after))
     }
 }
 
 #[cfg(unix)]
-impl Stream for UnixStream {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))?;
-        self.set_write_timeout(Some(patience))
+impl WireStream for UnixStream {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout_after))?;
+        self.set_write_timeout(Some(timeout_after))
     }
 }
 
-impl Stream for Secured {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.sock.patience(patience)
+impl WireStream for Secured {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.sock.set_timeout(timeout_after)
     }
 }

@@ -7,7 +7,7 @@ use postgres_protocol::message::backend::DataRowBody;
 use tokio_postgres::fallible_iterator::FallibleIterator as _;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::super::rows::Source;
+use super::super::rows::SqlRow;
 use crate::Error;
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Row {
 }
 
 /// Every cell is what the statement says it is, so nobody looks at its type again. A length that does not fit is an error.
-impl Source for Row {
+impl SqlRow for Row {
     fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error> {
         T::from_sql_nullable(&Type::UNKNOWN, self.cell(index))
             .map_err(|error| Error::Corrupt(error.to_string()))

@@ -12,15 +12,15 @@ use super::rows::stored;
 
 /// One row. Its cells must be those of the row type, in their order.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct RowEncoder {
     bytes: BytesMut,
     count: i32,
 }
 
 const NULL: i32 = -1;
 
-impl Cells {
-    pub(super) fn with_room(bytes: usize) -> Self {
+impl RowEncoder {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
             bytes: BytesMut::with_capacity(bytes),
             count: 0,
@@ -39,21 +39,21 @@ impl Cells {
         }
     }
 
-    pub(super) fn small(&mut self, value: impl Into<Option<i16>>) {
+    pub(super) fn int2(&mut self, value: impl Into<Option<i16>>) {
         let value = value.into().map(i16::to_be_bytes);
         self.cell(&Type::INT2, value.as_ref().map(|bytes| &bytes[..]));
     }
 
-    pub(super) fn number(&mut self, value: i32) {
+    pub(super) fn int4(&mut self, value: i32) {
         self.cell(&Type::INT4, Some(&value.to_be_bytes()));
     }
 
-    pub(super) fn large(&mut self, value: impl Into<Option<i64>>) {
+    pub(super) fn int8(&mut self, value: impl Into<Option<i64>>) {
         let value = value.into().map(i64::to_be_bytes);
         self.cell(&Type::INT8, value.as_ref().map(|bytes| &bytes[..]));
     }
 
-    pub(super) fn truth(&mut self, value: bool) {
+    pub(super) fn boolean(&mut self, value: bool) {
         self.cell(&Type::BOOL, Some(&[u8::from(value)]));
     }
 
@@ -72,7 +72,7 @@ fn length(value: &[u8]) -> i32 {
     i32::try_from(value.len()).unwrap_or(i32::MAX)
 }
 
-impl ToSql for Cells {
+impl ToSql for RowEncoder {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.put_i32(self.count);
         out.put_slice(&self.bytes);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::load::BLOCK;
-use super::readers::{Lent, Readers};
+use super::readers::{PooledReader, PostgresReadPool};
 use super::rows;
 use crate::Error;
 
@@ -27,15 +27,15 @@ const PAUSE_MS_MAX: u64 = 250;
 
 /// Up to which block numbers are given out, and up to which all of them are visible to whoever asks from now on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
+pub(super) struct FactBlocks {
     pub(super) last: i64,
     pub(super) settled: i64,
 }
 
-impl Blocks {
+impl FactBlocks {
     /// Whoever was given a block up to the last one either still holds its lock when the locks are looked at, or has ended
     /// before, and then its facts are visible to the statement after that.
-    async fn ask(reader: &mut Lent<'_>) -> Result<Self, Error> {
+    async fn ask(reader: &mut PooledReader<'_>) -> Result<Self, Error> {
         let last = reader.query(LAST_BLOCK, &[]).await?;
         let last: i64 = last.first().map_or(Ok(0), |row| rows::get(row, 0))?;
         let open = reader.query(OPEN_BLOCKS, &[]).await?;
@@ -55,23 +55,27 @@ pub(super) fn end_of(block: i64) -> i64 {
 
 /// The last look, whoever took it.
 #[derive(Debug, Default)]
-pub(super) struct Horizon(Mutex<Option<Look>>);
+pub(super) struct FactWatermark(Mutex<Option<SharedLook>>);
 
 #[derive(Clone, Debug)]
-struct Look {
+struct SharedLook {
     begun: Instant,
     /// A failure is shared as well: a database that is silent lets nobody wait twice.
-    seen: Result<Blocks, String>,
+    seen: Result<FactBlocks, String>,
 }
 
-impl Horizon {
+impl FactWatermark {
     /// As it is now, or later.
-    pub(super) async fn now(&self, readers: &Readers) -> Result<Blocks, Error> {
+    pub(super) async fn now(&self, readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
         self.since(readers, Instant::now()).await
     }
 
     /// As it was at some moment after `oldest`. While one looks the others wait, and then one of them looks for all.
-    async fn since(&self, readers: &Readers, oldest: Instant) -> Result<Blocks, Error> {
+    async fn since(
+        &self,
+        readers: &PostgresReadPool,
+        oldest: Instant,
+    ) -> Result<FactBlocks, Error> {
         let mut last = self.0.lock().await;
         let young = last.clone().filter(|look| look.begun >= oldest);
         let look = if let Some(look) = young {
@@ -79,35 +83,38 @@ impl Horizon {
         } else {
             let begun = Instant::now();
             let seen = look(readers).await.map_err(|error| error.to_string());
-            last.insert(Look { begun, seen }).clone()
+            last.insert(SharedLook { begun, seen }).clone()
         };
         look.seen.map_err(Error::Unavailable)
     }
 }
 
-async fn look(readers: &Readers) -> Result<Blocks, Error> {
-    Blocks::ask(&mut readers.lend().await?).await
+async fn look(readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
+    FactBlocks::ask(&mut readers.acquire().await?).await
 }
 
 /// One that waits for open transactions to end.
-pub(super) struct Watch<'h> {
-    horizon: &'h Horizon,
+pub(super) struct WatermarkWait<'h> {
+    watermark: &'h FactWatermark,
     looks: usize,
 }
 
-impl<'h> Watch<'h> {
-    pub(super) fn new(horizon: &'h Horizon) -> Self {
-        Self { horizon, looks: 0 }
+impl<'h> WatermarkWait<'h> {
+    pub(super) fn new(watermark: &'h FactWatermark) -> Self {
+        Self {
+            watermark,
+            looks: 0,
+        }
     }
 
     /// The next look, after a pause that grows. One that somebody else took in the second half of it will do.
-    pub(super) async fn next(&mut self, readers: &Readers) -> Result<Blocks, Error> {
+    pub(super) async fn next(&mut self, readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
         let pause = PAUSES_MS.get(self.looks).copied().unwrap_or(PAUSE_MS_MAX);
         self.looks += 1;
         let half = Duration::from_millis(pause) / 2;
         tokio::time::sleep(half).await;
         let oldest = Instant::now();
         tokio::time::sleep(half).await;
-        self.horizon.since(readers, oldest).await
+        self.watermark.since(readers, oldest).await
     }
 }
