@@ -77,7 +77,7 @@ impl DataLock {
 
     /// Whether a database is held right now. Looks, and makes no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        holder(&beside(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
+        holder(&beside(path)).is_some() || sqlite::is_locked(path).unwrap_or(false)
     }
 
     /// Locks by any file; `what` names in the refusal what it stands for.
@@ -160,12 +160,12 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
 /// Whether another process has a database open to write. Who only looks at it holds it for that moment.
 fn is_written(path: &Path) -> anyhow::Result<bool> {
     for _ in 1..LOOKS {
-        if !sqlite::is_held(path)? {
+        if !sqlite::is_locked(path)? {
             return Ok(false);
         }
         std::thread::sleep(LOOK);
     }
-    Ok(sqlite::is_held(path)?)
+    Ok(sqlite::is_locked(path)?)
 }
 
 /// The process that holds a lock file, 0 if it has not said which; `None` while nobody does. Looks, and makes no file.

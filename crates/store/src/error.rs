@@ -46,7 +46,7 @@ pub enum Error {
     #[error("the database went away during a commit, which may be there or not: {0}")]
     Unsure(String),
     #[error("this address of a database cannot be used: {0}")]
-    Address(String),
+    DatabaseAddress(String),
     #[error(
         "database {database} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary"
     )]

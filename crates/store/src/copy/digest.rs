@@ -48,8 +48,8 @@ impl Digest {
         format!("{first:016x}{second:016x}{third:016x}{fourth:016x}")
     }
 
-    fn row(&mut self, write: impl FnOnce(&mut Fields)) {
-        let mut fields = Fields(blake3::Hasher::new());
+    fn row(&mut self, write: impl FnOnce(&mut RowHasher)) {
+        let mut fields = RowHasher(blake3::Hasher::new());
         write(&mut fields);
         let hash = fields.0.finalize();
         let mut carry = false;
@@ -68,9 +68,9 @@ impl Digest {
 }
 
 /// The fields of one row, one behind the other, so that no two rows read alike.
-struct Fields(blake3::Hasher);
+struct RowHasher(blake3::Hasher);
 
-impl Fields {
+impl RowHasher {
     fn number(&mut self, number: impl Into<i128>) {
         self.0.update(&number.into().to_le_bytes());
     }
@@ -100,7 +100,7 @@ impl Fields {
     }
 }
 
-fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
+fn intent(fields: &mut RowHasher, intent: &Intent, lanes: Option<&Lanes>) {
     let Intent {
         seq,
         id,
@@ -178,7 +178,7 @@ fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
     });
 }
 
-fn fact(fields: &mut Fields, fact: &Fact) {
+fn fact(fields: &mut RowHasher, fact: &Fact) {
     let Fact {
         seq,
         intent,
@@ -210,7 +210,7 @@ fn fact(fields: &mut Fields, fact: &Fact) {
     fields.maybe_text(detail.as_ref());
 }
 
-fn once(fields: &mut Fields, row: &once::Row) {
+fn once(fields: &mut RowHasher, row: &once::Row) {
     let once::Row {
         key: once::Key { scope, owner, key },
         fingerprint,
@@ -227,7 +227,7 @@ fn once(fields: &mut Fields, row: &once::Row) {
     fields.number(until.0);
 }
 
-fn record(fields: &mut Fields, record: &Record) {
+fn record(fields: &mut RowHasher, record: &Record) {
     let Record {
         key: record::Key { kind, owner, name },
         version,
@@ -242,7 +242,7 @@ fn record(fields: &mut Fields, record: &Record) {
     fields.maybe_number(expires_at.map(|at| at.0));
 }
 
-fn count_of(fields: &mut Fields, counter: &Counter, count: i64) {
+fn count_of(fields: &mut RowHasher, counter: &Counter, count: i64) {
     let (kind, face, name, state) = counter.key();
     for code in [kind, face, state] {
         fields.number(code);

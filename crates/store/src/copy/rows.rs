@@ -13,7 +13,7 @@ use crate::ledger::Counter;
 
 /// The parts of a ledger, in the order in which they are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum LedgerTable {
     Intents,
     Facts,
     /// Once-keys with an answer.
@@ -24,7 +24,7 @@ pub enum Table {
     Counts,
 }
 
-impl Table {
+impl LedgerTable {
     pub const ALL: &[Self] = &[
         Self::Intents,
         Self::Facts,
@@ -51,7 +51,7 @@ impl Table {
 pub(crate) enum Rows {
     Intents(Vec<(Intent, Option<Lanes>)>),
     Facts(Vec<Fact>),
-    /// With or without an answer: of [`Table::Once`] and of [`Table::Nonces`].
+    /// With or without an answer: of [`LedgerTable::Once`] and of [`LedgerTable::Nonces`].
     Once(Vec<once::Row>),
     Records(Vec<Record>),
     Counts(Vec<(Counter, i64)>),
@@ -71,7 +71,7 @@ impl Rows {
 
 /// Some rows, and where to go on behind them.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct RowPage {
     pub(crate) rows: Rows,
     /// `None` when there was nothing more. A page may be empty and still have a next one.
     pub(crate) next: Option<Cursor>,
@@ -126,7 +126,7 @@ pub(crate) fn lanes(seq: u64, stored: [Option<i64>; 4]) -> Result<Option<Lanes>,
 
 /// How far a copy into a target has come; kept in the target, in the transaction that wrote the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct CopyMark {
     /// Where the rows come from, for people.
     pub(crate) source: String,
     /// What the source held when the copy began.

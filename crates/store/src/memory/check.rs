@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
 
-use super::Data;
+use super::ModelData;
 use crate::check;
 use crate::ledger::Counter;
 
-pub(super) fn check(data: &Data) -> Vec<String> {
+pub(super) fn check(data: &ModelData) -> Vec<String> {
     let mut findings = Vec::new();
     let mut counted: BTreeMap<Counter, i64> = BTreeMap::new();
     for intent in data.intents.values() {
@@ -44,7 +44,7 @@ pub(super) fn check(data: &Data) -> Vec<String> {
     findings
 }
 
-fn check_row(data: &Data, intent: &Intent, findings: &mut Vec<String>) {
+fn check_row(data: &ModelData, intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
     let lanes = intent.shelf.claimable().then(|| Lanes::of(intent));
     if data.lanes.get(&intent.seq) != lanes.as_ref() {

@@ -30,12 +30,12 @@ use crate::{
 
 pub struct Memory {
     clock: Arc<dyn Clock>,
-    data: Mutex<Data>,
+    data: Mutex<ModelData>,
     listeners: CommitListeners,
 }
 
 #[derive(Clone, Default)]
-struct Data {
+struct ModelData {
     intents: BTreeMap<Seq, Intent>,
     ids: HashMap<IntentId, Seq>,
     lanes: BTreeMap<Seq, Lanes>,
@@ -56,12 +56,12 @@ impl Memory {
         }
     }
 
-    fn data(&self) -> MutexGuard<'_, Data> {
+    fn data(&self) -> MutexGuard<'_, ModelData> {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Data {
+impl ModelData {
     /// One transaction, which `work` fills with requests; says also whether they wrote anything.
     fn run(
         &mut self,
@@ -462,4 +462,4 @@ impl Store for Memory {
 }
 
 // The model never fails; the alias keeps signatures short in `tx`.
-type Done<T> = Result<T, Error>;
+type ModelResult<T> = Result<T, Error>;

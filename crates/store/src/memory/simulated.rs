@@ -1,7 +1,7 @@
 //! A store whose disk fails and whose machine crashes when the simulation says so.
 //!
 //! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing happens by itself:
-//! requests wait until [`Machine::turn`], in the caller's own thread. What a crash leaves is the durable copy, which is
+//! requests wait until [`SimulatedMachine::turn`], in the caller's own thread. What a crash leaves is the durable copy, which is
 //! also what readers see; the next group runs on what was committed, durable or not.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
-use super::{Data, Memory};
+use super::{Memory, ModelData};
 use crate::group::{
     self, CommitShared, CommittedGroup, Executed, RequestGroup, Submitter, Transact, WriteQueue,
 };
@@ -20,7 +20,7 @@ use crate::{BoxFuture, Clock, CommitListener, Error, Forwarding, SharedStore, St
 
 /// What goes wrong with the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     None,
     /// The disk refuses; nothing is durable.
     Refused,
@@ -46,7 +46,7 @@ pub enum Turn {
     Slow,
     /// Everybody was refused.
     Failed,
-    /// Nothing is accepted any more, or the machine is dead: only [`Machine::restart`] helps.
+    /// Nothing is accepted any more, or the machine is dead: only [`SimulatedMachine::restart`] helps.
     Crashed,
 }
 
@@ -59,21 +59,21 @@ pub struct Simulated {
 }
 
 /// The other side of it: who writes, and what is on the disk.
-pub struct Machine {
+pub struct SimulatedMachine {
     queue: WriteQueue,
     shared: Arc<CommitShared>,
-    log: Log,
+    log: SimulatedLog,
     requests_max: usize,
 }
 
 /// The transactions.
-struct Log {
+struct SimulatedLog {
     /// What was committed last, safe or not.
-    committed: Data,
+    committed: ModelData,
     /// The open transaction.
-    next: Option<Data>,
+    next: Option<ModelData>,
     clock: Arc<dyn Clock>,
-    disk: Disk,
+    disk: SimulatedDisk,
     shared: Arc<CommitShared>,
     /// Committed in an earlier turn.
     slow: Option<CommittedGroup>,
@@ -82,17 +82,21 @@ struct Log {
 }
 
 /// What survives.
-struct Disk {
+struct SimulatedDisk {
     durable: Arc<Memory>,
-    coming: Mutex<Option<Data>>,
-    fault: Fault,
+    coming: Mutex<Option<ModelData>>,
+    fault: DiskFault,
 }
 
-pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
-    boot(Data::default(), clock, requests_max)
+pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, SimulatedMachine) {
+    boot(ModelData::default(), clock, requests_max)
 }
 
-fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
+fn boot(
+    data: ModelData,
+    clock: Arc<dyn Clock>,
+    requests_max: usize,
+) -> (Arc<Simulated>, SimulatedMachine) {
     let shared = Arc::new(CommitShared::default());
     let (submitter, queue) = group::write_queue(requests_max, &shared);
     let durable = Arc::new(Memory::new(Arc::clone(&clock)));
@@ -102,20 +106,20 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
         durable: durable.clone(),
         shared: Arc::clone(&shared),
     };
-    let log = Log {
+    let log = SimulatedLog {
         committed: data,
         next: None,
         clock,
-        disk: Disk {
+        disk: SimulatedDisk {
             durable,
             coming: Mutex::new(None),
-            fault: Fault::None,
+            fault: DiskFault::None,
         },
         shared: Arc::clone(&shared),
         slow: None,
         dead: false,
     };
-    let machine = Machine {
+    let machine = SimulatedMachine {
         queue,
         shared,
         log,
@@ -124,17 +128,17 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
     (Arc::new(store), machine)
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// Commits what waits, as one group. It runs before what was slow is safe, is committed afterwards, and is slow
     /// itself then: in one turn at most one commit becomes safe.
-    pub fn turn(&mut self, fault: Fault) -> Turn {
+    pub fn turn(&mut self, fault: DiskFault) -> Turn {
         let log = &mut self.log;
         log.disk.fault = fault;
         let Some(group) = self.queue.gather_now() else {
             if log.slow.is_none() {
                 return Turn::Idle;
             }
-            return log.make_slow_safe();
+            return log.sync_slow();
         };
         let behind_another = log.slow.is_some();
         let committed = group::commit(log, group, &self.shared);
@@ -145,10 +149,10 @@ impl Machine {
             return Turn::Failed;
         };
         *log.disk.coming() = Some(log.committed.clone());
-        if fault == Fault::CrashBefore {
+        if fault == DiskFault::CrashBefore {
             return Turn::Crashed;
         }
-        if fault == Fault::Slow || behind_another {
+        if fault == DiskFault::Slow || behind_another {
             log.slow = Some(committed);
             return Turn::Slow;
         }
@@ -169,18 +173,18 @@ impl Machine {
     }
 }
 
-impl Log {
-    fn make_slow_safe(&mut self) -> Turn {
+impl SimulatedLog {
+    fn sync_slow(&mut self) -> Turn {
         match self.slow.take() {
             None => Turn::Committed,
-            Some(_) if self.disk.fault == Fault::CrashBefore => Turn::Crashed,
+            Some(_) if self.disk.fault == DiskFault::CrashBefore => Turn::Crashed,
             Some(slow) => self.sync_and_answer(slow),
         }
     }
 
     fn sync_and_answer(&self, committed: CommittedGroup) -> Turn {
         let safe = committed.sync(&self.disk, &self.shared);
-        if self.disk.fault == Fault::CrashAfter {
+        if self.disk.fault == DiskFault::CrashAfter {
             return Turn::Crashed;
         }
         committed.answer(safe, &self.shared);
@@ -188,7 +192,7 @@ impl Log {
     }
 }
 
-impl Transact for Log {
+impl Transact for SimulatedLog {
     fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         let mut data = self.committed.clone();
         let (news, wrote) = data.run(instants(&*self.clock), |run| {
@@ -196,7 +200,7 @@ impl Transact for Log {
         })?;
         let last_fact = data.position.fact;
         self.next = Some(data);
-        self.dead = self.make_slow_safe() == Turn::Crashed;
+        self.dead = self.sync_slow() == Turn::Crashed;
         if self.dead {
             return Err(Error::Lost);
         }
@@ -208,7 +212,7 @@ impl Transact for Log {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        if self.disk.fault == Fault::Refused {
+        if self.disk.fault == DiskFault::Refused {
             return Err(Error::Unavailable("no space left".to_owned()));
         }
         self.committed = self.next.take().unwrap_or_default();
@@ -225,19 +229,22 @@ impl Transact for Log {
     }
 }
 
-impl Disk {
-    fn coming(&self) -> MutexGuard<'_, Option<Data>> {
+impl SimulatedDisk {
+    fn coming(&self) -> MutexGuard<'_, Option<ModelData>> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl group::SyncTarget for Disk {
+impl group::SyncTarget for SimulatedDisk {
     fn sync(&self) -> Result<(), Error> {
-        let coming = self.coming().take().filter(|_| self.fault != Fault::Gone);
+        let coming = self
+            .coming()
+            .take()
+            .filter(|_| self.fault != DiskFault::Gone);
         if let Some(data) = coming {
             *self.durable.data() = data;
         }
-        if matches!(self.fault, Fault::Lost | Fault::Gone) {
+        if matches!(self.fault, DiskFault::Lost | DiskFault::Gone) {
             return Err(Error::Unavailable("input/output error".to_owned()));
         }
         Ok(())
@@ -273,8 +280,8 @@ impl fmt::Debug for Simulated {
     }
 }
 
-impl fmt::Debug for Machine {
+impl fmt::Debug for SimulatedMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Machine")
+        f.write_str("SimulatedMachine")
     }
 }

@@ -32,13 +32,13 @@ const MESSAGES_MAX: usize = 256;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
-pub struct Address {
+pub struct DatabaseAddress {
     hosts: Hosts,
     /// How to prove who the server is, for both kinds of connections.
     tls: Option<(Arc<ClientConfig>, MakeRustlsConnect)>,
 }
 
-impl Address {
+impl DatabaseAddress {
     /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A password given apart wins over one in
     /// the address.
     pub fn parse(url: &str, password: Option<&str>) -> Result<Self, Error> {
@@ -229,7 +229,7 @@ where
 }
 
 /// Whom and where, without the password.
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
         self.hosts.fmt(f)?;
@@ -237,9 +237,9 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Address({self})")
+        write!(f, "DatabaseAddress({self})")
     }
 }
 
@@ -324,7 +324,7 @@ fn is_local(host: &Host) -> bool {
 }
 
 pub(super) fn unfit(reason: &str) -> Error {
-    Error::Address(reason.to_owned())
+    Error::DatabaseAddress(reason.to_owned())
 }
 
 /// What lies behind a driver's error: its own words often say only where it happened.
@@ -346,12 +346,12 @@ mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        Address::parse(url, None).unwrap_err().to_string()
+        DatabaseAddress::parse(url, None).unwrap_err().to_string()
     }
 
     #[test]
     fn an_address_over_a_network_is_verified_and_a_local_one_may_be_plain() {
-        let mode = |url: &str| Address::parse(url, None).unwrap().tls.is_some();
+        let mode = |url: &str| DatabaseAddress::parse(url, None).unwrap().tls.is_some();
         assert!(!mode("postgres://u@127.0.0.1/db"));
         assert!(!mode("postgres://u@localhost/db"));
         assert!(mode("postgres://u@db.example/db"));
@@ -370,12 +370,12 @@ mod tests {
         let refused = refused(&url);
         assert!(refused.contains("root.pem"), "{refused}");
         assert!(refused.contains("holds no certificate"), "{refused}");
-        assert!(Address::parse(&format!("{url}&sslmode=disable"), None).is_ok());
+        assert!(DatabaseAddress::parse(&format!("{url}&sslmode=disable"), None).is_ok());
     }
 
     #[test]
     fn an_address_is_shown_with_all_its_hosts_and_their_ports() {
-        let shown = |url| Address::parse(url, None).unwrap().to_string();
+        let shown = |url| DatabaseAddress::parse(url, None).unwrap().to_string();
         assert_eq!(
             shown("postgres://u:hidden@127.0.0.1:6111,127.0.0.1:5432/db?target_session_attrs=any"),
             "postgres://127.0.0.1:6111,127.0.0.1/db"
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn no_message_holds_the_password() {
-        let address = Address::parse("postgres://u:hidden@127.0.0.1/db", None).unwrap();
+        let address = DatabaseAddress::parse("postgres://u:hidden@127.0.0.1/db", None).unwrap();
         assert_eq!(address.to_string(), "postgres://127.0.0.1/db");
         assert!(!format!("{address:?}").contains("hidden"));
         assert!(!refused("postgres://u:hidden@127.0.0.1:x/db").contains("hidden"));

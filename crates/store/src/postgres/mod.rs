@@ -38,7 +38,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-pub use address::Address;
+pub use address::DatabaseAddress;
 pub(crate) use address::cause;
 
 use crate::{
@@ -61,7 +61,7 @@ pub const TEMPLATE: &str = "consign_template_15";
 
 #[derive(Clone)]
 pub struct Options {
-    pub address: Address,
+    pub address: DatabaseAddress,
     pub clock: Arc<dyn Clock>,
     pub queue_max: usize,
     pub writers: usize,
@@ -82,7 +82,7 @@ impl fmt::Debug for Options {
 }
 
 pub struct Postgres {
-    address: Address,
+    address: DatabaseAddress,
     writers: Writers,
     readers: Arc<PostgresReadPool>,
     watermark: FactWatermark,
@@ -126,30 +126,30 @@ impl Postgres {
     }
 
     /// Brings the schema up to date, and does nothing else.
-    pub async fn migrate(address: &Address, now: Micros) -> Result<(), Error> {
+    pub async fn migrate(address: &DatabaseAddress, now: Micros) -> Result<(), Error> {
         schema::migrate(address, now.0, None).await
     }
 
     /// The migrations that the ledger still needs; `None` if there is no ledger. Changes nothing.
-    pub async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+    pub async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<String>>, Error> {
         schema::pending(address).await
     }
 
     /// Reads everything once and says what is wrong with it, as [`Store::check`] does. EncodedWrites nothing, so nodes may run.
-    pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
+    pub async fn check_database(address: &DatabaseAddress) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
         let checked = check::check(&PostgresReadPool::new(address.clone(), 1)).await;
         checked.map_err(instant_lost)
     }
 
     /// Brings sequences that lie behind their tables up to them, and says which. With `dry_run` it only says so.
-    pub async fn repair(address: &Address, dry_run: bool) -> Result<Vec<String>, Error> {
+    pub async fn repair(address: &DatabaseAddress, dry_run: bool) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
         positions::recover(address, dry_run).await
     }
 
     /// When the last fact was written, by the database's clock of that time; `None` if there is none.
-    pub async fn last_time(address: &Address) -> Result<Option<Micros>, Error> {
+    pub async fn last_time(address: &DatabaseAddress) -> Result<Option<Micros>, Error> {
         if !schema::exists(address).await? {
             return Ok(None);
         }
@@ -160,7 +160,7 @@ impl Postgres {
     }
 
     /// Whether it follows another server and takes no writes.
-    pub async fn is_standby(address: &Address) -> Result<bool, Error> {
+    pub async fn is_standby(address: &DatabaseAddress) -> Result<bool, Error> {
         let client = address.connect().await?;
         let found = client.query_one("SELECT pg_is_in_recovery()", &[]).await?;
         Ok(found.try_get(0)?)
@@ -172,7 +172,7 @@ impl Postgres {
     }
 
     /// Whether the database has a ledger already.
-    pub async fn exists(address: &Address) -> Result<bool, Error> {
+    pub async fn exists(address: &DatabaseAddress) -> Result<bool, Error> {
         schema::exists(address).await
     }
 
@@ -205,7 +205,7 @@ pub(crate) fn instant_lost(error: Error) -> Error {
 pub struct DatabaseClock(Arc<PostgresReadPool>);
 
 impl DatabaseClock {
-    pub fn at(address: &Address) -> Self {
+    pub fn at(address: &DatabaseAddress) -> Self {
         Self(PostgresReadPool::new(address.clone(), 1))
     }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_postgres::AsyncMessage;
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::readers::in_time;
 use super::wire::{Parameters, RESPONSE_TIMEOUT};
 use crate::group::CommitShared;
@@ -67,7 +67,7 @@ pub(super) struct Notifier(Vec<JoinHandle<()>>);
 
 impl Notifier {
     /// `node` is how this one knows its own bells.
-    pub(super) fn start(address: &Address, node: i64, shared: &Arc<CommitShared>) -> Self {
+    pub(super) fn start(address: &DatabaseAddress, node: i64, shared: &Arc<CommitShared>) -> Self {
         let buffer = Arc::new(NoticeBuffer::default());
         let local_buffer = Arc::clone(&buffer);
         shared
@@ -87,7 +87,7 @@ impl Drop for Notifier {
     }
 }
 
-async fn send_loop(address: Address, node: i64, buffer: Arc<NoticeBuffer>) {
+async fn send_loop(address: DatabaseAddress, node: i64, buffer: Arc<NoticeBuffer>) {
     let mut client = None;
     loop {
         buffer.changed.notified().await;
@@ -102,7 +102,7 @@ async fn send_loop(address: Address, node: i64, buffer: Arc<NoticeBuffer>) {
 }
 
 async fn send(
-    address: &Address,
+    address: &DatabaseAddress,
     client: &mut Option<tokio_postgres::Client>,
     payloads: &[String],
 ) -> Result<(), Error> {
@@ -124,7 +124,7 @@ async fn send(
     Ok(())
 }
 
-async fn listen_loop(address: Address, node: i64, shared: Arc<CommitShared>) {
+async fn listen_loop(address: DatabaseAddress, node: i64, shared: Arc<CommitShared>) {
     // Before the first look there is nothing to miss.
     let mut missed = false;
     loop {
@@ -138,7 +138,7 @@ async fn listen_loop(address: Address, node: i64, shared: Arc<CommitShared>) {
 }
 
 async fn listen(
-    address: &Address,
+    address: &DatabaseAddress,
     node: i64,
     shared: &CommitShared,
     missed: bool,

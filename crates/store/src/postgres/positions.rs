@@ -1,6 +1,6 @@
 //! Whether the sequences stand behind the tables, as after a restore that left them out: then a number would be given out twice.
 
-use super::Address;
+use super::DatabaseAddress;
 use super::load::BLOCK;
 use crate::Error;
 
@@ -21,7 +21,10 @@ const _: () = assert!(BLOCK == 4_096, "the statements above say so");
 
 /// Brings the sequences up to what the tables hold, and says which were behind. With `dry_run` it changes nothing. Other nodes
 /// may run: numbers are drawn and never set, so none is given out twice by this.
-pub(super) async fn recover(address: &Address, dry_run: bool) -> Result<Vec<String>, Error> {
+pub(super) async fn recover(
+    address: &DatabaseAddress,
+    dry_run: bool,
+) -> Result<Vec<String>, Error> {
     let client = address.connect().await?;
     let mut behind = Vec::new();
     for (table, stands, draw) in STANDS {

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::wire::{Parameters, RESPONSE_TIMEOUT, is_silent, silent};
 use crate::Error;
 
@@ -23,7 +23,7 @@ const FAILURE_SHARED: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_hours(1);
 
 pub(super) struct PostgresReadPool {
-    address: Address,
+    address: DatabaseAddress,
     idle: Mutex<Vec<PooledClient>>,
     places: Semaphore,
     /// When the database could not be reached, and why.
@@ -45,7 +45,7 @@ pub(super) struct PooledReader<'r> {
 }
 
 impl PostgresReadPool {
-    pub(super) fn new(address: Address, count: usize) -> Arc<Self> {
+    pub(super) fn new(address: DatabaseAddress, count: usize) -> Arc<Self> {
         Arc::new(Self {
             address,
             idle: Mutex::default(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-use super::address::{Address, SCHEMA};
+use super::address::{DatabaseAddress, SCHEMA};
 use crate::Error;
 
 struct PostgresMigration {
@@ -143,7 +143,7 @@ const OURS: &str = "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = t
 const MAY_MAKE: &str = "SELECT CASE WHEN to_regnamespace('consign') IS NULL \
     THEN has_database_privilege(current_database(), 'CREATE') ELSE has_schema_privilege('consign', 'CREATE') END";
 
-pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
+pub(super) async fn exists(address: &DatabaseAddress) -> Result<bool, Error> {
     is_ours(&address.connect().await?).await
 }
 
@@ -152,7 +152,7 @@ async fn is_ours(client: &Client) -> Result<bool, Error> {
 }
 
 /// Refuses a database in which no ledger can be made, as [`migrate`] would, and changes nothing.
-pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
+pub(super) async fn could_hold(address: &DatabaseAddress) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
     refuse_foreign(&client).await?;
@@ -161,14 +161,14 @@ pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
         return Ok(());
     }
     let database = address.database();
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "its user may not make a schema in database {database}; let its owner say GRANT CREATE ON DATABASE"
     )))
 }
 
 /// Refuses a schema of which this program does not know everything: servers of before may work on it, but what they copied
 /// would not be all of it.
-pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
+pub(super) async fn wholly_known(address: &DatabaseAddress) -> Result<(), Error> {
     let found = found(&address.connect().await?).await?;
     let needed = SchemaVersion {
         oldest: found.version,
@@ -178,7 +178,7 @@ pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
 }
 
 /// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
-pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+pub(super) async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<String>>, Error> {
     if !exists(address).await? {
         return Ok(None);
     }
@@ -194,7 +194,7 @@ pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Er
 
 /// Brings the schema up to date, or up to a migration that a test holds it at.
 pub(super) async fn migrate(
-    address: &Address,
+    address: &DatabaseAddress,
     now_us: i64,
     hold: Option<i32>,
 ) -> Result<(), Error> {
@@ -339,16 +339,16 @@ async fn record(client: &Client, migration: &PostgresMigration, now_us: i64) -> 
 
 /// Refuses servers and databases on which the ledger would not be what it promises, and warns of one that keeps no
 /// promise itself.
-async fn fits(client: &Client, address: &Address) -> Result<(), Error> {
+async fn fits(client: &Client, address: &DatabaseAddress) -> Result<(), Error> {
     let version: String = show(client, "SHOW server_version_num").await?;
     if version.parse().unwrap_or(0) < SERVER_VERSION_MIN {
-        return Err(Error::Address(format!(
+        return Err(Error::DatabaseAddress(format!(
             "PostgreSQL 12 or later is needed, this server is {version}"
         )));
     }
     let encoding = show(client, "SHOW server_encoding").await?;
     if encoding != "UTF8" {
-        return Err(Error::Address(format!(
+        return Err(Error::DatabaseAddress(format!(
             "database {} is encoded as {encoding}; make one with ENCODING 'UTF8' TEMPLATE template0",
             address.database()
         )));
@@ -366,7 +366,7 @@ async fn show(client: &Client, sql: &str) -> Result<String, Error> {
 }
 
 /// A newer schema is fine as long as it says that programs like this one still work on it.
-fn known(address: &Address, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
+fn known(address: &DatabaseAddress, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
     let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let known = hold.unwrap_or(last);
     if found.version > known && found.oldest > known {
@@ -412,7 +412,7 @@ async fn refuse_foreign(client: &Client) -> Result<(), Error> {
     if tables == 0 || is_ours(client).await? {
         return Ok(());
     }
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "its schema {SCHEMA} belongs to some other program and was left untouched"
     )))
 }
@@ -452,7 +452,7 @@ mod tests {
     #[tokio::test]
     async fn a_database_that_syncs_nothing_is_warned_of_once() {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let client = address.connect().await.unwrap();
         let warned = WarningCounter::default();
         let listening = tracing::subscriber::set_default(warned.clone());
@@ -464,7 +464,7 @@ mod tests {
     #[tokio::test]
     async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do() {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let (client, reader) = (
             address.connect().await.unwrap(),
             address.connect().await.unwrap(),

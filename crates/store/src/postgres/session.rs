@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::wire::{BoundStatement, Parameters, Row, StatementResult, WireConnection, WireError};
 use crate::Error;
 
@@ -19,7 +19,7 @@ const RESERVE_MAX: Duration = Duration::from_mins(5);
 const GLANCE: Duration = Duration::from_millis(50);
 
 pub(super) struct Session {
-    address: Address,
+    address: DatabaseAddress,
     wire: Option<WireConnection>,
     /// A connection that was given up in the middle of a commit, and until when it is waited for.
     abandoned: Option<(WireConnection, Instant)>,
@@ -31,7 +31,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(address: Address) -> Self {
+    pub(super) fn new(address: DatabaseAddress) -> Self {
         Self {
             address,
             wire: None,
@@ -195,7 +195,7 @@ mod tests {
 
     fn session() -> Session {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let mut session = Session::new(address);
         session.ready().unwrap();
         session

@@ -56,7 +56,7 @@ pub(super) fn confirm(differing: Option<&str>) -> Result<(), Error> {
     let Some(differing) = differing else {
         return Ok(());
     };
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "on its connections {differing}: what stands between here and the server, such as a pooler, drops start-up \
          options. Name the server itself, or let `options` pass"
     )))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::flush::EncodedWrites;
 use super::load::{LockTimeout, Prefetch};
 use super::locks::{self, KnownLocks};
@@ -61,7 +61,7 @@ impl WriterNode {
 
 impl Writers {
     pub(super) fn start(
-        address: &Address,
+        address: &DatabaseAddress,
         node: &Arc<WriterNode>,
         count: usize,
         queue_max: usize,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::log::Log as Watched;
+use super::wal::WalFile;
 use crate::Error;
 use crate::group::CommitShared;
 
@@ -31,18 +31,18 @@ pub(super) struct Checkpointer {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// The log is long and nearly merged.
-    pub(super) rest_wanted: Arc<AtomicBool>,
+    pub(super) merge_wanted: Arc<AtomicBool>,
 }
 
 /// How long the log is, and how much of it has been merged.
-struct Log {
+struct WalStatus {
     /// Somebody reads what would have to be overwritten.
     busy: bool,
     pages: i64,
     merged: i64,
 }
 
-impl Log {
+impl WalStatus {
     fn ask(connection: &Connection, sql: &str) -> rusqlite::Result<Self> {
         connection.query_row(sql, [], |row| {
             Ok(Self {
@@ -58,7 +58,7 @@ impl Checkpointer {
     pub(super) fn start(
         path: &Path,
         shared: &Arc<CommitShared>,
-        watched: &Arc<Watched>,
+        watched: &Arc<WalFile>,
     ) -> Result<Self, Error> {
         let connection = Connection::open(path)?;
         // What is merged is synced before the log may begin anew; said here so that it rests on no default.
@@ -66,8 +66,8 @@ impl Checkpointer {
         connection.busy_timeout(PAUSE)?;
         // Opens the log now: later another file may lie there.
         unmerged_pages(&connection)?;
-        let rest_wanted = Arc::new(AtomicBool::new(false));
-        let wanted = Arc::clone(&rest_wanted);
+        let merge_wanted = Arc::new(AtomicBool::new(false));
+        let wanted = Arc::clone(&merge_wanted);
         let (shared, watched) = (Arc::clone(shared), Arc::clone(watched));
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
@@ -97,7 +97,7 @@ impl Checkpointer {
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
-            rest_wanted,
+            merge_wanted,
         })
     }
 }
@@ -115,16 +115,16 @@ impl Drop for Checkpointer {
 
 /// Merges everything. Says whether nobody stood in the way.
 pub(super) fn merge_all(connection: &Connection) -> rusqlite::Result<bool> {
-    Log::ask(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(|log| !log.busy)
+    WalStatus::ask(connection, "PRAGMA wal_checkpoint(TRUNCATE)").map(|log| !log.busy)
 }
 
 /// Merges a log that was taken away and can still be read: what was acknowledged is in it alone. What may not be on the disk
 /// must not get into the file, so after a failed sync nothing is merged. Says whether nothing is left to do.
-pub(super) fn rescue(connection: &Connection, log: &Watched, shared: &CommitShared) -> bool {
+pub(super) fn rescue(connection: &Connection, log: &WalFile, shared: &CommitShared) -> bool {
     if !log.is_rescuable() || shared.durability.failed_sync() {
         return true;
     }
-    let merged = Log::ask(connection, "PRAGMA wal_checkpoint(FULL)");
+    let merged = WalStatus::ask(connection, "PRAGMA wal_checkpoint(FULL)");
     let done = noted(merged, shared).is_some_and(|log| !log.busy && log.merged == log.pages);
     if done {
         tracing::warn!("what the log held is in the database file now");
@@ -141,14 +141,14 @@ pub(super) fn leave_log(connection: &Connection) {
 
 /// How many pages the log holds; `None` if all of them are in the file as well.
 pub(super) fn unmerged_pages(connection: &Connection) -> rusqlite::Result<Option<u64>> {
-    let log = Log::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+    let log = WalStatus::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
     let pages = u64::try_from(log.pages).ok();
     Ok(pages.filter(|_| log.pages > log.merged))
 }
 
 /// Merges as much as is possible without waiting for anybody.
 pub(super) fn merge(connection: &Connection) -> rusqlite::Result<()> {
-    Log::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
+    WalStatus::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
 }
 
 /// A merge that failed is tried again later, unless a sync failed in it: that cannot be repeated, here as elsewhere.
@@ -169,10 +169,10 @@ pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &CommitShared) -> Op
 
 /// Merges what is worth it. Says whether the log has become long.
 fn merge_worthwhile(connection: &Connection) -> rusqlite::Result<bool> {
-    let log = Log::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
+    let log = WalStatus::ask(connection, "PRAGMA wal_checkpoint(NOOP)")?;
     if log.pages - log.merged < PAGES_WORTH_MERGING {
         return Ok(false);
     }
-    let log = Log::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+    let log = WalStatus::ask(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
     Ok(log.pages >= PAGES_LONG)
 }

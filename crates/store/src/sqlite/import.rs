@@ -8,9 +8,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row};
 
-use super::schema::{self, Holds};
+use super::schema::{self, FileKind};
 use crate::Error;
-use cells::Cells;
+use cells::ForeignCells;
 
 #[derive(Debug)]
 pub struct IntentBusFile {
@@ -93,10 +93,10 @@ impl IntentBusFile {
             reason: reason.to_owned(),
         };
         match schema::identify(path)? {
-            Holds::IntentBus => {}
-            Holds::Nothing => return Err(unfit("there is no such file, or it is empty")),
-            Holds::Consign => return Err(unfit("it is a ledger of consign already")),
-            Holds::OtherDatabase => return Err(unfit("it is not a database of the Intent Bus")),
+            FileKind::IntentBus => {}
+            FileKind::Nothing => return Err(unfit("there is no such file, or it is empty")),
+            FileKind::Consign => return Err(unfit("it is a ledger of consign already")),
+            FileKind::OtherDatabase => return Err(unfit("it is not a database of the Intent Bus")),
         }
         // Without a log the file can be read without leaving side files next to it.
         let log = path.with_file_name(format!(
@@ -138,10 +138,10 @@ impl IntentBusFile {
             let rowid = row.get("rowid")?;
             let unreadable = |reason| UnreadableRow {
                 rowid,
-                id: Cells(row).text("id").ok(),
+                id: ForeignCells(row).text("id").ok(),
                 reason,
             };
-            Ok(foreign_intent(rowid, &Cells(row)).map_err(unreadable))
+            Ok(foreign_intent(rowid, &ForeignCells(row)).map_err(unreadable))
         })?;
         Ok(found.collect::<Result<_, _>>()?)
     }
@@ -154,7 +154,7 @@ impl IntentBusFile {
         let Some(row) = found.next()? else {
             return Ok(None);
         };
-        let cells = Cells(row);
+        let cells = ForeignCells(row);
         // Worth a remark, but not the loss of the intent.
         let reason = match cells.text_or_null("reason") {
             Ok(reason) => reason.unwrap_or_default(),
@@ -197,12 +197,12 @@ impl IntentBusFile {
     fn all<T>(
         &self,
         sql: &str,
-        read: impl Fn(&Cells<'_>) -> Result<T, String>,
+        read: impl Fn(&ForeignCells<'_>) -> Result<T, String>,
     ) -> Result<Vec<Result<T, UnreadableRow>>, Error> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let found = statement.query_map([], |row: &Row<'_>| {
             let rowid = row.get("rowid")?;
-            Ok(read(&Cells(row)).map_err(|reason| UnreadableRow {
+            Ok(read(&ForeignCells(row)).map_err(|reason| UnreadableRow {
                 rowid,
                 id: None,
                 reason,
@@ -212,7 +212,7 @@ impl IntentBusFile {
     }
 }
 
-fn foreign_intent(rowid: i64, cells: &Cells<'_>) -> Result<ForeignIntent, String> {
+fn foreign_intent(rowid: i64, cells: &ForeignCells<'_>) -> Result<ForeignIntent, String> {
     Ok(ForeignIntent {
         rowid,
         id: cells.text("id")?,

@@ -6,17 +6,17 @@ mod backup;
 mod check;
 mod checkpoint;
 pub(crate) mod copy;
-mod hold;
-mod identity;
+mod file_identity;
+mod file_lock;
 mod import;
-mod log;
 mod nonces;
 mod positions;
-mod prepared;
 mod reads;
 mod rows;
 mod schema;
+mod statements;
 mod tx;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -33,18 +33,18 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use backup::backup;
-pub(crate) use hold::Hold;
-pub use hold::is_held;
+pub(crate) use file_lock::FileLock;
+pub use file_lock::is_locked;
 pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
 pub use positions::{Repair, repair};
-pub use schema::{Holds, identify, migrate, pending};
+pub use schema::{FileKind, identify, migrate, pending};
 
 use crate::{
     BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
     IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
-use reads::Readers;
-use writer::Writer;
+use reads::SqliteReadPool;
+use writer::WriterThreads;
 
 /// How many requests may wait for the writer before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
@@ -70,37 +70,41 @@ impl fmt::Debug for Options {
 
 pub struct Sqlite {
     path: PathBuf,
-    writer: Writer,
-    readers: Arc<Readers>,
+    writer: WriterThreads,
+    readers: Arc<SqliteReadPool>,
     clock: Arc<dyn Clock>,
     // Last, because its descriptor stays open until SQLite has closed the file.
-    hold: Hold,
+    file_lock: FileLock,
 }
 
 impl Sqlite {
     /// Opens or makes the file, which no other process may have open to write, brings its schema up to date, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let (connection, hold) = schema::writer(&options.path, options.clock.now().0)?;
+        let (connection, file_lock) = schema::writer(&options.path, options.clock.now().0)?;
         copy::refuse_part(&connection, &options.path)?;
-        let writer = Writer::start(
+        let writer = WriterThreads::start(
             &options.path,
             connection,
             Arc::clone(&options.clock),
             options.queue_max,
         )?;
-        let readers = Arc::new(Readers::open(&options.path, READERS, &writer.shared)?);
+        let readers = Arc::new(SqliteReadPool::open(
+            &options.path,
+            READERS,
+            &writer.shared,
+        )?);
         Ok(Self {
             path: options.path,
             writer,
             readers,
             clock: options.clock,
-            hold,
+            file_lock,
         })
     }
 
     /// Reads everything once and says what is wrong with it, as [`Store::check`] does, in a file that nobody else has open. Mends
     /// nothing, but brings the schema up to date.
-    pub fn look_over(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
+    pub fn check_file(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
         let (connection, _hold) = schema::writer(path, now.0)?;
         copy::refuse_part(&connection, path)?;
         let findings = check::check(&connection)?;
@@ -110,7 +114,7 @@ impl Sqlite {
 
     /// The engine time of the last commit: a restarted clock must not begin before it.
     pub fn last_time(path: &Path) -> Result<Option<Micros>, Error> {
-        if identify(path)? != Holds::Consign {
+        if identify(path)? != FileKind::Consign {
             return Ok(None);
         }
         let connection = schema::reader(path)?;
@@ -147,7 +151,7 @@ impl Sqlite {
     /// Finishes what waits and ends the writer. Later requests are refused.
     pub fn close(&self) {
         self.writer.close();
-        self.hold.release();
+        self.file_lock.release();
     }
 }
 

@@ -11,8 +11,8 @@ use consign_kernel::ids::Micros;
 use consign_kernel::once;
 use rusqlite::{Connection, params};
 
-use super::prepared::Prepared;
 use super::rows;
+use super::statements::StatementCache;
 use crate::Error;
 
 /// Looks at the oldest, so that many that lie there twice do not make one command long.
@@ -70,7 +70,7 @@ impl Nonces {
 
     pub(super) fn put(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         row: &once::Row,
     ) -> Result<(), Error> {
         let sql = "INSERT INTO nonces (scope, owner, key, until) VALUES (?1, ?2, ?3, ?4)";
@@ -85,7 +85,7 @@ impl Nonces {
     /// Forgets the oldest that are over, at most so many. One that was used again lies there twice and counts once.
     pub(super) fn forget_over(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         now: Micros,
         limit: u32,
@@ -121,7 +121,7 @@ impl Nonces {
     /// Forgets those of an owner. Rare, so everything is read for it.
     pub(super) fn forget_owner(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         owner: &str,
     ) -> Result<usize, Error> {
@@ -146,7 +146,7 @@ impl Nonces {
     /// Forgets the oldest of a scope, over or not, at most so many.
     pub(super) fn forget_first(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         limit: usize,
     ) -> Result<usize, Error> {
@@ -180,7 +180,7 @@ impl Nonces {
 }
 
 fn oldest(
-    prepared: &mut Prepared<'_>,
+    prepared: &mut StatementCache<'_>,
     scope: once::Scope,
     limit: usize,
 ) -> Result<Vec<(i64, once::Row)>, Error> {

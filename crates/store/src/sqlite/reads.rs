@@ -26,13 +26,13 @@ use crate::{
 /// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
-pub(super) struct Readers {
+pub(super) struct SqliteReadPool {
     idle: Mutex<Vec<Connection>>,
     returned: Condvar,
     shared: Arc<CommitShared>,
 }
 
-impl Readers {
+impl SqliteReadPool {
     pub(super) fn open(
         path: &Path,
         count: usize,

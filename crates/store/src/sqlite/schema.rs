@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::checkpoint::PAGES_MAX;
-use super::hold::Hold;
+use super::file_lock::FileLock;
 use crate::Error;
 use crate::failpoint::{self, Failpoint};
 
@@ -24,59 +24,59 @@ const OPEN_AT: usize = 60;
 /// RETURNING needs 3.35; the WAL-reset corruption was mended in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-struct Migration {
+struct SqliteMigration {
     version: u32,
     name: &'static str,
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[
-    Migration {
+const MIGRATIONS: &[SqliteMigration] = &[
+    SqliteMigration {
         version: 1,
         name: "ledger",
         sql: include_str!("migrations/0001_ledger.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 2,
         name: "chains",
         sql: include_str!("migrations/0002_chains.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 3,
         name: "ties",
         sql: include_str!("migrations/0003_ties.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 4,
         name: "tables",
         sql: include_str!("migrations/0004_tables.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 5,
         name: "transactions",
         sql: include_str!("migrations/0005_transactions.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 6,
         name: "forward",
         sql: include_str!("migrations/0006_forward.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 7,
         name: "past_jobs",
         sql: include_str!("migrations/0007_past_jobs.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 8,
         name: "short_guard",
         sql: include_str!("migrations/0008_short_guard.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 9,
         name: "unconsented",
         sql: include_str!("migrations/0009_unconsented.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 10,
         name: "wall_offset",
         sql: include_str!("migrations/0010_wall_offset.sql"),
@@ -85,7 +85,7 @@ const MIGRATIONS: &[Migration] = &[
 
 /// What a path holds before we touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FileKind {
     Nothing,
     Consign,
     IntentBus,
@@ -96,14 +96,14 @@ pub enum Holds {
 ///
 /// Our own files are known by their header alone. After a kill in the middle of a checkpoint the file is whole only
 /// together with its log, and SQLite, told to leave the log alone, would call it damaged.
-pub fn identify(path: &Path) -> Result<Holds, Error> {
+pub fn identify(path: &Path) -> Result<FileKind, Error> {
     let unreadable = |reason: String| Error::Open {
         path: path.to_owned(),
         reason,
     };
     match mark(path).map_err(|error| unreadable(error.to_string()))? {
-        None => return Ok(Holds::Nothing),
-        Some(APPLICATION_ID) => return Ok(Holds::Consign),
+        None => return Ok(FileKind::Nothing),
+        Some(APPLICATION_ID) => return Ok(FileKind::Consign),
         Some(_) => {}
     }
     let open = |reason: rusqlite::Error| unreadable(reason.to_string());
@@ -116,9 +116,9 @@ pub fn identify(path: &Path) -> Result<Holds, Error> {
         )
         .map_err(open)?;
     Ok(if tables == 3 {
-        Holds::IntentBus
+        FileKind::IntentBus
     } else {
-        Holds::OtherDatabase
+        FileKind::OtherDatabase
     })
 }
 
@@ -158,14 +158,14 @@ pub(super) fn note_open(connection: &Connection, open: bool) -> rusqlite::Result
     connection.pragma_update(None, "user_version", i32::from(open))
 }
 
-type Header = [u8; APPLICATION_ID_AT + 4];
+type FileHeader = [u8; APPLICATION_ID_AT + 4];
 
-fn number(header: &Header, at: usize) -> i32 {
+fn number(header: &FileHeader, at: usize) -> i32 {
     i32::from_be_bytes(header[at..at + 4].try_into().unwrap_or_default())
 }
 
 /// Zeros if the file is no database. `None` if there is nothing yet.
-fn header(path: &Path) -> std::io::Result<Option<Header>> {
+fn header(path: &Path) -> std::io::Result<Option<FileHeader>> {
     let mut header = [0; APPLICATION_ID_AT + 4];
     let mut file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -184,20 +184,20 @@ fn header(path: &Path) -> std::io::Result<Option<Header>> {
 }
 
 /// The writer's connection, migrated and ready, and the right to use it.
-pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Error> {
+pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, FileLock), Error> {
     let fresh = match identify(path)? {
-        Holds::IntentBus => {
+        FileKind::IntentBus => {
             return Err(Error::IntentBusFile {
                 path: path.to_owned(),
             });
         }
-        Holds::OtherDatabase => {
+        FileKind::OtherDatabase => {
             return Err(Error::ForeignFile {
                 path: path.to_owned(),
             });
         }
-        Holds::Nothing => true,
-        Holds::Consign => false,
+        FileKind::Nothing => true,
+        FileKind::Consign => false,
     };
     let open = |reason: rusqlite::Error| Error::Open {
         path: path.to_owned(),
@@ -218,7 +218,7 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Err
         })?;
     }
     // Before SQLite touches it, and until after it is closed.
-    let hold = Hold::take(path)?;
+    let hold = FileLock::take(path)?;
     let cut_off = refuse_without_log(path)?;
     let mut connection = Connection::open(path).map_err(open)?;
     // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.

@@ -15,22 +15,22 @@ use consign_kernel::state::State;
 use rusqlite::{OptionalExtension, params};
 
 use super::nonces::Nonces;
-use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
+use super::statements::StatementCache;
 use crate::Error;
 use crate::ledger::{Counter, Tx, UNCONSENTED, profiles_of};
 
 /// The open transaction of the one writer.
-pub(super) struct Open<'a, 'c> {
-    prepared: &'a mut Prepared<'c>,
+pub(super) struct SqliteTx<'a, 'c> {
+    prepared: &'a mut StatementCache<'c>,
     nonces: &'a mut Nonces,
     /// The first and the last fact of each owner.
     news: BTreeMap<String, (FactSeq, FactSeq)>,
 }
 
 /// What decides between two claimable rows, smallest first.
-type Rank = (i64, i64, i64, i64);
+type LaneRank = (i64, i64, i64, i64);
 
 macro_rules! probe_sql {
     ($lane:literal) => {
@@ -51,8 +51,8 @@ fn probe_sql(column: Column) -> &'static str {
     }
 }
 
-impl<'a, 'c> Open<'a, 'c> {
-    pub(super) fn new(prepared: &'a mut Prepared<'c>, nonces: &'a mut Nonces) -> Self {
+impl<'a, 'c> SqliteTx<'a, 'c> {
+    pub(super) fn new(prepared: &'a mut StatementCache<'c>, nonces: &'a mut Nonces) -> Self {
         Self {
             prepared,
             nonces,
@@ -81,7 +81,7 @@ impl<'a, 'c> Open<'a, 'c> {
     }
 }
 
-impl Tx for Open<'_, '_> {
+impl Tx for SqliteTx<'_, '_> {
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
         let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
         Ok(self
@@ -92,7 +92,7 @@ impl Tx for Open<'_, '_> {
     }
 
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
-        let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
+        let mut heads: Vec<LaneRank> = Vec::with_capacity(probes.len());
         for probe in probes {
             let statement = self.prepared.get(probe_sql(probe.column))?;
             let mut found = statement.query(params![probe.lane, limit])?;
@@ -550,7 +550,7 @@ impl Tx for Open<'_, '_> {
     }
 }
 
-impl Open<'_, '_> {
+impl SqliteTx<'_, '_> {
     fn forget_owner(&mut self, scope: once::Scope, owner: &str) -> Result<usize, Error> {
         if scope.is_bare() {
             return self.nonces.forget_owner(self.prepared, scope, owner);

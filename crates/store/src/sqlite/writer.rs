@@ -13,28 +13,28 @@ use consign_kernel::ids::Micros;
 use rusqlite::Connection;
 
 use super::checkpoint::{self, Checkpointer};
-use super::identity::Identity;
-use super::log::Log;
+use super::file_identity::FileIdentity;
 use super::nonces::Nonces;
 use super::positions;
-use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
-use super::tx::Open;
+use super::statements::StatementCache;
+use super::tx::SqliteTx;
+use super::wal::WalFile;
 use crate::group::{
     self, Arrival, CommitShared, Executed, RequestGroup, Submitter, Transact, WriteQueue,
 };
 use crate::ledger::{Batch, Position, instants};
 use crate::{Clock, Error};
 
-pub(super) struct Writer {
+pub(super) struct WriterThreads {
     submitter: Submitter,
     checkpointer: Mutex<Option<Checkpointer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(super) shared: Arc<CommitShared>,
 }
 
-impl Writer {
+impl WriterThreads {
     pub(super) fn start(
         path: &Path,
         connection: Connection,
@@ -43,24 +43,24 @@ impl Writer {
     ) -> Result<Self, Error> {
         let shared = Arc::new(CommitShared::default());
         let (submitter, queue) = group::write_queue(queue_max, &shared);
-        let identity = Identity::of(path)?;
+        let identity = FileIdentity::of(path)?;
         let position = positions::recover(&connection)?;
         let nonces = Nonces::load(&connection)?;
         shared
             .meters
             .last_fact
             .store(position.fact, Ordering::Relaxed);
-        let log = Arc::new(Log::open(&connection)?);
+        let log = Arc::new(WalFile::open(&connection)?);
         let checkpointer = Checkpointer::start(path, &shared, &log)?;
-        let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
+        let merge_wanted = Arc::clone(&checkpointer.merge_wanted);
         let (sync_queue, synced_log) = (queue.clone(), Arc::clone(&log));
         let syncer = spawn("ledger-sync", move || {
             sync_queue.poison_on_panic(|| sync_queue.run_sync_thread(&*synced_log));
         })?;
         let in_thread = Arc::clone(&shared);
         let writer = spawn("ledger-writer", move || {
-            let ledger = Ledger {
-                prepared: Prepared::new(&connection),
+            let sqlite_writer = SqliteWriter {
+                prepared: StatementCache::new(&connection),
                 nonces,
                 identity,
                 log: Arc::clone(&log),
@@ -68,9 +68,11 @@ impl Writer {
                 clock,
                 position,
                 next: None,
-                carrying: false,
+                executing: false,
             };
-            queue.poison_on_panic(|| ledger.work(&queue, &log, &in_thread, &rest_wanted));
+            queue.poison_on_panic(|| {
+                sqlite_writer.run_loop(&queue, &log, &in_thread, &merge_wanted)
+            });
             queue.stop_sync_thread();
             if in_thread.durability.is_lost() {
                 checkpoint::rescue(&connection, &log, &in_thread);
@@ -120,18 +122,18 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| Error::Unavailable(error.to_string()))
 }
 
-impl Drop for Writer {
+impl Drop for WriterThreads {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 /// The statements and where the sequences stand.
-struct Ledger<'c> {
-    prepared: Prepared<'c>,
+struct SqliteWriter<'c> {
+    prepared: StatementCache<'c>,
     nonces: Nonces,
-    identity: Identity,
-    log: Arc<Log>,
+    identity: FileIdentity,
+    log: Arc<WalFile>,
     shared: Arc<CommitShared>,
     clock: Arc<dyn Clock>,
     /// As of the last commit.
@@ -139,7 +141,7 @@ struct Ledger<'c> {
     /// As of the open transaction.
     next: Option<Position>,
     /// A transaction was opened, and not all of its requests are carried out yet.
-    carrying: bool,
+    executing: bool,
 }
 
 pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> {
@@ -153,7 +155,7 @@ pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> 
     })?)
 }
 
-impl Ledger<'_> {
+impl SqliteWriter<'_> {
     fn confirm_log(&self) -> Result<(), Error> {
         let confirmed = self.log.confirm_length(self.prepared.connection());
         if let Err(error @ Error::Taken(_)) = &confirmed {
@@ -164,37 +166,37 @@ impl Ledger<'_> {
         confirmed
     }
 
-    fn work(
+    fn run_loop(
         mut self,
         queue: &WriteQueue,
-        log: &Log,
+        log: &WalFile,
         shared: &Arc<CommitShared>,
-        rest_wanted: &AtomicBool,
+        merge_wanted: &AtomicBool,
     ) {
         while let Some(group) = queue.gather() {
             if let Some(committed) = group::commit(&mut self, group, shared) {
                 queue.sync_and_answer(committed, log);
             }
-            if rest_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
+            if merge_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
                 checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
             }
         }
     }
 }
 
-impl Transact for Ledger<'_> {
+impl Transact for SqliteWriter<'_> {
     fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
-        self.carrying = false;
+        self.executing = false;
         self.identity.confirm()?;
         self.confirm_log()?;
         self.nonces.refresh(self.prepared.connection())?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
-        self.carrying = true;
+        self.executing = true;
         let mut position = self.position;
-        let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
+        let mut tx = SqliteTx::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, instants(&*self.clock), &mut position);
-        group.run_each(|request, came| {
-            if came == Arrival::Later {
+        group.run_each(|request, arrival| {
+            if arrival == Arrival::Later {
                 batch.now_is(&*self.clock);
             }
             batch.run(request)
@@ -209,7 +211,7 @@ impl Transact for Ledger<'_> {
             self.prepared.get(sql)?.execute(at)?;
         }
         self.next = Some(position);
-        self.carrying = false;
+        self.executing = false;
         Ok(Executed {
             news,
             wrote,
@@ -239,6 +241,6 @@ impl Transact for Ledger<'_> {
 
     fn may_blame_request(&self, _: &Error) -> bool {
         // Before, it is the file or its lock; afterwards, the disk.
-        self.carrying
+        self.executing
     }
 }

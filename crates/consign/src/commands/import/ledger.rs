@@ -12,7 +12,7 @@ use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemT
 use consign_faces::intent::settings::Settings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
-use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
+use consign_store::sqlite::{self, FileKind, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
 use crate::data_dir::DataDir;
 use crate::lock::DataLock;
@@ -72,7 +72,7 @@ impl Ledger {
             seal: SealKey::new(random()?),
             signer: Signer::from_seed(&random()?),
         };
-        if identify(path)? == Holds::Consign {
+        if identify(path)? == FileKind::Consign {
             let lock = DataLock::database(path)?;
             return Self::on_file(path, keys, settings, vec![lock], Vec::new());
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use consign_store::copy;
-use consign_store::postgres::{Address, Postgres};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use serde::Serialize;
 
 use super::{StoreArgs, Teller, must_be_ours, no_ledger, now, tell_cost};
@@ -140,7 +140,7 @@ fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
+async fn save(from: &DatabaseAddress, to: &Path, show: bool) -> anyhow::Result<()> {
     let (from, to) = (from.clone(), to.to_owned());
     let saved = tokio::task::spawn_blocking(move || {
         let mut teller = Teller::new(show);

@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use consign_kernel::ids::Micros;
-use consign_store::copy::{Progress, Stage};
-use consign_store::postgres::{Address, Postgres};
-use consign_store::sqlite::{Holds, identify};
+use consign_store::copy::{CopyStage, Progress};
+use consign_store::postgres::{DatabaseAddress, Postgres};
+use consign_store::sqlite::{FileKind, identify};
 
 use crate::config::protocol_settings;
 use crate::data_dir::{DataArgs, DataDir};
@@ -104,15 +104,17 @@ impl StoreArgs {
 fn must_be_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let failure = match identify(path)? {
-        Holds::Consign => return Ok(()),
-        Holds::Nothing => Failure::new(Exit::Nothing, format!("there is no database at {shown}"))
-            .hint("name the directory with --data, or the file with --store sqlite:PATH"),
-        Holds::IntentBus => {
+        FileKind::Consign => return Ok(()),
+        FileKind::Nothing => {
+            Failure::new(Exit::Nothing, format!("there is no database at {shown}"))
+                .hint("name the directory with --data, or the file with --store sqlite:PATH")
+        }
+        FileKind::IntentBus => {
             Failure::failed(format!("{shown} is a database of the original Intent Bus")).hint(
                 format!("take it over with: consign import intent-bus {shown}"),
             )
         }
-        Holds::OtherDatabase => {
+        FileKind::OtherDatabase => {
             Failure::failed(format!("{shown} is a database of another program"))
         }
     };
@@ -126,7 +128,7 @@ fn no_ledger(place: &impl std::fmt::Display) -> Failure {
 }
 
 /// Whoever looks at everything as of one instant keeps a primary from cleaning up behind those who work.
-async fn tell_cost(address: &Address) -> anyhow::Result<()> {
+async fn tell_cost(address: &DatabaseAddress) -> anyhow::Result<()> {
     if !Postgres::is_standby(address).await? {
         out::note(
             "as long as this takes, the database cleans nothing away and claims cost more; a standby in --store serves as well",
@@ -146,7 +148,7 @@ fn now() -> Micros {
 #[derive(Debug)]
 struct Teller {
     show: bool,
-    shown: Option<(Stage, u64)>,
+    shown: Option<(CopyStage, u64)>,
 }
 
 impl Teller {
@@ -162,8 +164,8 @@ impl Teller {
         }
         self.shown = state;
         let verb = match progress.stage {
-            Stage::Copying => "copying",
-            Stage::Verifying => "verifying",
+            CopyStage::Copying => "copying",
+            CopyStage::Verifying => "verifying",
         };
         let table = progress.table.name();
         out::ask(&format!("\r{verb} {table}, {percent} %        "));

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::sync::Mutex;
 
-use super::super::address::Address;
+use super::super::address::DatabaseAddress;
 use super::super::rows;
 use super::*;
 
@@ -61,7 +61,7 @@ fn error() -> Vec<u8> {
 
 fn real() -> WireConnection {
     let cluster = consign_testkit::postgres::shared().unwrap();
-    let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+    let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
     address.open().unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Cells of a foreign row, read for what they mean rather than for how they are stored.
+//! ForeignCells of a foreign row, read for what they mean rather than for how they are stored.
 //!
 //! Invariant: a cell is taken only if nothing of it is lost; otherwise the answer says which column and why.
 //! It does not know what a column is for, and fills in no defaults.
@@ -10,9 +10,9 @@ use rusqlite::types::ValueRef;
 const EXACT_MAX: i64 = 1 << 53;
 
 /// The cells of one row, by column name.
-pub(super) struct Cells<'row>(pub(super) &'row Row<'row>);
+pub(super) struct ForeignCells<'row>(pub(super) &'row Row<'row>);
 
-impl Cells<'_> {
+impl ForeignCells<'_> {
     pub(super) fn text(&self, column: &str) -> Result<String, String> {
         filled(column, self.text_or_null(column)?)
     }

@@ -27,7 +27,7 @@ const DAMAGED: u8 = 2;
 
 /// SQLite's log, opened once more. SQLite holds its locks on other files, so this one does not disturb them.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct WalFile {
     file: File,
     path: PathBuf,
     identity: (u64, u64),
@@ -39,7 +39,7 @@ pub(super) struct Log {
     state: AtomicU8,
 }
 
-impl Log {
+impl WalFile {
     /// Begins with an empty log: what an earlier process left in it may never have reached the disk, and is in the
     /// file now, written anew.
     pub(super) fn open(connection: &Connection) -> Result<Self, Error> {
@@ -149,7 +149,7 @@ impl Log {
     }
 }
 
-impl SyncTarget for Log {
+impl SyncTarget for WalFile {
     fn sync(&self) -> Result<(), Error> {
         if plant::on(Plant::NormalSync) {
             return Ok(());

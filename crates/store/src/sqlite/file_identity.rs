@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     path: PathBuf,
     found: (u64, u64),
 }
 
-impl Identity {
+impl FileIdentity {
     pub(super) fn of(path: &Path) -> Result<Self, Error> {
         let found = identity(path).map_err(|error| Error::Open {
             path: path.to_owned(),
@@ -51,7 +51,7 @@ mod tests {
         let path = directory.path().join("ledger.db");
         let aside = directory.path().join("aside.db");
         std::fs::write(&path, "ours").unwrap();
-        let identity = Identity::of(&path).unwrap();
+        let identity = FileIdentity::of(&path).unwrap();
         let look = || identity.confirm().is_ok();
         assert!(look());
         std::fs::rename(&path, &aside).unwrap();

@@ -19,11 +19,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The right to write to a file, until released or dropped.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct FileLock {
     file: File,
 }
 
-impl Hold {
+impl FileLock {
     /// Of a file that exists.
     pub(crate) fn take(path: &Path) -> Result<Self, Error> {
         let unfit = |error: std::io::Error| Error::Open {
@@ -62,7 +62,7 @@ impl Hold {
 }
 
 /// Whether a process writes to the file. Not to be asked by one that has it open itself: see above.
-pub fn is_held(path: &Path) -> Result<bool, Error> {
+pub fn is_locked(path: &Path) -> Result<bool, Error> {
     let unfit = |error: std::io::Error| Error::Open {
         path: path.to_owned(),
         reason: error.to_string(),
@@ -96,15 +96,15 @@ mod tests {
         std::fs::hard_link(&path, &link).unwrap();
         std::os::unix::fs::symlink(&path, &symlink).unwrap();
         std::fs::copy(&path, &copy).unwrap();
-        let held = Hold::take(&path).unwrap();
+        let held = FileLock::take(&path).unwrap();
         for name in [&path, &link, &symlink] {
-            assert!(is_held(name).unwrap(), "{name:?}");
-            let refused = Hold::take(name).unwrap_err();
+            assert!(is_locked(name).unwrap(), "{name:?}");
+            let refused = FileLock::take(name).unwrap_err();
             assert!(matches!(refused, Error::InUse { .. }), "{refused}");
         }
-        Hold::take(&copy).unwrap();
+        FileLock::take(&copy).unwrap();
         held.release();
-        assert!(!is_held(&link).unwrap());
-        Hold::take(&link).unwrap();
+        assert!(!is_locked(&link).unwrap());
+        FileLock::take(&link).unwrap();
     }
 }

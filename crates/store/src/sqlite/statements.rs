@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, Statement};
 
-pub(super) struct Prepared<'c> {
+pub(super) struct StatementCache<'c> {
     connection: &'c Connection,
     statements: Vec<(Text, Statement<'c>)>,
 }
@@ -13,7 +13,7 @@ pub(super) struct Prepared<'c> {
 /// Where a text lies and how long it is.
 type Text = (usize, usize);
 
-impl<'c> Prepared<'c> {
+impl<'c> StatementCache<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
         Self {
             connection,
