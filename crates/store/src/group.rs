@@ -7,7 +7,10 @@
 mod delivery;
 mod durability;
 mod queue;
+mod request_group;
 mod retry;
+mod several_writers;
+mod single_writer;
 mod turns;
 
 use std::panic::AssertUnwindSafe;
@@ -20,7 +23,9 @@ use crate::{Error, News};
 
 pub(crate) use delivery::CommitListeners;
 use durability::Durability;
-pub(crate) use queue::{Arrival, GroupTurn, RequestGroup, Submitter, WriteQueue, write_queue};
+pub(crate) use queue::{Submitter, WriteQueue, write_queue};
+pub(crate) use request_group::{Arrival, RequestGroup};
+pub(crate) use several_writers::GroupTurn;
 
 use delivery::{deliver, refuse};
 

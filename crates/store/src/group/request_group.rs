@@ -1,0 +1,119 @@
+//! The requests that commit together, and what happens to them if their transaction fails.
+
+use std::time::Instant;
+
+use consign_kernel::command::{Reply, Request};
+
+use super::delivery::PendingReplies;
+use super::queue::{QueuedRequest, WriteQueue};
+use super::retry::{GroupOrigin, LOCK_SEARCH_MAX, halves};
+use crate::Error;
+
+/// When a request came to its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// With the one before it.
+    Together,
+    /// Some time may have passed since the one before it.
+    Later,
+}
+
+/// What shall commit together.
+pub(crate) struct RequestGroup<'l> {
+    pub(super) queue: &'l WriteQueue,
+    pub(super) requests: Vec<QueuedRequest>,
+    pub(super) replies: Vec<Reply>,
+    pub(super) origin: GroupOrigin,
+}
+
+impl RequestGroup<'_> {
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Carries out every request of the group, and those that still come while the group before it is made safe.
+    pub(crate) fn run_each(
+        &mut self,
+        mut run: impl FnMut(&Request, Arrival) -> Result<Reply, Error>,
+    ) -> Result<(), Error> {
+        let mut came = Arrival::Together;
+        loop {
+            while let Some(queued) = self.requests.get(self.replies.len()) {
+                self.replies.push(run(&queued.request, came)?);
+                came = Arrival::Together;
+            }
+            came = Arrival::Later;
+            let open = self.origin == GroupOrigin::Queue;
+            if !self.queue.extend_group(&mut self.requests, open) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether it is a part of one that failed: it shall not wait long for anything, lest it fails slowly again.
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.origin, GroupOrigin::Split { .. })
+    }
+
+    /// Puts aside those who would only wait for a lock, and goes on with the others. Whoever waited already has its try.
+    pub(crate) fn without_locked(mut self, is_locked: impl Fn(&Request) -> bool) -> Option<Self> {
+        if self.origin != GroupOrigin::LockWait {
+            let requests = std::mem::take(&mut self.requests);
+            let (stuck, free) = requests
+                .into_iter()
+                .partition(|queued| is_locked(&queued.request));
+            self.requests = free;
+            self.queue.wait_for_lock(stuck);
+        }
+        (!self.requests.is_empty()).then_some(self)
+    }
+
+    /// Both halves are carried out for themselves, so that whoever is to blame is alone in the end.
+    pub(super) fn split(self) {
+        let since = self.since();
+        self.queue.retry_parts(halves(self.requests), since);
+    }
+
+    /// Somebody else holds a lock. Those who are known to need it wait apart, and the others go on. If nobody is known,
+    /// whoever needs it is looked for in ever smaller parts, but not for long: it may be all of them.
+    pub(super) fn defer_locked(self, is_locked: &[bool]) {
+        let since = self.since();
+        let mut is_locked = is_locked.iter();
+        let is_waiter = |_: &QueuedRequest| is_locked.next() == Some(&true);
+        let (mut stuck, free): (Vec<_>, Vec<_>) = self.requests.into_iter().partition(is_waiter);
+        if !stuck.is_empty() {
+            self.queue.retry_parts([free, Vec::new()], since);
+        } else if free.len() > 1 && since.elapsed() < LOCK_SEARCH_MAX {
+            self.queue.retry_parts(halves(free), since);
+        } else {
+            stuck = free;
+        }
+        self.queue.wait_for_lock(stuck);
+    }
+
+    /// When the group failed of which this is a part, or else now.
+    fn since(&self) -> Instant {
+        match self.origin {
+            GroupOrigin::Split { since } => since,
+            GroupOrigin::Queue | GroupOrigin::LockWait => Instant::now(),
+        }
+    }
+
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter().map(|queued| &queued.request)
+    }
+
+    /// The answers to all requests, in their order.
+    pub(crate) fn answer_with(&mut self, replies: Vec<Reply>) {
+        self.replies = replies;
+    }
+
+    /// Those who asked, each with its answer if it came to that.
+    pub(super) fn take_answers(&mut self) -> PendingReplies {
+        let mut replies = self.replies.drain(..);
+        self.requests
+            .drain(..)
+            .map(|queued| (queued.reply_to, replies.next()))
+            .collect()
+    }
+}
