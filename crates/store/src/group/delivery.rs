@@ -1,4 +1,4 @@
-//! How answers and news reach those who wait.
+//! Sends replies to callers, and the effects of commits to listeners.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,15 +9,15 @@ use tokio::sync::oneshot;
 
 use crate::{CommitListener, Error, News};
 
-/// Who waits for which answer, in the order of the group.
+/// The callers of a group with their replies, in the order of the group.
 pub(super) type PendingReplies = Vec<(ReplySender, Option<Reply>)>;
 pub(super) type ReplySender = oneshot::Sender<Delivery>;
 
-/// Those who want to hear what commits did.
+/// Listeners for the effects of commits.
 #[derive(Default)]
 pub(crate) struct CommitListeners {
     all: Mutex<Vec<CommitListener>>,
-    /// Those who pass on what this node did, and nothing that others told.
+    /// Listeners that forward the commits of this node, and not those of other nodes.
     own: Mutex<Vec<CommitListener>>,
 }
 
@@ -30,7 +30,7 @@ impl CommitListeners {
         lock(&self.own).push(listener);
     }
 
-    /// What a commit of this node did.
+    /// Reports a commit of this node.
     pub(crate) fn notify(&self, news: &News) {
         if !news.is_empty() {
             notify_each(&lock(&self.all), news);
@@ -38,7 +38,7 @@ impl CommitListeners {
         }
     }
 
-    /// What another node told.
+    /// Reports a commit of another node.
     pub(crate) fn notify_remote(&self, news: &News) {
         notify_each(&lock(&self.all), news);
     }
@@ -50,9 +50,9 @@ fn lock(listeners: &Mutex<Vec<CommitListener>>) -> MutexGuard<'_, Vec<CommitList
 
 fn notify_each(listeners: &[CommitListener], news: &News) {
     for listener in listeners {
-        // Its mistake must not end the thread that writes, and a hint may be lost.
+        // A panic of a listener must not end the writer thread; losing a hint is harmless.
         if catch_unwind(AssertUnwindSafe(|| listener(news))).is_err() {
-            tracing::error!("a listener failed at the news of a commit");
+            tracing::error!("a listener panicked at a commit");
         }
     }
 }
@@ -63,8 +63,8 @@ impl fmt::Debug for CommitListeners {
     }
 }
 
-/// Hands all answers to one of the group, which passes the others on: they wait on the same runtime, where a wake is
-/// cheap, while each one sent from here might be a system call.
+/// Sends all replies to one caller of the group, which forwards the others: the callers wait on the same runtime, where a
+/// wake is cheap, while each send from this thread might be a system call.
 pub(super) fn deliver(mut answers: PendingReplies) {
     while let Some((reply_to, Some(own))) = answers.pop() {
         let delivery = Delivery {
@@ -74,21 +74,21 @@ pub(super) fn deliver(mut answers: PendingReplies) {
         let Err(mut back) = reply_to.send(delivery) else {
             return;
         };
-        // Who went away gives the delivery back, and the next one carries it.
+        // A caller that is gone returns the delivery, and the next caller gets it.
         answers = std::mem::take(&mut back.others);
     }
 }
 
 pub(super) fn refuse(answers: PendingReplies, error: impl Fn() -> Error) {
     for (reply_to, _) in answers {
-        // Nobody listens when the caller went away.
+        // The caller may be gone.
         let _ = reply_to.send(Delivery::alone(Err(error())));
     }
 }
 
-/// An answer, and those of the neighbours that come along with it.
+/// A reply, and the replies of other callers that are sent with it.
 pub(super) struct Delivery {
-    /// `None` only once it was taken.
+    /// `None` only after it was taken.
     own: Option<Result<Reply, Error>>,
     others: PendingReplies,
 }
@@ -106,12 +106,12 @@ impl Delivery {
     }
 }
 
-/// The others are answered even if whoever carries them went away.
+/// The other callers get their replies even if this caller is gone.
 impl Drop for Delivery {
     fn drop(&mut self) {
         for (reply_to, own) in self.others.drain(..) {
             if let Some(own) = own {
-                // Nobody listens when the caller went away.
+                // The caller may be gone.
                 let _ = reply_to.send(Self::alone(Ok(own)));
             }
         }

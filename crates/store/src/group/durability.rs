@@ -1,4 +1,4 @@
-//! How far commits are safe, for those who read: what a reader saw may be committed and not yet synced.
+//! Tracks which commits are synced, for readers: a read may have seen a commit that is not synced yet.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,34 +7,34 @@ use tokio::sync::Notify;
 
 use crate::Error;
 
-/// Commits are made safe one after the other, so two numbers tell everything.
+/// Commits are synced one after the other, so two numbers describe the state.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
     committed: AtomicU64,
     synced: AtomicU64,
     lost: AtomicBool,
-    /// It was the disk that failed: what is in the log may not be there.
+    /// A sync failed: what the log shows may not be on the disk.
     failed_sync: AtomicBool,
     why: OnceLock<String>,
     changed: Notify,
-    /// Apart from the others, so that whoever waits for it is not woken by every commit.
+    /// Separate from `changed`, so that its waiters are not woken by every commit.
     lost_now: Notify,
 }
 
 impl Durability {
-    /// To be called before readers can see the commit.
+    /// Must be called before readers can see the commit.
     pub(super) fn begin_commit(&self) {
         self.committed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The last commit is safe, or was undone.
+    /// The last commit is synced, or was undone.
     pub(super) fn mark_synced(&self) {
         let committed = self.committed.load(Ordering::SeqCst);
         self.synced.store(committed, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Nothing more is accepted, because of this.
+    /// The store accepts nothing any more, because of this error.
     pub(crate) fn mark_lost_by(&self, error: &Error) {
         if matches!(error, Error::Taken(_)) {
             self.why.get_or_init(|| error.to_string());
@@ -44,7 +44,7 @@ impl Durability {
         }
     }
 
-    /// The disk did not keep what it was given.
+    /// A sync failed.
     pub(crate) fn mark_sync_failed(&self) {
         self.failed_sync.store(true, Ordering::SeqCst);
         self.mark_lost();
@@ -54,7 +54,7 @@ impl Durability {
         self.failed_sync.load(Ordering::SeqCst)
     }
 
-    /// Why nothing is accepted any more, if it is not the disk's fault.
+    /// Why the store accepts nothing any more, if the reason is not the disk.
     pub(crate) fn why_lost(&self) -> Option<&str> {
         self.why.get().map(String::as_str)
     }
@@ -76,7 +76,7 @@ impl Durability {
         Ok(())
     }
 
-    /// Returns only if a commit was lost.
+    /// Returns only after a commit was lost.
     pub(crate) async fn until_lost(&self) {
         let lost = self.lost_now.notified();
         if !self.is_lost() {
@@ -84,7 +84,7 @@ impl Durability {
         }
     }
 
-    /// Returns when everything that can be read at the moment is safe.
+    /// Returns when every commit that is visible now is synced.
     pub(crate) async fn until_synced(&self) -> Result<(), Error> {
         let seen = self.committed.load(Ordering::SeqCst);
         loop {

@@ -1,4 +1,7 @@
-//! The line before the writer: requests come in one by one and are taken all at once.
+//! The queue before the writers: requests are submitted one by one and taken in groups.
+//!
+//! The lock, the wait of the writers and the retry queue are the same for all backends. `single_writer.rs` and
+//! `several_writers.rs` decide when a writer takes a group.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -17,12 +20,12 @@ use super::single_writer::SyncSlot;
 use super::turns::{TURN_MAX, TurnSchedule};
 use crate::Error;
 
-/// Requests in one commit: more would only delay the first answer.
+/// Requests in one commit: more would only delay the first reply.
 pub(super) const GROUP_REQUESTS_MAX: usize = 1_024;
-/// What a group may weigh, in intents or kilobytes: batches of large ones must not add up to a commit that takes seconds.
+/// The maximum weight of a group, in intents or kilobytes: large batches must not add up to a commit that takes seconds.
 pub(super) const GROUP_WEIGHT_MAX: usize = 8_192;
-/// Bounds of what a group waits for ([`QueueState::target_group_size`], [`TurnSchedule::should_start`]): a commit costs as much as some requests, and
-/// beyond many the first ones wait too long.
+/// Bounds of the size that a group waits for ([`QueueState::target_group_size`], [`TurnSchedule::should_start`]): a commit
+/// costs as much as several requests, and in a very large group the first requests wait too long.
 pub(super) const GROUP_REQUESTS_TARGET_MIN: usize = 8;
 pub(super) const GROUP_REQUESTS_TARGET_MAX: usize = 128;
 
@@ -30,7 +33,7 @@ pub(super) struct QueuedRequest {
     pub(super) request: Request,
     pub(super) reply_to: ReplySender,
     weight: usize,
-    /// Since when it is known to need what somebody else keeps locked.
+    /// Since when the request is known to need a row locked by another transaction.
     pub(super) lock_wait_since: Option<Instant>,
 }
 
@@ -45,7 +48,8 @@ impl QueuedRequest {
     }
 }
 
-/// Roughly what a request costs: one for each intent and for each kilobyte. A claim may find as many in each of its lanes.
+/// The approximate cost of a request: one for each intent and for each kilobyte. A claim may find its maximum in each of its
+/// lanes.
 fn weight(request: &Request) -> usize {
     let steps = request.steps.iter().map(|step| {
         if let Command::Admit(admit) = step {
@@ -64,22 +68,22 @@ fn weight(request: &Request) -> usize {
 #[derive(Default)]
 pub(super) struct QueueState {
     pub(super) requests: Vec<QueuedRequest>,
-    /// Who was in a group that failed.
+    /// Requests of groups that failed.
     pub(super) retries: RetryQueue,
     pub(super) closed: bool,
     pub(super) turns: TurnSchedule,
-    /// Writers that sleep, and want to know when something changes.
+    /// Writers that wait for a notification.
     pub(super) asleep: usize,
-    /// Those of them that were called and have not got up yet.
+    /// Waiting writers that were called and have not woken up yet.
     ///
     /// Invariant: at most `asleep`, and at most the number of notifications that are decided and not sent yet plus the
     /// number of writers that have left the wait and have not counted themselves out yet. So where `called` equals
-    /// `asleep` and is not zero, some writer will look at the state without another notification.
+    /// `asleep` and is not zero, some writer will check the state without another notification.
     pub(super) called: usize,
-    /// Those of them that get up by themselves, and then see whether whoever is under way is held up.
+    /// Waiting writers with a timeout, which then check whether a group in progress is blocked.
     pub(super) timed_waiters: usize,
     pub(super) sync_slot: SyncSlot,
-    /// How many were in the last group and in the one before.
+    /// The sizes of the last two groups.
     pub(super) recent: [usize; 2],
 }
 
@@ -123,9 +127,9 @@ impl QueueInner {
 
     /// Releases the lock, then sends the notification: a thread that was woken under the lock would block on it at once.
     ///
-    /// The notification may arrive late, when the writer it was meant for has got up by its own timeout, has looked and
-    /// sleeps again, or when another writer sleeps. Each writer looks at the state after every wake, so a late
-    /// notification costs one look and nothing else.
+    /// The notification may arrive late, when the writer it was meant for has woken up by its own timeout, has checked the state
+    /// and waits again, or when another writer waits. Each writer checks the state after every wake, so a late
+    /// notification costs one check and nothing else.
     pub(super) fn release(&self, state: MutexGuard<'_, QueueState>, wake: Wakeup) {
         drop(state);
         match wake {
@@ -141,10 +145,10 @@ impl QueueInner {
     ) -> MutexGuard<'s, QueueState> {
         state.asleep += 1;
         let woken = self.writer.wait(state);
-        Self::up(woken.unwrap_or_else(PoisonError::into_inner))
+        Self::woken(woken.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The same, but not for longer than `pause`, and never longer than others may be held up unseen.
+    /// As `sleep`, but for at most `pause`, and never longer than a blocked group may stay unnoticed.
     pub(super) fn wait_at_most<'s>(
         &self,
         mut state: MutexGuard<'s, QueueState>,
@@ -153,28 +157,28 @@ impl QueueInner {
         state.asleep += 1;
         state.timed_waiters += 1;
         let woken = self.writer.wait_timeout(state, pause.min(TURN_MAX));
-        let mut state = Self::up(woken.unwrap_or_else(PoisonError::into_inner).0);
+        let mut state = Self::woken(woken.unwrap_or_else(PoisonError::into_inner).0);
         state.timed_waiters -= 1;
         state
     }
 
-    /// A writer that gets up counts itself out, called or not; a call that comes too late for it counts as answered,
-    /// because the writer looks at the state now.
-    fn up(mut state: MutexGuard<'_, QueueState>) -> MutexGuard<'_, QueueState> {
+    /// A writer that wakes up subtracts itself, called or not. A call that arrives too late for it counts as answered,
+    /// because the writer checks the state now.
+    fn woken(mut state: MutexGuard<'_, QueueState>) -> MutexGuard<'_, QueueState> {
         state.asleep -= 1;
         state.called = state.called.saturating_sub(1).min(state.asleep);
         state
     }
 }
 
-/// Where requests come in.
+/// The side of the queue that accepts requests.
 pub(crate) struct Submitter {
     inner: Arc<QueueInner>,
     shared: Arc<CommitShared>,
     requests_max: usize,
 }
 
-/// Where the requests that wait are taken from.
+/// The side of the queue that writers take groups from.
 #[derive(Clone)]
 pub(crate) struct WriteQueue {
     pub(super) inner: Arc<QueueInner>,
@@ -216,9 +220,9 @@ impl Submitter {
         }
         state.requests.push(queued);
         self.shared.meters.waiting.fetch_add(1, Ordering::Relaxed);
-        // Somebody has to see when whoever is under way is held up.
-        let unseen = state.requests.len() == 1 && state.timed_waiters == 0;
-        let wake = if unseen || state.should_start() {
+        // One writer must wait with a timeout, to notice when the group in progress is blocked.
+        let needs_timed_waiter = state.requests.len() == 1 && state.timed_waiters == 0;
+        let wake = if needs_timed_waiter || state.should_start() {
             state.call_writer()
         } else {
             Wakeup::None
@@ -227,7 +231,7 @@ impl Submitter {
         Ok(())
     }
 
-    /// What waits is still answered; later requests are refused.
+    /// Requests in the queue are still answered; later ones are refused.
     pub(crate) fn close(&self) {
         let mut state = self.inner.state();
         state.closed = true;
@@ -282,13 +286,13 @@ impl WriteQueue {
         let mut count = 0;
         for queued in state.requests.iter().take(GROUP_REQUESTS_MAX - group.len()) {
             weight += queued.weight;
-            // Whatever it weighs, the first one goes.
+            // The first request is taken whatever its weight.
             if weight > GROUP_WEIGHT_MAX && group.len() + count > 0 {
                 break;
             }
             count += 1;
         }
-        // A request whose caller went away before its turn would only do work nobody sees answered.
+        // A request whose caller is gone is dropped: its reply would reach no one.
         let taken = state.requests.drain(..count);
         group.extend(taken.filter(|queued| !queued.reply_to.is_closed()));
         let meters = &self.shared.meters;
@@ -297,14 +301,13 @@ impl WriteQueue {
         group
     }
 
-    /// Runs one of the two threads. Should it end by a panic, nobody waits for it: nothing is accepted any more.
+    /// Runs a thread of the backend. If it panics, the queue is closed and nothing is accepted any more, so that no request
+    /// waits for the thread.
     pub(crate) fn poison_on_panic(&self, work: impl FnOnce()) {
         if catch_unwind(AssertUnwindSafe(work)).is_ok() {
             return;
         }
-        tracing::error!(
-            "a thread of the ledger ended by a panic; nothing more is accepted until a new start"
-        );
+        tracing::error!("a thread of the ledger panicked; no request is accepted until a restart");
         self.shared.durability.mark_lost();
         let mut state = self.inner.state();
         state.closed = true;

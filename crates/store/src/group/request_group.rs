@@ -9,16 +9,16 @@ use super::queue::{QueuedRequest, WriteQueue};
 use super::retry::{GroupOrigin, LOCK_SEARCH_MAX, halves};
 use crate::Error;
 
-/// When a request came to its group.
+/// When a request was added to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// With the one before it.
+    /// Together with the request before it.
     Together,
-    /// Some time may have passed since the one before it.
+    /// Some time may have passed since the request before it.
     Later,
 }
 
-/// What shall commit together.
+/// Requests that commit together.
 pub(crate) struct RequestGroup<'l> {
     pub(super) queue: &'l WriteQueue,
     pub(super) requests: Vec<QueuedRequest>,
@@ -31,18 +31,18 @@ impl RequestGroup<'_> {
         self.requests.len()
     }
 
-    /// Carries out every request of the group, and those that still come while the group before it is made safe.
+    /// Executes every request of the group, and those that arrive while the group before it is synced.
     pub(crate) fn run_each(
         &mut self,
         mut run: impl FnMut(&Request, Arrival) -> Result<Reply, Error>,
     ) -> Result<(), Error> {
-        let mut came = Arrival::Together;
+        let mut arrival = Arrival::Together;
         loop {
             while let Some(queued) = self.requests.get(self.replies.len()) {
-                self.replies.push(run(&queued.request, came)?);
-                came = Arrival::Together;
+                self.replies.push(run(&queued.request, arrival)?);
+                arrival = Arrival::Together;
             }
-            came = Arrival::Later;
+            arrival = Arrival::Later;
             let open = self.origin == GroupOrigin::Queue;
             if !self.queue.extend_group(&mut self.requests, open) {
                 return Ok(());
@@ -50,12 +50,13 @@ impl RequestGroup<'_> {
         }
     }
 
-    /// Whether it is a part of one that failed: it shall not wait long for anything, lest it fails slowly again.
+    /// Whether this is a part of a group that failed: it must not wait long for locks, or it would fail slowly again.
     pub(crate) fn is_part(&self) -> bool {
         matches!(self.origin, GroupOrigin::Split { .. })
     }
 
-    /// Puts aside those who would only wait for a lock, and goes on with the others. Whoever waited already has its try.
+    /// Moves requests that would only wait for a lock to the retry queue, and returns the rest. Requests that have waited
+    /// already are attempted.
     pub(crate) fn without_locked(mut self, is_locked: impl Fn(&Request) -> bool) -> Option<Self> {
         if self.origin != GroupOrigin::LockWait {
             let requests = std::mem::take(&mut self.requests);
@@ -68,14 +69,14 @@ impl RequestGroup<'_> {
         (!self.requests.is_empty()).then_some(self)
     }
 
-    /// Both halves are carried out for themselves, so that whoever is to blame is alone in the end.
+    /// Retries both halves separately, so that the failing request is isolated in the end.
     pub(super) fn split(self) {
         let since = self.since();
         self.queue.retry_parts(halves(self.requests), since);
     }
 
-    /// Somebody else holds a lock. Those who are known to need it wait apart, and the others go on. If nobody is known,
-    /// whoever needs it is looked for in ever smaller parts, but not for long: it may be all of them.
+    /// Another transaction holds a lock. Requests that are known to need it wait, and the others are retried. If none is
+    /// known, the group is split into ever smaller parts to find them, but not for long: all requests may need the lock.
     pub(super) fn defer_locked(self, is_locked: &[bool]) {
         let since = self.since();
         let mut is_locked = is_locked.iter();
@@ -91,7 +92,7 @@ impl RequestGroup<'_> {
         self.queue.wait_for_lock(stuck);
     }
 
-    /// When the group failed of which this is a part, or else now.
+    /// When the group failed that this is a part of; now, if it is not a part.
     fn since(&self) -> Instant {
         match self.origin {
             GroupOrigin::Split { since } => since,
@@ -103,12 +104,12 @@ impl RequestGroup<'_> {
         self.requests.iter().map(|queued| &queued.request)
     }
 
-    /// The answers to all requests, in their order.
+    /// Sets the replies to all requests, in their order.
     pub(crate) fn answer_with(&mut self, replies: Vec<Reply>) {
         self.replies = replies;
     }
 
-    /// Those who asked, each with its answer if it came to that.
+    /// The callers, each with its reply if there is one.
     pub(super) fn take_answers(&mut self) -> PendingReplies {
         let mut replies = self.replies.drain(..);
         self.requests

@@ -1,18 +1,18 @@
-//! Requests that are carried out apart from the others: parts of a group that failed, and those that wait for a lock.
+//! Requests that are executed apart from the queue: parts of a group that failed, and requests that wait for a lock.
 //!
-//! Invariant: whoever fails is alone in the end. One poisonous request refuses only itself, and what somebody keeps locked
-//! holds up only those who need it.
+//! Invariant: a failing request is isolated in the end. It is refused alone, and a lock of another transaction delays only
+//! the requests that need it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::queue::QueuedRequest;
 
-/// How long whoever needs a lock is looked for, in parts of its group.
+/// How long the requests that need a lock are searched by splitting their group.
 pub(super) const LOCK_SEARCH_MAX: Duration = Duration::from_secs(1);
-/// How long a request waits for somebody else's lock, all in all.
+/// How long a request waits for the lock of another transaction in total.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Between two tries for those who wait. A try takes a moment of one writer.
+/// Pause between two attempts of the waiting requests. An attempt occupies one writer for a moment.
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) const LOCKED_TEXT: &str = "another transaction keeps locked what the request needs; try again, or look in \
@@ -21,11 +21,11 @@ pub(super) const LOCKED_TEXT: &str = "another transaction keeps locked what the 
 /// Where the requests of a group come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupOrigin {
-    /// They waited for their turn.
+    /// From the write queue.
     Queue,
-    /// A larger group failed, then.
+    /// From a larger group that failed at this time.
     Split { since: Instant },
-    /// They waited for a lock.
+    /// From the requests that wait for a lock.
     LockWait,
 }
 
@@ -37,16 +37,16 @@ struct RetryPart {
 #[derive(Default)]
 pub(super) struct RetryQueue {
     parts: VecDeque<RetryPart>,
-    /// They need what somebody else keeps locked.
+    /// Requests that need a row locked by another transaction.
     lock_waiters: Vec<QueuedRequest>,
-    /// When these were tried, or put here.
+    /// When the waiting requests were last attempted, or added.
     attempted_at: Option<Instant>,
-    /// A writer tries them. Never two: the others shall have one for themselves.
+    /// A writer attempts them. Never two at once, so that a writer is left for the other requests.
     attempting: bool,
 }
 
 impl RetryQueue {
-    /// Before all others, in their order.
+    /// Adds parts before all others, in their order.
     pub(super) fn add(&mut self, parts: [Vec<QueuedRequest>; 2], since: Instant) {
         let parts = parts.into_iter().filter(|requests| !requests.is_empty());
         for requests in parts.rev() {
@@ -60,7 +60,7 @@ impl RetryQueue {
             .map(|part| (part.requests, part.since))
     }
 
-    /// Keeps those who need what is locked, and gives back those who have waited long enough.
+    /// Adds requests that need a lock, and returns those that have waited too long.
     #[must_use]
     pub(super) fn wait_for_lock(
         &mut self,
@@ -86,12 +86,12 @@ impl RetryQueue {
         refused
     }
 
-    /// How many wait for a lock.
+    /// How many requests wait for a lock.
     pub(super) fn lock_waiters(&self) -> usize {
         self.lock_waiters.len()
     }
 
-    /// Those who wait for a lock, when it is time to try.
+    /// The requests that wait for a lock, when the next attempt is due.
     pub(super) fn next_lock_waiters(
         &mut self,
         max: usize,
@@ -102,7 +102,7 @@ impl RetryQueue {
         }
         let count = self.lock_waiters.len().min(max);
         let taken = self.lock_waiters.drain(..count);
-        // Nobody waits any more for one whose caller went away.
+        // A request whose caller is gone needs no reply.
         let requests: Vec<_> = taken
             .filter(|queued| !queued.reply_to.is_closed())
             .collect();
@@ -110,13 +110,13 @@ impl RetryQueue {
         self.attempting.then_some(requests)
     }
 
-    /// Ends a try.
+    /// Ends an attempt.
     pub(super) fn end_attempt(&mut self) {
         self.attempting = false;
         self.attempted_at = Some(Instant::now());
     }
 
-    /// How long until the next try, if there is something to try and nobody does.
+    /// How long until the next attempt, if requests wait and no writer attempts them.
     pub(super) fn pause(&self) -> Option<Duration> {
         if self.lock_waiters.is_empty() || self.attempting {
             return None;
@@ -125,7 +125,7 @@ impl RetryQueue {
         Some(LOCK_RETRY_PAUSE.saturating_sub(tried.elapsed()))
     }
 
-    /// Whether a writer that has nothing else to do must stay. One that tries already sees to the rest.
+    /// Whether an idle writer must stay for the waiting requests. A writer that attempts them already handles the rest.
     pub(super) fn needs_writer(&self) -> bool {
         !self.lock_waiters.is_empty() && !self.attempting
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writer_at_a_time_tries_for_those_who_wait() {
+    fn one_writer_at_a_time_attempts_the_waiting_requests() {
         let mut retries = RetryQueue::default();
         let ((first, _first), (second, _second)) = (queued(), queued());
         assert!(retries.wait_for_lock(vec![first], false).is_empty());
@@ -173,13 +173,13 @@ mod tests {
         retries.attempted_at = before_now(LOCK_RETRY_PAUSE);
         assert!(
             retries.next_lock_waiters(10, false).is_none(),
-            "others are free"
+            "an attempt is in progress"
         );
         assert!(
             retries.next_lock_waiters(10, true).is_none(),
-            "at the end too"
+            "also while closing"
         );
-        assert_eq!(retries.pause(), None, "and wait for nothing");
+        assert_eq!(retries.pause(), None, "no pause applies");
         retries.end_attempt();
         assert!(retries.pause().is_some_and(|pause| !pause.is_zero()));
         retries.attempted_at = before_now(LOCK_RETRY_PAUSE);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_long_enough_is_given_back() {
+    fn a_request_that_has_waited_too_long_is_returned() {
         let mut retries = RetryQueue::default();
         let ((mut late, _late), (soon, _soon)) = (queued(), queued());
         late.lock_wait_since = before_now(LOCK_WAIT_MAX);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_tries_for_one_who_went_away() {
+    fn a_request_whose_caller_is_gone_is_not_attempted() {
         let mut retries = RetryQueue::default();
         let (gone, asking) = queued();
         assert!(retries.wait_for_lock(vec![gone], false).is_empty());

@@ -1,14 +1,14 @@
-//! The schedule of a backend with several writers: each takes a group in its turn ([`TurnSchedule`]) and waits for its
+//! The schedule of a backend with several writers: each takes a group in its turn (`turns.rs`) and waits for its
 //! own commit.
 
 use super::queue::{GROUP_REQUESTS_MAX, QueueState, Wakeup, WriteQueue};
 use super::request_group::RequestGroup;
 use super::retry::GroupOrigin;
 
-/// A writer that carries out and commits a group.
+/// The turn of a writer that executes and commits a group; ends when dropped.
 pub(crate) struct GroupTurn<'l> {
     queue: &'l WriteQueue,
-    /// `None` while it tries those who wait for a lock. Others never wait for it.
+    /// `None` while the writer attempts requests that wait for a lock. Other groups never wait for it.
     number: Option<usize>,
 }
 
@@ -16,7 +16,7 @@ impl Drop for GroupTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.inner.state();
         match self.number {
-            // Those who waited for it are taken by this writer, which looks for more now, or by one that naps.
+            // Queued requests are taken by this writer, which gathers again now, or by one that waits with a timeout.
             Some(number) => state.turns.end(number),
             None => state.retries.end_attempt(),
         }
@@ -38,12 +38,12 @@ impl QueueState {
 }
 
 impl WriteQueue {
-    /// The same for one of several writers, in turn: see [`TurnSchedule::should_start`].
+    /// As `gather`, for one of several writers in its turn (`TurnSchedule::should_start`).
     pub(crate) fn gather_in_turn(&self) -> Option<(RequestGroup<'_>, GroupTurn<'_>)> {
         let mut state = self.inner.state();
         loop {
             if let Some(taken) = self.take_retry(&mut state) {
-                // The writer that was called for these has something else to do now.
+                // This writer may have been called for the queued requests, and has a retry to do first.
                 let wake = state.call_for_rest();
                 self.inner.release(state, wake);
                 return Some(taken);
@@ -60,11 +60,11 @@ impl WriteQueue {
             } else if state.should_start() {
                 let requests = self.take(&mut state, Vec::new());
                 if !requests.is_empty() {
-                    let running = self.turn(&mut state, requests.len());
-                    // More than one group takes: another writer shall know of them.
+                    let turn = self.turn(&mut state, requests.len());
+                    // The queue holds more than one group: call another writer.
                     let wake = state.call_for_rest();
                     self.inner.release(state, wake);
-                    return Some((self.group(requests, GroupOrigin::Queue), running));
+                    return Some((self.group(requests, GroupOrigin::Queue), turn));
                 }
             } else if let Some(pause) = state.turns.pause() {
                 state = self.inner.wait_at_most(state, pause);
@@ -72,20 +72,20 @@ impl WriteQueue {
         }
     }
 
-    /// Who was in a group that failed goes first.
+    /// Requests of failed groups go first.
     fn take_retry(&self, state: &mut QueueState) -> Option<(RequestGroup<'_>, GroupTurn<'_>)> {
         if let Some((requests, since)) = state.retries.next_part() {
-            let running = self.turn(state, requests.len());
-            return Some((self.group(requests, GroupOrigin::Split { since }), running));
+            let turn = self.turn(state, requests.len());
+            return Some((self.group(requests, GroupOrigin::Split { since }), turn));
         }
         let requests = state
             .retries
             .next_lock_waiters(GROUP_REQUESTS_MAX, state.closed)?;
-        let running = GroupTurn {
+        let turn = GroupTurn {
             queue: self,
             number: None,
         };
-        Some((self.group(requests, GroupOrigin::LockWait), running))
+        Some((self.group(requests, GroupOrigin::LockWait), turn))
     }
 
     fn turn(&self, state: &mut QueueState, size: usize) -> GroupTurn<'_> {
@@ -108,7 +108,7 @@ mod tests {
     use super::super::turns::TURN_MAX;
 
     #[test]
-    fn a_writer_that_sleeps_hears_of_the_first_who_waits_for_one_under_way() {
+    fn a_waiting_writer_is_called_for_the_first_request_behind_a_group_in_progress() {
         let shared = Arc::new(CommitShared::default());
         let (submitter, queue) = write_queue(8, &shared);
         let (taken, was_taken) = std::sync::mpsc::channel();
@@ -120,14 +120,17 @@ mod tests {
         while queue.inner.state().asleep == 0 {
             std::thread::yield_now();
         }
-        // Another one takes a large group meanwhile, and is held up.
+        // Another writer takes a large group, and is blocked.
         queue.inner.state().turns.take(40);
         let began = Instant::now();
         let (queued, _answered) = empty_request();
         submitter.enqueue(queued).unwrap();
         let (group, at) = was_taken.recv_timeout(Duration::from_secs(5)).unwrap();
         assert_eq!(group, Some(1));
-        assert!(at - began >= TURN_MAX / 2, "it waited for the other first");
+        assert!(
+            at - began >= TURN_MAX / 2,
+            "it waited for the other group first"
+        );
         writer.join().unwrap();
     }
 

@@ -16,10 +16,10 @@ use super::{CommittedGroup, SyncTarget};
 pub(super) enum SyncSlot {
     #[default]
     Idle,
-    /// It was given a commit to make safe.
+    /// A commit waits for its sync.
     Given(CommittedGroup),
     Syncing,
-    /// The writer has ended, and nothing will be given any more.
+    /// The writer has ended; no more commits follow.
     Stopped,
 }
 
@@ -30,8 +30,8 @@ impl SyncSlot {
 }
 
 impl QueueState {
-    /// Up to this many, a group that could be committed takes in who came meanwhile. Half of those who were on their way
-    /// lately: so one half is made safe while the other is carried out, and nobody idles.
+    /// Up to this size, a group that could be committed takes in new requests. Half of the requests in recent groups: so one
+    /// half is synced while the other is executed, and neither thread idles.
     fn target_group_size(&self) -> usize {
         let [last, before] = self.recent;
         usize::midpoint(last, before).clamp(GROUP_REQUESTS_TARGET_MIN, GROUP_REQUESTS_TARGET_MAX)
@@ -39,7 +39,7 @@ impl QueueState {
 }
 
 impl WriteQueue {
-    /// Waits for a request and takes all that are there. `None` when the submitter is closed and nothing waits.
+    /// Waits for a request and takes all that are queued. `None` when the queue is closed and empty.
     pub(crate) fn gather(&self) -> Option<RequestGroup<'_>> {
         let mut state = self.inner.state();
         loop {
@@ -51,7 +51,7 @@ impl WriteQueue {
                 return Some(self.group(requests, GroupOrigin::Queue));
             }
             if !state.requests.is_empty() {
-                // All that were taken have gone away; others wait behind them.
+                // The callers of all taken requests are gone; more requests are queued.
                 continue;
             }
             if state.closed {
@@ -61,7 +61,7 @@ impl WriteQueue {
         }
     }
 
-    /// Takes what is there, without waiting.
+    /// Takes what is queued, without waiting.
     #[cfg(feature = "simulation")]
     pub(crate) fn gather_now(&self) -> Option<RequestGroup<'_>> {
         let mut state = self.inner.state();
@@ -72,8 +72,7 @@ impl WriteQueue {
         (!requests.is_empty()).then(|| self.group(requests, GroupOrigin::Queue))
     }
 
-    /// Adds those who came meanwhile, if it is open to them, and waits while the group cannot be committed. False when it
-    /// can.
+    /// Adds new requests, if the group is open, and waits while the group cannot be committed. False when it can.
     pub(super) fn extend_group(&self, group: &mut Vec<QueuedRequest>, open: bool) -> bool {
         let mut state = self.inner.state();
         loop {
@@ -98,8 +97,8 @@ impl WriteQueue {
         }
     }
 
-    /// Makes a commit safe and answers it: in the other thread while the writer goes on, or here if that would be no
-    /// help, which saves the hop.
+    /// Syncs a commit and answers it: in the sync thread while the writer continues, or in this thread if the sync thread
+    /// would not help, which saves a switch.
     pub(crate) fn sync_and_answer(&self, committed: CommittedGroup, disk: &impl SyncTarget) {
         let mut state = self.inner.state();
         state.recent = [committed.answers.len(), state.recent[0]];
@@ -109,14 +108,14 @@ impl WriteQueue {
             committed.answer(safe, &self.shared);
         } else {
             state.sync_slot = SyncSlot::Given(committed);
-            // After the release, as in [`QueueInner::release`]. The other thread looks at `sync_slot` before it sleeps and after
-            // every wake: a notification that arrives when it has the commit already finds nothing to do.
+            // After the release, as in [`QueueInner::release`]. The sync thread checks `sync_slot` before it waits and after
+            // every wake: a notification that arrives when it has taken the commit already has no effect.
             drop(state);
             self.inner.syncer.notify_one();
         }
     }
 
-    /// The writer gives no more commits to the other thread.
+    /// Ends the sync thread after its last commit.
     pub(crate) fn stop_sync_thread(&self) {
         let mut state = self.inner.state();
         while state.sync_slot.is_busy() {
@@ -127,7 +126,7 @@ impl WriteQueue {
         self.inner.syncer.notify_one();
     }
 
-    /// The work of the other thread, until the writer has ended.
+    /// The loop of the sync thread, until the writer has ended.
     pub(crate) fn run_sync_thread(&self, disk: &impl SyncTarget) {
         let mut state = self.inner.state();
         loop {
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_worth_a_commit_with_half_of_those_on_their_way() {
+    fn a_group_grows_to_half_of_the_recent_requests() {
         let target = |recent| {
             let state = QueueState {
                 recent,
@@ -169,8 +168,8 @@ mod tests {
             };
             state.target_group_size()
         };
-        assert_eq!(target([64, 0]), 32, "all in one group: it is split");
-        assert_eq!(target([32, 32]), 32, "and stays so");
+        assert_eq!(target([64, 0]), 32, "all in one group: it is halved");
+        assert_eq!(target([32, 32]), 32, "and stays at that size");
         assert_eq!(target([1, 0]), GROUP_REQUESTS_TARGET_MIN);
         assert_eq!(target([1_024, 1_024]), GROUP_REQUESTS_TARGET_MAX);
     }

@@ -27,8 +27,8 @@ fn a_claim_weighs_what_it_may_find_in_all_its_lanes() {
             seed: [0; 32],
         })
     };
-    assert_eq!(weighed(1, None, 0), 2, "one's own, and public ones");
-    assert_eq!(weighed(0, None, 0), 2, "it takes one all the same");
+    assert_eq!(weighed(1, None, 0), 2, "own lane and public lane");
+    assert_eq!(weighed(0, None, 0), 2, "a claim takes at least one");
     assert_eq!(weighed(10, Some("w"), 4), 10 * 2 * 5 * 2);
     assert_eq!(weighed(u32::MAX, None, 0), 200);
     assert_eq!(weighed(100, Some("w"), 32), GROUP_WEIGHT_MAX);
@@ -68,11 +68,15 @@ fn a_notification_that_arrives_late_is_harmless() {
         }
     };
     asleep();
-    // Decided and counted, and not sent before the writer has worked and sleeps again.
+    // Decided and counted, and sent only after the writer has taken a group and waits again.
     let mut state = queue.inner.state();
     let late = state.call_writer();
     assert_eq!(late, Wakeup::One);
-    assert_eq!(state.call_writer(), Wakeup::None, "it is called already");
+    assert_eq!(
+        state.call_writer(),
+        Wakeup::None,
+        "the writer is called already"
+    );
     let (queued, _answered) = empty_request();
     state.requests.push(queued);
     drop(state);
