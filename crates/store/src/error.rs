@@ -1,4 +1,4 @@
-//! What can go wrong with storage itself. Refusals by the rules are not errors.
+//! Errors of the storage itself. Refusals by the rules are not errors.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub enum Error {
         "the disk failed to keep a commit, which may be there or not; start the server again to see what is"
     )]
     Lost,
-    /// Somebody else changed the files of a database under a running server; says which, and what to do next.
+    /// Another process changed the files of a database under a running server; the text names the file and what to do.
     #[error("{0}")]
     Taken(String),
     #[error(
@@ -37,11 +37,11 @@ pub enum Error {
     },
     #[error("cannot open {}: {reason}", path.display())]
     Open { path: PathBuf, reason: String },
-    /// Never leaves the store: the transaction is taken anew.
+    /// Never leaves the store: the transaction is retried.
     #[error("another transaction was first: {0}")]
     Conflict(String),
-    /// Never leaves a writer: what can be done without the lock is done without it.
-    #[error("somebody else keeps it locked: {0}")]
+    /// Never leaves a writer: requests that do not need the lock are executed without it.
+    #[error("another transaction holds a lock: {0}")]
     Locked(String),
     #[error("the database went away during a commit, which may be there or not: {0}")]
     Unsure(String),
@@ -59,7 +59,7 @@ pub enum Error {
         "{place} holds a part of a copy of {source_place}; copy again from there to go on where it was cut off, and start when it is whole"
     )]
     PartCopy { place: String, source_place: String },
-    /// A copy that was refused or failed; says what to do next.
+    /// A copy was refused or failed; the text says what to do.
     #[error("{0}")]
     Copy(String),
     #[error(
@@ -88,14 +88,14 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
-    /// What an error of PostgreSQL means to us.
+    /// Translates an error of PostgreSQL.
     pub(crate) fn of_server(
         code: Option<&tokio_postgres::error::SqlState>,
         reason: String,
     ) -> Self {
         use tokio_postgres::error::SqlState;
         match code {
-            // Two transactions met: one of them is taken anew.
+            // Two transactions conflict: one of them is retried.
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE
                 | &SqlState::T_R_DEADLOCK_DETECTED

@@ -1,7 +1,7 @@
-//! Stores that pass on to another one whatever they do not do themselves.
+//! Stores that forward to another store what they do not handle themselves.
 //!
-//! Tests and the simulation put them before a real ledger: each says what is different with it, and everything that a store
-//! can be asked is listed here once for all of them.
+//! Tests and the simulation put them in front of a real ledger. Each implements only what differs; the methods of a store
+//! are forwarded here once for all of them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub trait Forwarding: Send + Sync + 'static {
-    /// Who does the rest.
+    /// The store that handles everything else.
     fn inner(&self) -> &SharedStore;
 
     fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
@@ -30,7 +30,7 @@ pub trait Forwarding: Send + Sync + 'static {
         self.inner().listen(listener);
     }
 
-    /// All reads come through here, each as a question to the store behind this one.
+    /// All reads pass through this method, each as a call of the inner store.
     fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,

@@ -215,7 +215,7 @@ impl CommittedGroup {
         synced.is_ok()
     }
 
-    /// PendingReplies everybody, now that it is known what became of the commit.
+    /// Answers all requests of the group with the result of the sync.
     pub(crate) fn answer(self, safe: bool, shared: &CommitShared) {
         if !safe {
             return refuse(self.answers, || Error::Lost);

@@ -1,6 +1,7 @@
 //! The default backend: one SQLite file, one writer thread with group commit, a few read-only connections.
 //!
-//! Invariant: the log is synced before anything it holds is answered or shown; what was answered survives a power cut.
+//! Invariant: the log is synced before its content is answered or shown; every acknowledged commit survives a power
+//! failure.
 
 mod backup;
 mod check;
@@ -49,7 +50,7 @@ use writer::WriterThreads;
 /// How many requests may wait for the writer before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 
-/// Read-only connections; reads are short, and more would only compete for the two cores.
+/// Read-only connections; reads are short, and more connections would only compete for the cores.
 const READERS: usize = 4;
 
 #[derive(Clone)]
@@ -73,12 +74,12 @@ pub struct Sqlite {
     writer: WriterThreads,
     readers: Arc<SqliteReadPool>,
     clock: Arc<dyn Clock>,
-    // Last, because its descriptor stays open until SQLite has closed the file.
+    // Last, because its descriptor must stay open until SQLite has closed the file.
     file_lock: FileLock,
 }
 
 impl Sqlite {
-    /// Opens or makes the file, which no other process may have open to write, brings its schema up to date, starts the writer.
+    /// Opens or creates the file, which no other process may have open for writing, migrates its schema, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
         let (connection, file_lock) = schema::writer(&options.path, options.clock.now().0)?;
         copy::refuse_part(&connection, &options.path)?;
@@ -102,8 +103,7 @@ impl Sqlite {
         })
     }
 
-    /// Reads everything once and says what is wrong with it, as [`Store::check`] does, in a file that nobody else has open. Mends
-    /// nothing, but brings the schema up to date.
+    /// Checks a file that no other process has open, as [`Store::check`] does. Repairs nothing, but migrates the schema.
     pub fn check_file(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
         let (connection, _hold) = schema::writer(path, now.0)?;
         copy::refuse_part(&connection, path)?;
@@ -112,13 +112,13 @@ impl Sqlite {
         Ok(findings)
     }
 
-    /// The engine time of the last commit: a restarted clock must not begin before it.
+    /// The engine time of the last commit: a restarted clock must not start before it.
     pub fn last_time(path: &Path) -> Result<Option<Micros>, Error> {
         if identify(path)? != FileKind::Consign {
             return Ok(None);
         }
         let connection = schema::reader(path)?;
-        // A first start that was cut off has marked the file and not made its tables.
+        // A first start that was interrupted has marked the file and not created its tables.
         if !connection.table_exists(None, "position")? {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl Sqlite {
         &self.path
     }
 
-    /// Returns only if the disk failed to keep a commit. Then everything is refused, and only a new start helps.
+    /// Returns only if a sync failed. Then everything is refused until a restart.
     pub async fn until_lost(&self) {
         self.writer.shared.durability.until_lost().await;
     }
@@ -143,12 +143,12 @@ impl Sqlite {
         self.writer.shared.durability.is_lost()
     }
 
-    /// Why nothing is accepted any more, if somebody else changed the files.
+    /// Why the store accepts nothing any more, if another process changed the files.
     pub fn why_lost(&self) -> Option<&str> {
         self.writer.shared.durability.why_lost()
     }
 
-    /// Finishes what waits and ends the writer. Later requests are refused.
+    /// Executes the queued requests and ends the writer. Later requests are refused.
     pub fn close(&self) {
         self.writer.close();
         self.file_lock.release();
@@ -266,7 +266,7 @@ impl Store for Sqlite {
             .run(move |connection| reads::events(connection, &filter))
     }
 
-    /// Read, and not counted: whoever saw a fact did so before the counter may have heard of it.
+    /// Read from the file and not from the counter: a fact may be visible before the counter is updated.
     fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         self.readers.run(reads::highest_fact)
     }

@@ -1,4 +1,5 @@
-//! When one of several writers begins the next group: at once, or when it is target a transaction beside another.
+//! Decides when one of several writers starts the next group: at once, or when the group is large enough for a transaction
+//! beside another one.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Reading everything once: is the file sound, and do the parts agree with each other?
+//! Checks the whole file: whether SQLite finds it intact, and whether its tables are consistent.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::check;
 use crate::ledger::Counter;
 
-/// Findings to report; after that many the picture is clear.
+/// The maximum number of findings to report.
 const FINDINGS_MAX: usize = 100;
 
 pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
@@ -64,7 +64,7 @@ pub(super) fn check_rows(
     Ok(counted)
 }
 
-/// Histories hang together, and whoever follows its own facts finds all of them.
+/// Checks that the chains of facts are complete, and that every fact is reachable by the streams of its owner.
 fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     for (wrong, sql) in [
         (
@@ -89,7 +89,7 @@ fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Says `position:` first, which is what a repair mends.
+/// The findings start with `position:`, which a repair corrects.
 fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     let (last_seq, last_fact): (u64, u64) = connection.query_row(
         "SELECT last_seq, last_fact FROM position WHERE id = 1",

@@ -1,6 +1,6 @@
 //! A SQLite file as the source or the target of a copy.
 //!
-//! Invariant: a source is only read, as of one instant. Whoever asks for a copy holds the locks of both files.
+//! Invariant: a source is only read, as of one instant. The caller of a copy holds the locks of both files.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -22,12 +22,12 @@ use crate::copy::{
 };
 use crate::ledger::{Position, Tx};
 
-/// Facts that are noted together for whoever follows its own; a longer stretch has more of others in it.
+/// Facts in one range of the table `news`; a longer range contains more facts of other owners.
 const STRETCH_FACTS: usize = 64;
 
 const MARKED: &str = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'copying'";
 
-/// Refuses a file that is a part of a copy.
+/// Refuses a file that holds an incomplete copy.
 pub(super) fn refuse_part(connection: &Connection, path: &Path) -> Result<(), Error> {
     match mark(connection)? {
         None => Ok(()),
@@ -78,7 +78,7 @@ impl SqliteSource {
             });
         }
         let connection = schema::reader(path)?;
-        // One open read holds on to one instant.
+        // An open read transaction keeps one snapshot.
         connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
         Ok(Some(Self {
             path: path.to_owned(),
@@ -91,7 +91,7 @@ impl SqliteSource {
 /// A file that is written to.
 pub(crate) struct SqliteTarget {
     reader: SqliteSource,
-    // Behind the reader, so that it is closed after it.
+    // After the source, so that it is dropped after it.
     hold: FileLock,
 }
 
@@ -108,7 +108,7 @@ impl SqliteTarget {
         })
     }
 
-    /// Closes the file, of which everything is on the disk then.
+    /// Closes the file, after everything is on the disk.
     pub(crate) fn close(self) -> Result<(), Error> {
         let Self { reader, hold } = self;
         let SqliteSource {
@@ -130,7 +130,7 @@ impl SqliteTarget {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let done = work(connection).and_then(|()| Ok(connection.execute_batch("COMMIT")?));
         if done.is_err() {
-            // SQLite may have rolled back by itself; the first error says what went wrong.
+            // SQLite may have rolled back by itself; the first error is the cause.
             let _ = connection.execute_batch("ROLLBACK");
         }
         done
@@ -249,7 +249,7 @@ impl SqliteSource {
         })
     }
 
-    /// In the order of their use. One that was used again after its time lies there twice, and the later use counts.
+    /// In the order of their use. A nonce that was used again after its expiry is stored twice, and the later use counts.
     fn nonces(&mut self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         if self.superseded.is_none() {
             let sql = "SELECT seq FROM (SELECT seq, row_number() OVER (PARTITION BY scope, owner, key ORDER BY seq DESC) \
@@ -431,13 +431,13 @@ impl CopyTarget for SqliteTarget {
             connection.execute(sql, params![time.0, signed(seq), signed(fact)])?;
             Ok(connection.execute_batch("DROP TABLE copying")?)
         })?;
-        // So that whoever opens or moves the file next finds everything in it.
+        // So that the file alone is complete when it is opened or moved next.
         checkpoint::merge_all(&self.reader.connection)?;
         Ok(())
     }
 }
 
-/// By the code that writes for a server.
+/// Uses the same code as the writer of a server.
 fn write_rows(connection: &Connection, rows: Rows) -> Result<(), Error> {
     let mut prepared = StatementCache::new(connection);
     let mut nonces = Nonces::default();

@@ -1,7 +1,7 @@
-//! The one thread that writes, and the one that makes safe what was written.
+//! The writer thread, and the thread that syncs its commits.
 //!
-//! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, then a sync of the log; the answers follow
-//! ([`crate::group`]). The sync is ours and not a part of SQLite's `COMMIT`, so that the next transaction can run meanwhile.
+//! Invariant: `BEGIN IMMEDIATE`, all queued requests, `COMMIT`, then a sync of the log; the replies follow
+//! ([`crate::group`]). The sync is separate from SQLite's `COMMIT`, so that the next transaction can run meanwhile.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ impl WriterThreads {
                 checkpoint::rescue(&connection, &log, &in_thread);
                 checkpoint::leave_log(&connection);
             } else {
-                // All of it, so that whoever opens or copies the file next finds everything there.
+                // All of it, so that the file alone is complete when it is opened or copied next.
                 let merged = schema::note_open(&connection, false);
                 let merged = merged.and_then(|()| checkpoint::merge_all(&connection));
                 checkpoint::noted(merged, &in_thread);
@@ -96,10 +96,10 @@ impl WriterThreads {
         self.submitter.execute(request).await
     }
 
-    /// Lets the threads finish what waits, then ends them.
+    /// Lets the threads execute the queued requests, then ends them.
     pub(super) fn close(&self) {
         self.submitter.close();
-        // The last merge needs the log for itself.
+        // The last merge needs exclusive access to the log.
         drop(
             self.checkpointer
                 .lock()
@@ -109,7 +109,7 @@ impl WriterThreads {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the ledger ended by a panic");
+                tracing::error!("a thread of the ledger panicked");
             }
         }
     }
@@ -128,7 +128,7 @@ impl Drop for WriterThreads {
     }
 }
 
-/// The statements and where the sequences stand.
+/// The state of the writer thread: statements and positions.
 struct SqliteWriter<'c> {
     prepared: StatementCache<'c>,
     nonces: Nonces,
@@ -140,7 +140,7 @@ struct SqliteWriter<'c> {
     position: Position,
     /// As of the open transaction.
     next: Option<Position>,
-    /// A transaction was opened, and not all of its requests are carried out yet.
+    /// A transaction is open, and not all of its requests are executed yet.
     executing: bool,
 }
 
@@ -159,7 +159,7 @@ impl SqliteWriter<'_> {
     fn confirm_log(&self) -> Result<(), Error> {
         let confirmed = self.log.confirm_length(self.prepared.connection());
         if let Err(error @ Error::Taken(_)) = &confirmed {
-            tracing::error!(%error, "nothing more is accepted until a new start");
+            tracing::error!(%error, "no request is accepted until a restart");
             self.shared.durability.mark_lost_by(error);
             return Err(Error::Lost);
         }
@@ -233,14 +233,14 @@ impl Transact for SqliteWriter<'_> {
             .prepared
             .get("ROLLBACK")
             .and_then(|statement| statement.execute([]));
-        // SQLite may have rolled back by itself; then this is refused, which is fine.
+        // SQLite may have rolled back by itself; then the statement fails, which is harmless.
         if let Err(rollback) = undone {
-            tracing::debug!(%rollback, "nothing left to roll back");
+            tracing::debug!(%rollback, "nothing to roll back");
         }
     }
 
     fn may_blame_request(&self, _: &Error) -> bool {
-        // Before, it is the file or its lock; afterwards, the disk.
+        // Before that the file or its lock fails; afterwards, the disk.
         self.executing
     }
 }
