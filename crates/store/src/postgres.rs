@@ -1,7 +1,7 @@
-//! The backend for many nodes: stateless writers on one PostgreSQL database, which keeps and replicates everything.
+//! The backend for many nodes: stateless writers on one PostgreSQL database, which stores and replicates everything.
 //!
-//! Invariant: a row is locked before it is decided upon, and a key that must be used once has a unique index, so any
-//! number of nodes may write at the same time. What one of them lost a race for is decided anew.
+//! Invariant: a row is locked before a decision about it, and a once-key has a unique index, so any number of nodes may
+//! write at the same time. A transaction that loses a race is retried.
 
 mod address;
 mod check;
@@ -53,10 +53,10 @@ use writer::{WriterNode, Writers};
 
 /// How many requests may wait for the writers before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
-/// While one group is under way, the next one may begin beside it. A third writer only makes groups smaller.
+/// While one group is in progress, the next one may start beside it. A third writer only makes groups smaller.
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
-/// A name for databases that hold nothing but this version's empty schema, for tests to copy.
+/// The name of a database that holds only this version's empty schema, for tests to copy.
 pub const TEMPLATE: &str = "consign_template_15";
 
 #[derive(Clone)]
@@ -65,9 +65,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     pub queue_max: usize,
     pub writers: usize,
-    /// Which node this is; no other one that runs has the same number.
+    /// The number of this node; no other running node has the same.
     pub node: i64,
-    /// Later migrations are not run, as by a program of before; only tests hold one back.
+    /// Later migrations are not run, as by an older program; only tests set this.
     pub hold: Option<i32>,
 }
 
@@ -91,19 +91,19 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Reaches the database, brings its schema up to date, starts the writers.
+    /// Connects to the database, migrates its schema, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
         for behind in positions::recover(&options.address, false).await? {
             tracing::warn!(
                 behind,
-                "a sequence lay behind its table, as after a restore without sequences"
+                "a sequence was behind its table, as after a restore without sequences"
             );
         }
         let readers = PostgresReadPool::new(options.address.clone(), READERS);
         let watermark = FactWatermark::default();
         let last_fact = reads::last_fact(&readers, &watermark).await?;
-        // With a connection that stays, by which a copy sees that somebody is there.
+        // On a connection that stays open, by which a copy detects this server.
         copy::refuse_part(&options.address).await?;
         let node = Arc::new(WriterNode {
             id: options.node,
@@ -125,7 +125,7 @@ impl Postgres {
         })
     }
 
-    /// Brings the schema up to date, and does nothing else.
+    /// Migrates the schema, and does nothing else.
     pub async fn migrate(address: &DatabaseAddress, now: Micros) -> Result<(), Error> {
         schema::migrate(address, now.0, None).await
     }
@@ -142,13 +142,13 @@ impl Postgres {
         checked.map_err(instant_lost)
     }
 
-    /// Brings sequences that lie behind their tables up to them, and says which. With `dry_run` it only says so.
+    /// Advances sequences that are behind their tables, and returns which. With `dry_run` it changes nothing.
     pub async fn repair(address: &DatabaseAddress, dry_run: bool) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
         positions::recover(address, dry_run).await
     }
 
-    /// When the last fact was written, by the database's clock of that time; `None` if there is none.
+    /// When the last fact was written, by the database's clock; `None` if there is none.
     pub async fn last_time(address: &DatabaseAddress) -> Result<Option<Micros>, Error> {
         if !schema::exists(address).await? {
             return Ok(None);
@@ -159,24 +159,24 @@ impl Postgres {
         Ok(found.map(|row| row.try_get(0)).transpose()?.map(Micros))
     }
 
-    /// Whether it follows another server and takes no writes.
+    /// Whether the server is a standby and accepts no writes.
     pub async fn is_standby(address: &DatabaseAddress) -> Result<bool, Error> {
         let client = address.connect().await?;
         let found = client.query_one("SELECT pg_is_in_recovery()", &[]).await?;
         Ok(found.try_get(0)?)
     }
 
-    /// The clock that all nodes of this database go by.
+    /// The clock that all nodes of this database use.
     pub fn clock(&self) -> DatabaseClock {
         DatabaseClock::at(&self.address)
     }
 
-    /// Whether the database has a ledger already.
+    /// Whether the database has a ledger.
     pub async fn exists(address: &DatabaseAddress) -> Result<bool, Error> {
         schema::exists(address).await
     }
 
-    /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
+    /// Returns only if a thread of the ledger panicked. Then everything is refused until a restart.
     pub async fn until_lost(&self) {
         self.writers.shared.durability.until_lost().await;
     }
@@ -185,23 +185,23 @@ impl Postgres {
         self.writers.shared.durability.is_lost()
     }
 
-    /// Finishes what waits and ends the writers. Later requests are refused.
+    /// Executes the queued requests and ends the writers. Later requests are refused.
     pub fn close(&self) {
         self.writers.close();
     }
 }
 
-/// A standby has to go on with what its primary cleaned away, and then ends whoever still looks at it.
+/// A standby must apply the cleanup of its primary, and then cancels transactions that still read the old rows.
 pub(crate) fn instant_lost(error: Error) -> Error {
     let Error::Conflict(reason) = error else {
         return error;
     };
     Error::Unavailable(format!(
-        "the database did not keep what it showed at the beginning: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
+        "the database did not keep the snapshot of the read: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
     ))
 }
 
-/// The database's clock, on a connection of its own: nothing is in the way of an answer.
+/// The database's clock, on a connection of its own, so that no other statement delays the answer.
 pub struct DatabaseClock(Arc<PostgresReadPool>);
 
 impl DatabaseClock {
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lost_the_instant_it_looked_at_is_told_what_to_set_and_others_their_own_reason() {
+    fn a_lost_snapshot_names_the_setting_and_other_errors_keep_their_text() {
         let lost = instant_lost(Error::Conflict("conflict with recovery".to_owned()));
         let said = lost.to_string();
         assert!(said.contains("conflict with recovery"), "{said}");

@@ -1,6 +1,7 @@
-//! Where the database is and how it is reached. Which of several hosts is entered, `hosts` knows.
+//! The address of the database and how to connect to it. `hosts` chooses between several hosts.
 //!
-//! Invariant: a password never appears in a message, and over a network it travels only to a server that proved its name.
+//! Invariant: a password never appears in a message, and over a network it is sent only to a server with a verified
+//! certificate.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,26 +25,26 @@ use super::settings;
 use super::wire::{self, Row, WireConnection, WireError};
 use crate::Error;
 
-/// Everything of ours lives in a schema of this name.
+/// The schema of all Consign tables.
 pub(super) const SCHEMA: &str = "consign";
 
 const MESSAGES_MAX: usize = 256;
-/// For one host, until it answers at all.
+/// For one host, until the connection is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 pub struct DatabaseAddress {
     hosts: Hosts,
-    /// How to prove who the server is, for both kinds of connections.
+    /// How to verify the server, for both kinds of connections.
     tls: Option<(Arc<ClientConfig>, MakeRustlsConnect)>,
 }
 
 impl DatabaseAddress {
-    /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A password given apart wins over one in
-    /// the address.
+    /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A separate password takes precedence over
+    /// one in the address.
     pub fn parse(url: &str, password: Option<&str>) -> Result<Self, Error> {
         let AddressOptions { url, mode, roots } = AddressOptions::read(url)?;
-        // The parser's own message may quote the address, which may hold a password.
+        // The parser's own message may quote the address, which may contain a password.
         let mut config = Config::from_str(&url)
             .map_err(|error| unfit(&format!("it cannot be read ({})", cause(&error))))?;
         if let Some(password) = password {
@@ -62,14 +63,14 @@ impl DatabaseAddress {
         }
         let local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
-        // Whoever names a root wants it used.
+        // A root certificate that is given must be used.
         let plain = local && roots.is_none();
         let mode = mode.unwrap_or(if plain {
             Encryption::Plain
         } else {
             Encryption::Verified
         });
-        // Ours come last and win: they are what the ledger's promises rest on.
+        // Our options come last and take precedence: the guarantees of the ledger depend on them.
         let given = config.get_options().unwrap_or_default();
         let settings = format!("{given}{}", settings::options());
         config
@@ -80,7 +81,7 @@ impl DatabaseAddress {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(5))
             .tcp_user_timeout(Duration::from_secs(10))
-            // Of several hosts, the one that takes writes.
+            // Of several hosts, the one that accepts writes.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_negotiation(SslNegotiation::Postgres);
         let tls = match mode {
@@ -98,7 +99,7 @@ impl DatabaseAddress {
         Ok(Self { hosts, tls })
     }
 
-    /// The same place for somebody who only looks: a standby will do. Of several hosts, the first that answers.
+    /// The same address for reading only: a standby is accepted. Of several hosts, the first that answers.
     #[must_use]
     pub fn for_reading(&self) -> Self {
         Self {
@@ -111,10 +112,10 @@ impl DatabaseAddress {
         self.hosts.any().get_dbname().unwrap_or_default()
     }
 
-    /// A connection that the calling thread drives itself.
+    /// A blocking connection, driven by the calling thread.
     pub(super) fn open(&self) -> Result<WireConnection, Error> {
         let tls = self.tls.as_ref().map(|(tls, _)| tls);
-        let mut told = HostFailures::default();
+        let mut failures = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
             match wire::open(host, tls, self.hosts.connect_timeout()) {
                 Ok(mut wire) => {
@@ -123,13 +124,13 @@ impl DatabaseAddress {
                     return Ok(wire);
                 }
                 Err(failure) => {
-                    told.add(FailureDetail::of_failure(&failure), || {
+                    failures.add(FailureDetail::of_failure(&failure), || {
                         self.unreachable(&failure)
                     });
                 }
             }
         }
-        Err(told.most_specific())
+        Err(failures.most_specific())
     }
 
     fn set_up(&self, wire: &mut WireConnection) -> Result<(), Error> {
@@ -140,41 +141,41 @@ impl DatabaseAddress {
         Ok(())
     }
 
-    /// A connection whose traffic the current runtime carries.
+    /// A connection that a task of the current runtime drives.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
         Ok(self.connect_listening().await?.client)
     }
 
     pub(super) async fn connect_listening(&self) -> Result<ListeningClient, Error> {
-        let mut told = HostFailures::default();
+        let mut failures = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
-            // A server may take the connection and then say nothing.
+            // A server may accept the connection and then send nothing.
             match timeout(self.hosts.connect_timeout(), self.connect_to(host)).await {
                 Ok(Ok((connected, differing))) => {
                     self.hosts.mark_connected(index);
                     settings::confirm(differing.as_deref())?;
                     return Ok(connected);
                 }
-                Ok(Err(error)) => told.add(FailureDetail::of_driver(&error), || {
+                Ok(Err(error)) => failures.add(FailureDetail::of_driver(&error), || {
                     let why = cause(&error);
-                    // The driver's words are for those who program it.
+                    // The driver's message is for programmers.
                     let missing = why.ends_with("password missing");
                     self.unreachable(&if missing { wire::NO_PASSWORD } else { &why })
                 }),
                 Err(_elapsed) => {
                     let silent = || self.unreachable(&"it did not answer in time");
-                    told.add(FailureDetail::Unreachable, silent);
+                    failures.add(FailureDetail::Unreachable, silent);
                 }
             }
         }
-        Err(told.most_specific())
+        Err(failures.most_specific())
     }
 
     fn unreachable(&self, why: &dyn fmt::Display) -> Error {
         Error::Unavailable(format!("cannot reach the database {self}: {why}"))
     }
 
-    /// One host, and the first of its settings that is not as it should be.
+    /// Connects to one host, and returns the first of its settings that has a wrong value.
     async fn connect_to(
         &self,
         host: &Config,
@@ -205,11 +206,11 @@ impl DatabaseAddress {
 
 pub(super) struct ListeningClient {
     pub(super) client: Client,
-    /// What the server says unasked. Nothing is kept for somebody who does not listen.
+    /// Asynchronous messages of the server. They are dropped if the receiver does not read.
     pub(super) messages: Receiver<AsyncMessage>,
 }
 
-/// Carries the traffic of a connection until it ends.
+/// Drives a connection until it ends.
 async fn drive<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -217,7 +218,7 @@ where
 {
     loop {
         match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-            // Full or unheard: news are hints.
+            // Full or closed: notifications are only hints.
             Some(Ok(message)) => drop(said.try_send(message)),
             Some(Err(error)) => {
                 tracing::debug!(%error, "a connection to the database ended");
@@ -228,7 +229,7 @@ where
     }
 }
 
-/// Whom and where, without the password.
+/// User, hosts and database, without the password.
 impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
@@ -249,7 +250,7 @@ enum Encryption {
     Verified,
 }
 
-/// The parts of an address that are ours to understand.
+/// The parts of an address that this module interprets itself.
 struct AddressOptions {
     url: String,
     mode: Option<Encryption>,
@@ -327,7 +328,7 @@ pub(super) fn unfit(reason: &str) -> Error {
     Error::DatabaseAddress(reason.to_owned())
 }
 
-/// What lies behind a driver's error: its own words often say only where it happened.
+/// The cause of a driver's error: its own text often says only where it happened.
 pub(crate) fn cause(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

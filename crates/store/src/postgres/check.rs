@@ -1,4 +1,4 @@
-//! Reading everything once: do the parts agree with each other?
+//! Checks the whole database: whether its tables are consistent.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use crate::Error;
 use crate::check;
 use crate::ledger::Counter;
 
-/// Findings to report; after that many the picture is clear.
+/// The maximum number of findings to report.
 const FINDINGS_MAX: usize = 100;
-/// Rows that are looked at in one go.
+/// Rows in one page.
 const PAGE_ROWS: i64 = 2_000;
 
 pub(super) async fn check(readers: &PostgresReadPool) -> Result<Vec<String>, Error> {
@@ -40,7 +40,7 @@ async fn check_in(reader: &mut PooledReader<'_>) -> Result<Vec<String>, Error> {
     Ok(findings)
 }
 
-/// Each counts what should not be there.
+/// Each statement counts inconsistent rows.
 const WRONG: [(&str, &str); 4] = [
     (
         "rows whose history ends at a fact of another one",

@@ -1,8 +1,8 @@
-//! Up to where the stream of facts is whole. Numbers become visible out of order, so nobody who reads it may pass those of the
-//! oldest open transaction.
+//! The watermark up to which the stream of facts is complete. Numbers become visible out of order, so a reader must not pass
+//! those of the oldest open transaction.
 //!
-//! Invariant: what was seen as settled stays so. So one look serves every stream of the node that came before it, and however many
-//! of them wait for an open transaction, the database is asked a few times a second.
+//! Invariant: the watermark never goes back. So one query serves every stream of the node that asked before it, and however
+//! many streams wait for an open transaction, the database gets only a few queries a second.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use super::readers::{PooledReader, PostgresReadPool};
 use super::rows;
 use crate::Error;
 
-/// The last block of numbers that was given out. To be asked before [`OPEN_BLOCKS`].
+/// The last assigned block of numbers. Must be queried before [`OPEN_BLOCKS`].
 const LAST_BLOCK: &str = "SELECT last_value FROM fact_blocks";
 
-/// The last block that was given out before the oldest open transaction asked for its own.
+/// The last block that was assigned before the oldest open transaction got its own.
 const OPEN_BLOCKS: &str = "SELECT min(((classid::bigint & 65535) << 32) + objid::bigint) FROM pg_locks \
     WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 17230 \
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Between two looks of one that waits. Transactions hardly ever take longer than the first few.
+/// Pauses between the queries of a waiting stream. Transactions rarely take longer than the first few.
 const PAUSES_MS: [u64; 6] = [5, 10, 20, 40, 80, 160];
 const PAUSE_MS_MAX: u64 = 250;
 
-/// Up to which block numbers are given out, and up to which all of them are visible to whoever asks from now on.
+/// The last assigned block, and the last block of which all facts are visible from now on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FactBlocks {
     pub(super) last: i64,
@@ -33,8 +33,8 @@ pub(super) struct FactBlocks {
 }
 
 impl FactBlocks {
-    /// Whoever was given a block up to the last one either still holds its lock when the locks are looked at, or has ended
-    /// before, and then its facts are visible to the statement after that.
+    /// A transaction with a block up to the last one either still holds its lock when the locks are read, or has ended before,
+    /// and then its facts are visible to the next statement.
     async fn ask(reader: &mut PooledReader<'_>) -> Result<Self, Error> {
         let last = reader.query(LAST_BLOCK, &[]).await?;
         let last: i64 = last.first().map_or(Ok(0), |row| rows::get(row, 0))?;
@@ -53,64 +53,64 @@ pub(super) fn end_of(block: i64) -> i64 {
     (block + 1).saturating_mul(size)
 }
 
-/// The last look, whoever took it.
+/// The result of the last query, shared by all streams.
 #[derive(Debug, Default)]
 pub(super) struct FactWatermark(Mutex<Option<SharedLook>>);
 
 #[derive(Clone, Debug)]
 struct SharedLook {
     begun: Instant,
-    /// A failure is shared as well: a database that is silent lets nobody wait twice.
+    /// A failure is shared too: with an unresponsive database no stream waits twice.
     seen: Result<FactBlocks, String>,
 }
 
 impl FactWatermark {
-    /// As it is now, or later.
+    /// The blocks as of now, or later.
     pub(super) async fn now(&self, readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
         self.since(readers, Instant::now()).await
     }
 
-    /// As it was at some moment after `oldest`. While one looks the others wait, and then one of them looks for all.
+    /// The blocks as of some moment after `oldest`. While one stream queries the others wait, and share its result.
     async fn since(
         &self,
         readers: &PostgresReadPool,
         oldest: Instant,
     ) -> Result<FactBlocks, Error> {
         let mut last = self.0.lock().await;
-        let young = last.clone().filter(|look| look.begun >= oldest);
-        let look = if let Some(look) = young {
-            look
+        let young = last.clone().filter(|shared| shared.begun >= oldest);
+        let shared = if let Some(shared) = young {
+            shared
         } else {
             let begun = Instant::now();
-            let seen = look(readers).await.map_err(|error| error.to_string());
+            let seen = query(readers).await.map_err(|error| error.to_string());
             last.insert(SharedLook { begun, seen }).clone()
         };
-        look.seen.map_err(Error::Unavailable)
+        shared.seen.map_err(Error::Unavailable)
     }
 }
 
-async fn look(readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
+async fn query(readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
     FactBlocks::ask(&mut readers.acquire().await?).await
 }
 
-/// One that waits for open transactions to end.
+/// A wait for open transactions to end.
 pub(super) struct WatermarkWait<'h> {
     watermark: &'h FactWatermark,
-    looks: usize,
+    queries: usize,
 }
 
 impl<'h> WatermarkWait<'h> {
     pub(super) fn new(watermark: &'h FactWatermark) -> Self {
         Self {
             watermark,
-            looks: 0,
+            queries: 0,
         }
     }
 
-    /// The next look, after a pause that grows. One that somebody else took in the second half of it will do.
+    /// The next query, after a growing pause. A result of another stream from the second half of the pause is reused.
     pub(super) async fn next(&mut self, readers: &PostgresReadPool) -> Result<FactBlocks, Error> {
-        let pause = PAUSES_MS.get(self.looks).copied().unwrap_or(PAUSE_MS_MAX);
-        self.looks += 1;
+        let pause = PAUSES_MS.get(self.queries).copied().unwrap_or(PAUSE_MS_MAX);
+        self.queries += 1;
         let half = Duration::from_millis(pause) / 2;
         tokio::time::sleep(half).await;
         let oldest = Instant::now();

@@ -1,4 +1,4 @@
-//! Writing what a transaction decided, all rows of a kind at once.
+//! Writes the decisions of a transaction, all rows of a kind with one statement.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::working_set::LoadedRow;
 use crate::Error;
 use crate::ledger::Counter;
 
-/// What a step can change, and what never changes after the admission.
+/// The columns that a step can change, and those that never change after the admission.
 macro_rules! into_intents {
     () => {
         "INSERT INTO intents AS i (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, \
@@ -32,8 +32,8 @@ const NEW: &str = concat!(
     "SELECT * FROM unnest($1::tied_admission[])"
 );
 
-/// Changed rows are there and locked, so they are never inserted: the form is chosen because it looks up each row by its
-/// key, where a join may be planned as a walk through all rows. Their node stays the one that gave out the token, whoever
+/// Changed rows exist and are locked, so they are never inserted: the upsert is used because it looks up each row by its
+/// key, where a join may be planned as a scan of all rows. Their node stays the one that issued the token, whichever node
 /// extends the lease.
 const CHANGED: &str = concat!(
     into_intents!(),
@@ -51,16 +51,16 @@ const CHANGED: &str = concat!(
 const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
     owner, actor, detail, wall_offset_us) SELECT * FROM unnest($1::dated_fact[])";
 
-/// Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
-/// Those that come to nothing stay. A shard alone rarely does, for what one writer counts up another counts down; and there
-/// are as many as names, states and shards, however many intents come and go.
+/// Counters are locked in the order of their key, so that writers cannot deadlock.
+/// Counters that reach zero stay. A single shard rarely reaches zero, because one writer counts up and another down; and
+/// their number is bounded by names, states and shards, not by intents.
 const COUNTS: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
     SELECT kind, face, name, state, CASE WHEN kind = 2 AND name <> '' THEN 0::smallint ELSE $2 END, count \
     FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
 
-/// How much one agent has waiting for consent is in one shard, so that it goes when it comes to nothing: anybody may be an agent.
-/// Those that this transaction has changed are locked by it.
+/// The permissions of one agent that wait for consent are counted in one shard, so that the counter is deleted at zero:
+/// anyone may be an agent. Counters that this transaction has changed are locked by it.
 const COUNTS_GONE: &str = "DELETE FROM counts c USING unnest($1::text[]) AS u (name) \
     WHERE c.kind = 2 AND c.face = 2 AND c.name = u.name AND c.name <> '' AND c.state = 0 AND c.shard = 0 AND c.count = 0";
 
@@ -70,11 +70,11 @@ const FACTS_GONE: &str = "WITH RECURSIVE chain AS (SELECT seq, previous FROM fac
 
 const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
 
-/// A key that was not there and is now was used by another node meanwhile: the error makes this transaction look again.
+/// A key that did not exist when it was read was used by another node meanwhile: the error makes this transaction retry.
 const ONCE: &str = "INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
     SELECT * FROM unnest($1::used_key[])";
 
-/// For keys past their time, which are locked.
+/// For expired keys, which are locked.
 const ONCE_AGAIN: &str = "INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
     SELECT * FROM unnest($1::used_key[]) ON CONFLICT (scope, owner, key) DO UPDATE SET \
     fingerprint = excluded.fingerprint, intent = excluded.intent, answer = excluded.answer, until = excluded.until";
@@ -89,7 +89,7 @@ const RECORD_AGAIN: &str = "INSERT INTO records (kind, owner, name, version, val
 const RECORD_GONE: &str = "DELETE FROM records r USING unnest($1::smallint[], $2::text[], $3::text[]) \
     AS u (kind, owner, name) WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
 
-/// What was decided and has to be written.
+/// The decisions that must be written.
 #[derive(Default)]
 pub(super) struct DecidedWrites<'r> {
     pub(super) new: Vec<&'r LoadedRow>,
@@ -136,7 +136,7 @@ impl DecidedWrites<'_> {
     }
 }
 
-/// The same, ready to be sent.
+/// The decisions as statement parameters.
 #[derive(Default)]
 pub(super) struct EncodedWrites {
     removed: Vec<i64>,
@@ -155,7 +155,7 @@ pub(super) struct EncodedWrites {
 }
 
 impl EncodedWrites {
-    /// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an
+    /// Sends all statements at once and waits for all results. A row to delete that is gone although it was locked is an
     /// error.
     pub(super) fn send(&self, session: &mut Session) -> Result<(), Error> {
         let (asked, expected): (Vec<_>, Vec<Option<u64>>) = self.statements().into_iter().unzip();
@@ -174,7 +174,7 @@ impl EncodedWrites {
         ))
     }
 
-    /// Sends everything and the commit with it. Where rows are deleted, it is looked first whether they were there.
+    /// Sends all statements together with the commit. If rows are deleted, it first checks that they existed.
     pub(super) fn commit(&self, session: &mut Session) -> Result<(), Error> {
         if !self.removed.is_empty() || !self.records_gone.0.is_empty() {
             self.send(session)?;
@@ -184,8 +184,8 @@ impl EncodedWrites {
         session.commit(statements.map(|(asked, _)| asked).collect())
     }
 
-    /// The statements that have something to do, and how many rows each writes where that is known. What is deleted goes first: its id may
-    /// be used anew. Counters come last, so that they are locked as shortly as possible.
+    /// The statements with rows to write, and how many rows each must affect where that is known. Deletions come first: an id
+    /// may be used again. Counters come last, so that they are locked as shortly as possible.
     fn statements(&self) -> Vec<(BoundStatement<'_>, Option<u64>)> {
         let mut statements = Vec::new();
         let mut add = |text, parameters, rows: usize| {
@@ -208,7 +208,7 @@ impl EncodedWrites {
         ] {
             add(text, vec![row_cells], row_cells.len());
         }
-        // The end of a row and its removal may lie in one transaction, so its last facts may be among those just written.
+        // A row may end and be removed in one transaction, so its last facts may be among those just written.
         add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
         let gone = &self.counts_gone;
@@ -217,12 +217,12 @@ impl EncodedWrites {
     }
 }
 
-/// The node that gave out a lease, as long as it lasts.
+/// The node that granted the lease, as long as the row is leased.
 fn holder_node(row: &LoadedRow, node: i64) -> Option<i64> {
     (row.intent.shelf == Shelf::Leased).then_some(node)
 }
 
-/// Room for a row without its texts.
+/// The size of a row without its texts.
 const ROW_BYTES: usize = 512;
 
 fn changed_row(row: &LoadedRow, node: i64) -> RowEncoder {
@@ -254,7 +254,7 @@ fn changed_row(row: &LoadedRow, node: i64) -> RowEncoder {
     row_cells
 }
 
-/// As a change, and then what stays.
+/// The changing columns, then the constant ones.
 fn new_row(row: &LoadedRow, node: i64) -> RowEncoder {
     let intent = &row.intent;
     let mut row_cells = changed_row(row, node);
@@ -319,7 +319,7 @@ fn record_row(record: &record::Record) -> RowEncoder {
     row_cells
 }
 
-/// The names of counters that go when they have come to nothing.
+/// The name of a counter that is deleted at zero.
 fn removable_counter((counter, delta): &(Counter, i64)) -> Option<String> {
     match counter {
         Counter::Unconsented { of, .. } if *delta < 0 => Some(stored(of).into_owned()),

@@ -1,6 +1,6 @@
-//! One of several hosts: which is tried first, how long each may take, and whose refusal is told.
+//! Chooses between several hosts: the order, the timeout of each, and the error to report.
 //!
-//! Invariant: a host that takes connections and says nothing costs its own time; the next one is tried all the same.
+//! Invariant: a host that accepts connections and sends nothing costs only its own timeout; the next one is still tried.
 
 use std::error::Error as _;
 use std::fmt;
@@ -17,16 +17,16 @@ use super::wire::WireError;
 use crate::Error;
 
 const PORT: u16 = 5432;
-/// Until a host has let us in.
+/// Until the session is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same where another one may be better.
+/// The same if there are other hosts to try.
 const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(4);
 
 #[derive(Clone)]
 pub(super) struct Hosts {
-    /// The address once for each host; never empty.
+    /// The configuration of each host; never empty.
     each: Vec<Config>,
-    /// The one that was entered last, by any connection: it is tried first.
+    /// The host of the last successful connection, which is tried first.
     last: Arc<AtomicUsize>,
 }
 
@@ -53,7 +53,7 @@ impl Hosts {
         })
     }
 
-    /// A standby will do, and which one is remembered apart.
+    /// A standby is accepted; the last host is remembered separately.
     pub(super) fn for_reading(&self) -> Self {
         let mut each = self.each.clone();
         for host in &mut each {
@@ -65,7 +65,7 @@ impl Hosts {
         }
     }
 
-    /// For what is the same for all of them.
+    /// The configuration for what all hosts share.
     pub(super) fn any(&self) -> &Config {
         &self.each[0]
     }
@@ -78,7 +78,7 @@ impl Hosts {
         }
     }
 
-    /// The one that was entered last, then the others as they were named.
+    /// The host of the last connection, then the others in the order of the address.
     pub(super) fn in_turn(&self) -> impl Iterator<Item = (usize, &Config)> {
         let last = self.last.load(Ordering::Relaxed);
         let others = (0..self.each.len()).filter(move |index| *index != last);
@@ -92,7 +92,7 @@ impl Hosts {
     }
 }
 
-/// As they were named, with commas between them; the usual port goes without saying.
+/// In the order of the address, with commas; the default port is left out.
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, config) in self.each.iter().enumerate() {
@@ -112,7 +112,7 @@ impl fmt::Display for Hosts {
     }
 }
 
-/// The same with one of its hosts. The driver offers no way to take hosts away, so everything else is carried over.
+/// The configuration with only one of its hosts. The driver cannot remove hosts, so everything else is copied.
 fn only(config: &Config, index: usize) -> Config {
     let mut one = Config::new();
     match config.get_hosts().get(index) {
@@ -164,14 +164,14 @@ fn only(config: &Config, index: usize) -> Config {
     one
 }
 
-/// How much it says that a host was not entered.
+/// How specific the failure of a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FailureDetail {
-    /// It was not reached, or did not answer.
+    /// The host was not reached, or did not answer.
     Unreachable,
-    /// It takes no writes, as standbys do.
+    /// The host is a standby and accepts no writes.
     Standby,
-    /// It refused us for a reason, such as a wrong password.
+    /// The host refused the connection for a reason, such as a wrong password.
     Refused,
 }
 
@@ -196,7 +196,7 @@ impl FailureDetail {
         if kind == io::ErrorKind::PermissionDenied {
             Self::Standby
         } else if matches!(kind, io::ErrorKind::Other | io::ErrorKind::InvalidData) {
-            // Our own words, and those about a certificate that does not fit.
+            // Our own errors, and those about an invalid certificate.
             Self::Refused
         } else {
             Self::Unreachable
@@ -204,7 +204,7 @@ impl FailureDetail {
     }
 }
 
-/// What was heard from the hosts that were not entered: the first of those that say most.
+/// The failures of the hosts: keeps the first of the most specific ones.
 #[derive(Default)]
 pub(super) struct HostFailures(Option<(FailureDetail, Error)>);
 

@@ -1,6 +1,6 @@
-//! What somebody else keeps locked, so that only those who need it wait.
+//! Rows that other transactions keep locked, so that only the requests that need them wait.
 //!
-//! It decides nothing: a request that is not found here, or wrongly, is carried out all the same, apart from the others.
+//! This is only a hint: a request that is missing here, or listed wrongly, is still executed, apart from the others.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use super::session::Session;
 use super::wire::Row;
 use crate::Error;
 
-/// For so long nobody else waits for what was found locked. Those who wait already look more often.
+/// How long other requests do not wait for a row that was found locked. Requests that wait already retry more often.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// Which of these are there and cannot be locked now.
+/// The rows that exist and cannot be locked now.
 const INTENTS: &str = "SELECT k.n FROM unnest($1::bytea[]) WITH ORDINALITY AS k (id, n) \
     WHERE EXISTS (SELECT 1 FROM intents WHERE id = k.id) \
     AND NOT EXISTS (SELECT 1 FROM intents WHERE id = k.id FOR UPDATE SKIP LOCKED)";
@@ -39,7 +39,7 @@ const RECORDS: &str = "SELECT k.n FROM unnest($1::smallint[], $2::text[], $3::te
 const OWNERS: &str = "SELECT k.n FROM unnest($1::text[]) WITH ORDINALITY AS k (owner, n) \
     WHERE NOT pg_try_advisory_xact_lock(17230, hashtext(k.owner))";
 
-/// Something that a request locks.
+/// A row or key that a request locks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LockTarget {
     Intent(IntentId),
@@ -48,7 +48,7 @@ pub(super) enum LockTarget {
     Owner(String),
 }
 
-/// What was found locked lately, and until when that counts.
+/// What was found locked recently, and until when that is assumed.
 #[derive(Debug, Default)]
 pub(super) struct KnownLocks(Mutex<HashMap<LockTarget, Instant>>);
 
@@ -57,7 +57,7 @@ impl KnownLocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nearly always.
+    /// Nearly always true.
     pub(super) fn is_empty(&self) -> bool {
         let mut known = self.known();
         if !known.is_empty() {
@@ -73,7 +73,7 @@ impl KnownLocks {
         self.known().extend(found);
     }
 
-    /// Whether a request needs any of it.
+    /// Whether a request needs any of them.
     pub(super) fn block(&self, request: &Request, now: Micros) -> bool {
         let known = self.known();
         let prefetch = Prefetch::of(std::iter::once(request), now);
@@ -93,7 +93,7 @@ fn lock_targets<'f>(prefetch: &'f Prefetch<'_>) -> impl Iterator<Item = LockTarg
     intents.chain(once).chain(records).chain(owners)
 }
 
-/// What the requests will lock and somebody else has locked already. KnownLocks it meanwhile and lets go.
+/// What the requests will lock and another transaction has locked already. Takes the free locks, and releases them.
 pub(super) fn find<'r>(
     session: &mut Session,
     requests: impl Iterator<Item = &'r Request>,
@@ -139,7 +139,7 @@ pub(super) fn find<'r>(
         .collect())
 }
 
-/// Which of so many are named by the rows; they count from one.
+/// Which of `count` items the rows name; the numbers start at one.
 fn marked(count: usize, rows: &[Row]) -> Result<Vec<bool>, Error> {
     let mut marked = vec![false; count];
     for row in rows {

@@ -1,4 +1,4 @@
-//! Which node has given out what. A row names its node exactly as long as it is leased.
+//! Leases by node. A row has the number of its node exactly as long as it is leased.
 
 use consign_kernel::intent::Shelf;
 
@@ -6,7 +6,7 @@ use super::readers::PostgresReadPool;
 use super::rows;
 use crate::{Error, LeaseCount};
 
-/// Only rows on the shelf of leases are read, and the index of deadlines has them together.
+/// Reads only leased rows, which are adjacent in the index of deadlines.
 const HELD: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
 
 pub(super) async fn lease_counts(readers: &PostgresReadPool) -> Result<Vec<LeaseCount>, Error> {

@@ -1,8 +1,8 @@
-//! News between nodes. A node tells the others what its commits did, at most once in a while and never for each publish:
-//! PostgreSQL lets notifying transactions commit one after the other only.
+//! Notifications between nodes (LISTEN and NOTIFY). A node sends the effects of its commits, at a limited rate and never for
+//! each commit: PostgreSQL commits transactions that notify only one after the other.
 //!
-//! It makes waiting quick and decides nothing. Whoever waits looks by itself every few seconds, and everybody looks when a
-//! lost connection is back, so a bell that was not heard costs no more than that.
+//! Notifications are hints. A waiting request polls every few seconds, and all of them poll when a lost connection is back,
+//! so a lost notification costs no more than that delay.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use crate::group::CommitShared;
 use crate::{Error, News};
 
 const CHANNEL: &str = "consign";
-/// So many bells a second and node at most.
+/// Limits the rate of notifications of a node.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
-/// PostgreSQL takes payloads below 8,000 bytes.
+/// PostgreSQL accepts payloads below 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 
-/// What the others have not been told yet.
+/// Effects of commits that are not sent yet.
 #[derive(Default)]
 struct PendingNotices {
     ripe: HashSet<Probe>,
@@ -62,11 +62,11 @@ impl NoticeBuffer {
     }
 }
 
-/// The two tasks that ring and hear; they end with this.
+/// The two tasks that send and listen; dropping this ends them.
 pub(super) struct Notifier(Vec<JoinHandle<()>>);
 
 impl Notifier {
-    /// `node` is how this one knows its own bells.
+    /// `node` identifies the notifications of this node, which it ignores.
     pub(super) fn start(address: &DatabaseAddress, node: i64, shared: &Arc<CommitShared>) -> Self {
         let buffer = Arc::new(NoticeBuffer::default());
         let local_buffer = Arc::clone(&buffer);
@@ -94,7 +94,7 @@ async fn send_loop(address: DatabaseAddress, node: i64, buffer: Arc<NoticeBuffer
         sleep(PAUSE).await;
         let payloads = encode(node, &buffer.take());
         if let Err(error) = send(&address, &mut client, &payloads).await {
-            tracing::debug!(%error, "other nodes were not told; they look by themselves");
+            tracing::debug!(%error, "a notification was not sent; other nodes poll");
             client = None;
             sleep(PAUSE_AFTER_ERROR).await;
         }
@@ -110,28 +110,28 @@ async fn send(
         connected
     } else {
         let connected = address.connect().await?;
-        // Nothing is lost with a bell, so nobody waits for a disk.
-        let lightly = connected.batch_execute("SET synchronous_commit = off");
-        in_time(RESPONSE_TIMEOUT, lightly).await?;
+        // A notification may be lost, so the commit does not wait for the disk.
+        let asynchronous = connected.batch_execute("SET synchronous_commit = off");
+        in_time(RESPONSE_TIMEOUT, asynchronous).await?;
         connected
     };
     for payload in payloads {
         let parameters: Parameters<'_> = &[&CHANNEL, payload];
-        let told = connected.execute("SELECT pg_notify($1, $2)", parameters);
-        in_time(RESPONSE_TIMEOUT, told).await?;
+        let sent = connected.execute("SELECT pg_notify($1, $2)", parameters);
+        in_time(RESPONSE_TIMEOUT, sent).await?;
     }
     *client = Some(connected);
     Ok(())
 }
 
 async fn listen_loop(address: DatabaseAddress, node: i64, shared: Arc<CommitShared>) {
-    // Before the first look there is nothing to miss.
+    // Before the first connection nothing can be missed.
     let mut missed = false;
     loop {
-        let heard = listen(&address, node, &shared, missed).await;
+        let ended = listen(&address, node, &shared, missed).await;
         missed = true;
-        if let Err(error) = heard {
-            tracing::debug!(%error, "other nodes are not heard; this one looks by itself");
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the listening connection was lost; this node polls");
         }
         sleep(PAUSE_AFTER_ERROR).await;
     }
@@ -167,7 +167,7 @@ async fn listen(
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As many payloads as it takes: who rings, then a word for each lane, owner and deadline.
+/// As many payloads as needed: the number of the node, then a word for each lane, owner and deadline.
 fn encode(node: i64, pending: &PendingNotices) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(pending.ripe.iter().map(|probe| {
@@ -204,7 +204,7 @@ fn encode(node: i64, pending: &PendingNotices) -> Vec<String> {
     payloads
 }
 
-/// What another node told; `None` for one's own bells. A word that cannot be read is passed over.
+/// The effects that another node sent; `None` for notifications of this node. An unreadable word is skipped.
 fn decode(node: i64, payload: &str) -> Option<News> {
     let mut words = payload.split(' ');
     let sender = words.next().and_then(hex)?;
@@ -240,7 +240,7 @@ fn decode(node: i64, payload: &str) -> Option<News> {
     Some(news)
 }
 
-/// Numbers travel as the bits they are.
+/// Numbers are sent as unsigned bits.
 fn hex(word: &str) -> Option<i64> {
     u64::from_str_radix(word, 16).ok().map(u64::cast_signed)
 }
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_arrive_as_they_were_told_in_as_many_bells_as_it_takes() {
+    fn decoded_notifications_equal_what_was_encoded() {
         let columns = [
             Column::Own,
             Column::OwnGoal,
@@ -279,7 +279,7 @@ mod tests {
         assert!(payloads.iter().all(|payload| payload.len() < 8_000));
         let (mut ripe, mut told, mut wake_at) = (HashSet::new(), BTreeSet::new(), None);
         for payload in &payloads {
-            assert_eq!(decode(-7, payload), None, "its own");
+            assert_eq!(decode(-7, payload), None, "of this node");
             let news = decode(5, payload).unwrap();
             assert!(news.heard);
             ripe.extend(news.ripe);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
+    fn unreadable_words_are_skipped() {
         assert_eq!(decode(1, ""), None);
         assert_eq!(decode(1, "zz a1"), None);
         let news = decode(1, "2 a1 ax q5 o6g w  ö").unwrap();

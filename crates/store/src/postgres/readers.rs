@@ -1,6 +1,6 @@
-//! Connections for reads: a few, lent to one at a time.
+//! A pool of connections for reads.
 //!
-//! Invariant: nobody waits for ever. A database that is silent lets go of whoever asks it, and of whoever waits behind.
+//! Invariant: every wait is bounded. With an unresponsive database a query times out, and so does a wait for a connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,19 +14,19 @@ use super::address::DatabaseAddress;
 use super::wire::{Parameters, RESPONSE_TIMEOUT, is_silent, silent};
 use crate::Error;
 
-/// In line for a connection. Statements take moments: whoever waits this long waits behind a database that is silent.
+/// The wait for a connection. Statements are short: a longer wait means that the database does not respond.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// For so long a database that could not be reached is not asked for another connection.
+/// How long no new connection is tried after one failed.
 const FAILURE_SHARED: Duration = Duration::from_secs(1);
 
-/// For one statement of whoever looks at everything.
+/// For one statement of a read of the whole database.
 const LONG: Duration = Duration::from_hours(1);
 
 pub(super) struct PostgresReadPool {
     address: DatabaseAddress,
     idle: Mutex<Vec<PooledClient>>,
     places: Semaphore,
-    /// When the database could not be reached, and why.
+    /// When the last connection failed, and why.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
@@ -35,11 +35,11 @@ struct PooledClient {
     statements: HashMap<&'static str, Statement>,
 }
 
-/// A reader that goes back to the others when it is not needed any more.
+/// A connection that returns to the pool when dropped.
 pub(super) struct PooledReader<'r> {
     readers: &'r PostgresReadPool,
     reader: Option<PooledClient>,
-    /// In the middle of a transaction: whoever went away then leaves it to nobody else.
+    /// A transaction is open: if the reader is dropped now, the connection is not reused.
     open: bool,
     _place: SemaphorePermit<'r>,
 }
@@ -105,7 +105,7 @@ impl PostgresReadPool {
 }
 
 impl PooledReader<'_> {
-    /// From here to [`PooledReader::close`] everything is seen as it is now, however long it takes.
+    /// Until [`PooledReader::close`], all queries see the snapshot of this moment.
     pub(super) async fn open(&mut self) -> Result<(), Error> {
         self.open = true;
         self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
@@ -128,14 +128,14 @@ impl PooledReader<'_> {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        // Whoever gives up waiting leaves a connection in the middle of something: it is not lent again.
+        // A cancelled query leaves the connection in an unknown state: it is not reused.
         let mut reader = self.reader.take().ok_or(Error::Closed)?;
-        // Who looks at everything may take as long as it takes.
+        // A read of the whole database may take long.
         let timeout_after = if self.open { LONG } else { RESPONSE_TIMEOUT };
         let done = reader.query(text, parameters, timeout_after).await;
         self.reader = Some(reader).filter(|_| done.is_ok());
         if done.as_ref().is_err_and(is_silent) {
-            // What hangs for one hangs for all that were made before.
+            // If one connection does not respond, neither do the idle ones.
             self.readers.idle().clear();
         }
         done
@@ -167,7 +167,7 @@ impl PooledClient {
     }
 }
 
-/// A database behind a broken network never answers.
+/// Applies a timeout: a database behind a broken network never answers.
 pub(super) async fn in_time<T>(
     timeout_after: Duration,
     asked: impl Future<Output = Result<T, tokio_postgres::Error>>,

@@ -1,4 +1,4 @@
-//! Reads, on connections of their own. What PostgreSQL shows is committed and safe.
+//! Reads, on separate connections. What PostgreSQL shows is committed and durable.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::{
     OutlinePage,
 };
 
-/// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
+/// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
 pub(super) async fn intent(
@@ -38,7 +38,7 @@ pub(super) async fn intent(
     found.first().map(rows::intent).transpose()
 }
 
-/// The newest rows that meet a condition, at most so many.
+/// The newest rows that match a condition, at most so many.
 macro_rules! newest {
     ($condition:literal) => {
         concat!(
@@ -49,7 +49,7 @@ macro_rules! newest {
     };
 }
 
-/// Those of them that are asked for, and how many were looked at.
+/// The rows of them that match the filter, and how many were examined.
 macro_rules! listing {
     ($columns:ident, $condition:literal) => {
         (
@@ -70,7 +70,7 @@ pub(super) async fn intents(
     readers: &PostgresReadPool,
     filter: &IntentFilter,
 ) -> Result<IntentPage, Error> {
-    // Two statements, so that each has the index it needs: the owner's rows, or all.
+    // Two statements, so that each uses its own index: the rows of the owner, or all.
     let statements = match filter.owner {
         Some(_) => listing!(intent_columns, "owner = $2"),
         None => listing!(intent_columns, "$2::text IS NULL"),
@@ -93,7 +93,7 @@ pub(super) async fn outlines(
     Ok(OutlinePage { outlines, next })
 }
 
-/// The rows of a page, each with its place first, and where to go on.
+/// The rows of a page, each with its sequence number first, and where the next page starts.
 async fn page(
     readers: &PostgresReadPool,
     filter: &IntentFilter,
@@ -122,7 +122,7 @@ async fn page(
         let next = found.last().map(|row| rows::unsigned(row, 0)).transpose()?;
         return Ok((found, next.map(Seq)));
     }
-    // The page is short: because all was seen, or because enough was.
+    // The page is short: because all rows were examined, or because the limit was reached.
     let seen = reader.query(looked, &[&before, &owner, &scan]).await?;
     let seen = seen.first().ok_or(Error::Closed)?;
     let (count, last): (i64, Option<i64>) = (rows::get(seen, 0)?, rows::get(seen, 1)?);
@@ -163,7 +163,7 @@ pub(super) async fn child_jobs(
     found.iter().map(rows::outline).collect()
 }
 
-/// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
+/// Payloads are not sent; nothing is sorted, so that the scan ends at the first match.
 pub(super) async fn find_job_by_payload(
     readers: &PostgresReadPool,
     text: &str,
@@ -201,7 +201,7 @@ pub(super) async fn open_jobs(
     found.iter().map(rows::outline).collect()
 }
 
-/// Through the index of open jobs: the sum keeps the planner from walking all rows in their order instead.
+/// Uses the index of open jobs: the sum keeps the planner from scanning all rows in their order instead.
 pub(super) async fn jobs_by_state(
     readers: &PostgresReadPool,
     state: Option<State>,
@@ -237,7 +237,7 @@ pub(super) async fn job_counts(
     found.iter().map(work).collect()
 }
 
-/// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.
+/// Uses the index of deadlines: the sum keeps the planner from scanning all rows in their order instead.
 pub(super) async fn active_rows(
     readers: &PostgresReadPool,
     profile: ProfileId,
@@ -265,8 +265,8 @@ pub(super) async fn dead(
     face: Face,
     limit: u32,
 ) -> Result<Vec<Intent>, Error> {
-    // A range and an order that only the index by profile has. With `profile = p` the planner would take the older one,
-    // without the profile, where all rows so far are of one.
+    // A range and an order that only the index by profile provides. With `profile = p` the planner would choose the older
+    // index without the profile while all rows have the same profile.
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
@@ -278,8 +278,8 @@ pub(super) async fn dead(
     found.iter().map(rows::intent).collect()
 }
 
-/// The facts of an intent, newest first, as long as the condition wants more. Always an earlier one, so that even a damaged
-/// chain has an end.
+/// The facts of an intent, newest first, as long as the condition holds. Each is earlier than the one before, so that even
+/// a damaged chain ends.
 macro_rules! chain {
     ($condition:literal, $rest:literal) => {
         chain!("i.last_fact", $condition, $rest)
@@ -342,12 +342,12 @@ const EVENTS: &str = concat!(
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
-/// How long a page waits for transactions that are open. They hardly ever take longer than a moment, but the process of one may
-/// have been stopped in the middle.
-const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a page waits for open transactions. They rarely take longer than a moment, but the process of one may be
+/// stopped.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. What a reader was
-/// called for may be one of them, so it waits for those that are open when it comes.
+/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. The fact that woke
+/// the reader may be one of them, so it waits for the transactions that are open when it starts.
 pub(super) async fn events(
     readers: &PostgresReadPool,
     watermark: &FactWatermark,
@@ -370,7 +370,7 @@ pub(super) async fn events(
                 });
             }
         }
-        if came.elapsed() >= OPEN_PATIENCE {
+        if came.elapsed() >= OPEN_WAIT_MAX {
             return Ok(EventPage {
                 events: Vec::new(),
                 seen: filter.after,
@@ -398,7 +398,7 @@ async fn events_before(
     for row in &found {
         let fact = rows::fact(row)?;
         page.seen = fact.seq;
-        // The intent may be gone; its facts are kept longer.
+        // The intent may be removed; its facts are kept longer.
         let id: Option<&[u8]> = rows::get(row, FACT_COLUMNS)?;
         let id = id.and_then(|id| id.try_into().ok()).map(IntentId);
         if let Some(id) = id.filter(|_| fact.face == filter.face) {
@@ -416,7 +416,7 @@ async fn events_before(
     Ok(page)
 }
 
-/// Everything from now on has higher numbers.
+/// Later facts have higher numbers.
 pub(super) async fn last_fact(
     readers: &PostgresReadPool,
     watermark: &FactWatermark,
@@ -425,7 +425,7 @@ pub(super) async fn last_fact(
     Ok(last_of(blocks.settled))
 }
 
-/// Numbers are given out in blocks, so a few below this one may have been left out.
+/// Numbers are assigned in blocks, so some below this one may be unused.
 pub(super) async fn highest_fact(
     readers: &PostgresReadPool,
     watermark: &FactWatermark,
@@ -510,7 +510,7 @@ pub(super) async fn next_due(readers: &PostgresReadPool) -> Result<Option<Micros
     Ok(due.map(Micros))
 }
 
-/// The one statement that asks for the database's time: clocks are compared with it, and nothing is stored.
+/// The only statement that reads the database's time: clocks are compared with it, and it is not stored.
 pub(super) async fn time(readers: &PostgresReadPool) -> Result<Micros, Error> {
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let found = readers.query(sql, &[]).await?;
@@ -518,7 +518,7 @@ pub(super) async fn time(readers: &PostgresReadPool) -> Result<Micros, Error> {
     Ok(Micros(rows::get(row, 0)?))
 }
 
-/// Everything, as one transaction sees it.
+/// The whole content, in one snapshot.
 pub(super) async fn dump(readers: &PostgresReadPool) -> Result<Dump, Error> {
     let mut reader = readers.acquire().await?;
     reader.open().await?;

@@ -1,7 +1,7 @@
-//! Rows on their way to the database: each travels as one value, cell by cell, and many of them as one array.
+//! Encodes rows for the database: each row is one composite value, and many rows are one array.
 //!
-//! A row type of our own takes them apart there. That is cheaper than an array for each column, and a column that a later
-//! migration adds to a table does not disturb whoever does not know of it.
+//! A composite type of our schema decodes them there. That is cheaper than an array for each column, and a column that a
+//! later migration adds to a table does not affect older programs.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::rows::stored;
 
-/// One row. Its cells must be those of the row type, in their order.
+/// One row. Its cells must match the row type, in its order.
 #[derive(Debug)]
 pub(super) struct RowEncoder {
     bytes: BytesMut,
@@ -67,7 +67,7 @@ impl RowEncoder {
     }
 }
 
-/// PostgreSQL takes no value that is longer than this can say, and no limit of ours comes near.
+/// PostgreSQL accepts no longer value, and our limits are far below.
 fn length(value: &[u8]) -> i32 {
     i32::try_from(value.len()).unwrap_or(i32::MAX)
 }
@@ -79,7 +79,7 @@ impl ToSql for RowEncoder {
         Ok(IsNull::No)
     }
 
-    /// The statement says which row type it is, and the server counts the cells and looks at their types.
+    /// The statement names the row type, and the server checks the number of cells and their types.
     fn accepts(_: &Type) -> bool {
         true
     }

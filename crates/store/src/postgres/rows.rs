@@ -1,4 +1,4 @@
-//! Rows to structs and back. A value that cannot be read is damage, reported with the row it was found in.
+//! Converts rows to structs and back. An unreadable value is damage, reported with its row.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use tokio_postgres::types::FromSql;
 
 use crate::{Error, Outline};
 
-/// A row, whichever way it came.
+/// A row of either driver.
 pub(super) trait SqlRow {
     fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error>;
     fn column(&self, index: usize) -> &str;
@@ -197,7 +197,7 @@ pub(super) fn record(row: &impl SqlRow) -> Result<Record, Error> {
     })
 }
 
-/// Sequences are below 2^63 for longer than any disk lasts.
+/// Sequences never reach 2^63 in practice.
 pub(super) fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
@@ -246,8 +246,8 @@ fn unfit(row: &impl SqlRow, index: usize, value: impl std::fmt::Display) -> Erro
     Error::Corrupt(format!("column {column} holds {value}"))
 }
 
-/// PostgreSQL's texts know no zero character, ours do. It is written as this one and a zero digit; the character itself,
-/// which Unicode will never assign, is written twice.
+/// PostgreSQL's texts cannot contain the zero character, ours can. It is stored as this character and a zero digit; the
+/// character itself, which Unicode will never assign, is stored twice.
 const ESCAPE: char = '\u{10ffff}';
 
 pub(super) fn stored(text: &str) -> Cow<'_, str> {

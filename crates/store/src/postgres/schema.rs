@@ -1,7 +1,8 @@
-//! Opening a database: whose schema it is, and which migrations it needs.
+//! Opens a database: identifies its schema, runs its migrations.
 //!
-//! Invariant: nodes that start together migrate one after the other and wait only where there is something to do, a schema that is not ours is left untouched, and what
-//! nodes of the version before still use stays, so that nodes can be replaced one by one while the others work.
+//! Invariant: nodes that start together migrate one after the other and wait only if there is something to do; a schema of
+//! another program is left untouched; and what nodes of the previous version still use stays, so that nodes can be replaced
+//! one by one while the others run.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::Error;
 struct PostgresMigration {
     version: i32,
     name: &'static str,
-    /// Programs that know only migrations up to this one still work after it.
+    /// Programs that know only migrations up to this number still work after this one.
     oldest: i32,
     run: MigrationMode,
     sql: &'static str,
@@ -21,9 +22,9 @@ struct PostgresMigration {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MigrationMode {
-    /// All of it or nothing. Tables that are in use must not be locked for long.
+    /// In one transaction. Tables in use must not be locked for long.
     Together,
-    /// Statement by statement beside running nodes, such as an index over a large table. Each may be repeated.
+    /// Statement by statement while nodes run, such as an index of a large table. Each may be repeated.
     Online,
 }
 
@@ -114,32 +115,32 @@ const MIGRATIONS: &[PostgresMigration] = &[
     },
 ];
 
-/// `hashtext`, sequences as relations and stored plans by setting need 12.
+/// `hashtext`, sequences as relations and the setting for cached plans need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;
 
-/// Held by the node that migrates. Others ask again: waiting in a statement would hold up what runs online.
+/// Held by the node that migrates. Others poll: waiting in a statement would block an online migration.
 const LOCK: &str = "SELECT pg_try_advisory_lock(17231, 1)";
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// For a migration that is carried out as a whole.
+/// For a migration in one transaction.
 const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long it is tried.
+/// How long a migration retries.
 const MIGRATION_WAIT_MAX: Duration = Duration::from_mins(2);
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a database is.
+/// The schema version of a database.
 struct SchemaVersion {
     version: i32,
-    /// The oldest program that still works on it.
+    /// The oldest version of the program that still works on it.
     oldest: i32,
 }
 
-/// Whether the schema is ours. Other programs call a table `migrations` as well, but have no such column.
+/// Whether the schema is of Consign. Other programs may have a table `migrations`, but not with this column.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('consign.migrations') \
     AND attname = 'oldest' AND NOT attisdropped)";
 
-/// Whether this user may make what is missing: the schema, or tables in it.
+/// Whether the user may create what is missing: the schema, or tables in it.
 const MAY_MAKE: &str = "SELECT CASE WHEN to_regnamespace('consign') IS NULL \
     THEN has_database_privilege(current_database(), 'CREATE') ELSE has_schema_privilege('consign', 'CREATE') END";
 
@@ -151,7 +152,7 @@ async fn is_ours(client: &Client) -> Result<bool, Error> {
     Ok(client.query_one(OURS, &[]).await?.try_get(0)?)
 }
 
-/// Refuses a database in which no ledger can be made, as [`migrate`] would, and changes nothing.
+/// Refuses a database in which no ledger can be created, as [`migrate`] would, and changes nothing.
 pub(super) async fn could_hold(address: &DatabaseAddress) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
@@ -166,8 +167,8 @@ pub(super) async fn could_hold(address: &DatabaseAddress) -> Result<(), Error> {
     )))
 }
 
-/// Refuses a schema of which this program does not know everything: servers of before may work on it, but what they copied
-/// would not be all of it.
+/// Refuses a schema that this program does not know completely: an older server may run on it, but its copy would be
+/// incomplete.
 pub(super) async fn wholly_known(address: &DatabaseAddress) -> Result<(), Error> {
     let found = found(&address.connect().await?).await?;
     let needed = SchemaVersion {
@@ -192,7 +193,7 @@ pub(super) async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<Stri
     ))
 }
 
-/// Brings the schema up to date, or up to a migration that a test holds it at.
+/// Migrates the schema to the newest version, or to the one that a test asks for.
 pub(super) async fn migrate(
     address: &DatabaseAddress,
     now_us: i64,
@@ -200,13 +201,13 @@ pub(super) async fn migrate(
 ) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
-    // Whoever finds nothing to do waits for nobody.
+    // If nothing is to do, no lock is taken.
     let before = found(&client).await?;
     known(address, &before, hold)?;
     if missing(&before, hold).next().is_none() {
         return Ok(());
     }
-    // A migration may take long, and so may others that are before us.
+    // A migration may take long, and so may those of other nodes before it.
     client
         .batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")
         .await?;
@@ -222,11 +223,11 @@ pub(super) async fn migrate(
         );
         run(&client, migration, now_us).await?;
     }
-    // The lock ends with the connection.
+    // The connection releases the lock.
     Ok(())
 }
 
-/// Those that a database still needs, in order.
+/// The migrations that a database still needs, in order.
 fn missing(
     found: &SchemaVersion,
     hold: Option<i32>,
@@ -243,7 +244,7 @@ async fn lock(client: &Client) -> Result<(), Error> {
         if is_time(&mut told) {
             tracing::info!(
                 waited_s = began.elapsed().as_secs(),
-                "another node brings the schema up to date; this one waits for it"
+                "another node migrates the schema; this one waits for it"
             );
         }
         tokio::time::sleep(LOCK_PAUSE).await;
@@ -251,9 +252,9 @@ async fn lock(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether somebody who waits should say so: at once, and then every few seconds.
+/// Whether a wait should be logged: at once, and then every few seconds.
 fn is_time(told: &mut Option<Instant>) -> bool {
-    let time = told.is_none_or(|at| at.elapsed() >= TELL_INTERVAL);
+    let time = told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);
     if time {
         *told = Some(Instant::now());
     }
@@ -272,8 +273,8 @@ async fn run(client: &Client, migration: &PostgresMigration, now_us: i64) -> Res
     record(client, migration, now_us).await
 }
 
-/// A table that is to be changed is locked for an instant only. But whoever waits for that lock behind a long reader makes
-/// all others wait behind itself, so it waits for moments, and lets the others pass in between.
+/// A table is locked only for an instant. But a wait for that lock behind a long reader blocks all later requests, so each
+/// wait is short, with pauses in which the others continue.
 async fn run_together(
     client: &Client,
     migration: &PostgresMigration,
@@ -295,7 +296,7 @@ async fn run_together(
             tracing::info!(
                 version = migration.version,
                 waited_s = began.elapsed().as_secs(),
-                "somebody uses a table that the migration changes; it tries again"
+                "a table that the migration changes is in use; the migration is retried"
             );
         }
         tokio::time::sleep(PAUSE).await;
@@ -337,8 +338,7 @@ async fn record(client: &Client, migration: &PostgresMigration, now_us: i64) -> 
     Ok(())
 }
 
-/// Refuses servers and databases on which the ledger would not be what it promises, and warns of one that keeps no
-/// promise itself.
+/// Refuses servers and databases on which the guarantees of the ledger would not hold, and warns of one without durability.
 async fn fits(client: &Client, address: &DatabaseAddress) -> Result<(), Error> {
     let version: String = show(client, "SHOW server_version_num").await?;
     if version.parse().unwrap_or(0) < SERVER_VERSION_MIN {
@@ -355,7 +355,7 @@ async fn fits(client: &Client, address: &DatabaseAddress) -> Result<(), Error> {
     }
     if show(client, "SHOW fsync").await? == "off" {
         tracing::warn!(
-            "the database runs with fsync = off: what was answered is lost, or the whole database, when its machine fails"
+            "the database runs with fsync = off: acknowledged commits, or the whole database, are lost when its machine fails"
         );
     }
     Ok(())
@@ -365,7 +365,7 @@ async fn show(client: &Client, sql: &str) -> Result<String, Error> {
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
 
-/// A newer schema is fine as long as it says that programs like this one still work on it.
+/// A newer schema is accepted if it says that this version of the program still works on it.
 fn known(address: &DatabaseAddress, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
     let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let known = hold.unwrap_or(last);
@@ -394,7 +394,7 @@ async fn found(client: &Client) -> Result<SchemaVersion, Error> {
     })
 }
 
-/// Makes the schema if there is none. One of another program that happens to have our name is left untouched.
+/// Creates the schema if there is none. A schema of another program with the same name is left untouched.
 async fn make_schema(client: &Client) -> Result<(), Error> {
     if is_ours(client).await? {
         return Ok(());
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_syncs_nothing_is_warned_of_once() {
+    async fn a_database_without_fsync_is_warned_of_once() {
         let cluster = consign_testkit::postgres::shared().unwrap();
         let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let client = address.connect().await.unwrap();

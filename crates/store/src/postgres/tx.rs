@@ -1,7 +1,7 @@
-//! The writer's side of a transaction: everything happens on what is held, and is written when it is done.
+//! The writer's transaction: commands work on the working set, which is written at the end.
 //!
-//! Invariant: a search that what is held cannot answer first writes what is pending, so that the database sees the
-//! same as the commands before it did.
+//! Invariant: a search that the working set cannot answer first writes the pending changes, so that the database has the
+//! same state as the commands before it saw.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ use crate::ledger::{Counter, Position, Tx, profiles_of};
 #[derive(Debug)]
 struct KeyedEntry<T> {
     now: Option<T>,
-    /// Whether the database has a row, which is locked then.
+    /// Whether the database has a row; if so, it is locked.
     stored: bool,
     changed: bool,
 }
@@ -43,14 +43,14 @@ pub(super) struct PostgresTx<'a> {
     once: HashMap<once::Key, KeyedEntry<once::Row>>,
     records: HashMap<record::Key, KeyedEntry<Record>>,
     facts: Vec<Fact>,
-    /// The last facts of rows that go without a trace.
+    /// The last facts of rows that are removed together with their facts.
     facts_gone: Vec<FactSeq>,
     last_fact: FactSeq,
     counts: Vec<(Counter, i64)>,
 }
 
 impl<'a> PostgresTx<'a> {
-    /// Begins a transaction and loads what was prefetch. Its numbers come from blocks of its own.
+    /// Begins a transaction and loads the prefetch. Its numbers come from blocks of its own.
     pub(super) fn begin(
         session: &'a mut Session,
         node: i64,
@@ -126,12 +126,12 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
-    /// The last fact that was told; zero if there was none.
+    /// The last fact of this transaction; zero if there is none.
     pub(super) fn last_fact(&self) -> FactSeq {
         self.last_fact
     }
 
-    /// EncodedWrites everything that was decided so far.
+    /// Writes all decisions so far.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.pending().send(self.session)?;
         self.working_set.mark_written();
@@ -143,7 +143,7 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
-    /// Everything that was decided and not written yet, to be written together with the commit.
+    /// The decisions that are not written yet, to be written together with the commit.
     pub(super) fn into_writes(mut self) -> EncodedWrites {
         self.pending()
     }
@@ -167,7 +167,7 @@ impl<'a> PostgresTx<'a> {
             };
             list.extend(&entry.now);
         }
-        // Whoever waits for another's new key waits in the order of the keys, never in a circle.
+        // Sorted by key, so that transactions that wait for new keys of each other cannot deadlock.
         decided.once.sort_unstable_by_key(|row| &row.key);
         decided.new.sort_unstable_by_key(|row| row.intent.seq);
         for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
@@ -230,7 +230,7 @@ impl<T> KeyedEntry<T> {
 impl Tx for PostgresTx<'_> {
     fn reserve(&mut self, position: &mut Position) -> Result<(), Error> {
         let left = |last: u64| BLOCK - last % BLOCK;
-        // More than any one command can use up.
+        // More than any one command can use.
         let few = BLOCK / 4;
         let above = self.working_set.last_fact() <= position.fact;
         if above && left(position.seq) > few && left(position.fact) > few {
@@ -268,7 +268,7 @@ impl Tx for PostgresTx<'_> {
             );
         }
         heads.sort_unstable();
-        // A public row of the caller's own lies in two of its lanes.
+        // A public row of the caller is in two of its lanes.
         heads.dedup();
         heads.truncate(limit as usize);
         let rows = heads
@@ -385,7 +385,7 @@ impl Tx for PostgresTx<'_> {
                 vec![&name, &waiting, &delayed, &now.0],
             ),
         ])?;
-        // Only the last one is locked, so only that one is held.
+        // Only the last one is locked, so only that one joins the working set.
         let [held, waiting, completed, behind] =
             <[StatementResult; 4]>::try_from(answers).map_err(|_| Error::Closed)?;
         let first = |answer: &StatementResult| answer.rows.first().map(rows::intent).transpose();
@@ -445,7 +445,7 @@ impl Tx for PostgresTx<'_> {
     }
 
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
-        // Only what was found, and is locked by that, is deleted.
+        // Only a row that was found, and is therefore locked, is deleted.
         if !self.records.contains_key(key) {
             self.record(key)?;
         }
@@ -469,7 +469,7 @@ impl Tx for PostgresTx<'_> {
 
     fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error> {
         self.flush()?;
-        // An array, and no join: whatever the planner thinks of the table, it looks up each number.
+        // An array, and no join: the planner must look up each number.
         let sql = "WITH looked AS MATERIALIZED \
                    (SELECT seq, face, at < $3 AS old FROM facts WHERE seq > $1 ORDER BY seq LIMIT $2), \
                    gone AS (DELETE FROM facts WHERE seq = ANY (ARRAY(SELECT seq FROM looked WHERE old AND face = $4)) \
@@ -501,7 +501,7 @@ impl PostgresTx<'_> {
         Ok(intents)
     }
 
-    /// What another transaction holds is left to the next time.
+    /// Rows that another transaction has locked are left for the next call.
     fn forget_stored(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
         match forget {
             Forget::Once { scope, limit } => {
@@ -511,7 +511,7 @@ impl PostgresTx<'_> {
                 self.session.execute_anew(sql, &[&scope, &now.0, &limit])
             }
             Forget::OnceOf { owner } => {
-                // With all scopes named, the key's index serves.
+                // With all scopes listed, the index of the key is used.
                 let scopes: Vec<i16> = once::Scope::ALL
                     .iter()
                     .map(|scope| scope.code().into())
@@ -519,7 +519,7 @@ impl PostgresTx<'_> {
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[]) AND owner = $2";
                 self.session.execute_anew(sql, &[&scopes, &stored(owner)])
             }
-            // Scope by scope, so that the first ones are found by the key. None may be left, so locks are waited for.
+            // Scope by scope, so that the first rows are found by the key. None may remain, so this waits for locks.
             Forget::OnceOfFace { face, limit } => {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = $1 ORDER BY owner, key LIMIT $2 FOR UPDATE)";

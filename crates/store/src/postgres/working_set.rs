@@ -1,7 +1,7 @@
-//! What a transaction has loaded and locked, as it stands after the commands so far.
+//! The rows that a transaction has loaded and locked, with the changes of its commands so far.
 //!
-//! Invariant: a row in here is the row as this transaction sees it. What is not in here was not looked at, except where
-//! [`LaneHeads::bound`] and [`WorkingSet::mark_searched`] say that nothing more is there.
+//! Invariant: a row in the working set is the row as this transaction sees it. Other rows were not read, except where
+//! [`LaneHeads::bound`] and [`WorkingSet::mark_searched`] say that no more rows exist.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
 
-/// What decides between two claimable rows, smallest first.
+/// The order of claimable rows, smallest first.
 pub(super) type ClaimRank = (i64, i64, i64, u64);
 
 pub(super) fn rank(intent: &Intent) -> ClaimRank {
@@ -21,7 +21,7 @@ pub(super) fn rank(intent: &Intent) -> ClaimRank {
     )
 }
 
-/// What has to be written for a row.
+/// The pending write of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PendingWrite {
     Nothing,
@@ -40,25 +40,25 @@ pub(super) struct LoadedRow {
 #[derive(Debug, Default)]
 struct LaneHeads {
     ranks: BTreeSet<ClaimRank>,
-    /// Beyond this rank the lane was not looked at; `None` when it was seen to its end.
+    /// The lane was not read beyond this rank; `None` if it was read to its end.
     bound: Option<ClaimRank>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct WorkingSet {
     rows: HashMap<Seq, LoadedRow>,
-    /// `None`: looked for, and not there.
+    /// `None`: searched and not found.
     ids: HashMap<IntentId, Option<Seq>>,
     lanes: HashMap<Probe, LaneHeads>,
-    /// Up to which deadline a shelf was seen completely.
+    /// The deadline up to which a shelf was read completely.
     searched: HashMap<Shelf, Micros>,
     removed: Vec<Seq>,
-    /// The highest number of a fact that a loaded row had.
+    /// The highest fact number of the loaded rows.
     last_fact: u64,
 }
 
 impl WorkingSet {
-    /// A row as the database has it. One that is held already stays as it is.
+    /// Adds a row as stored in the database. A row that is in the working set already is not replaced.
     pub(super) fn load(&mut self, intent: Intent) -> Seq {
         let seq = intent.seq;
         if !self.rows.contains_key(&seq) && !self.removed.contains(&seq) {
@@ -70,7 +70,7 @@ impl WorkingSet {
         seq
     }
 
-    /// New facts must have numbers above this one, for they follow those of the rows in here.
+    /// New facts must have numbers above this one, because they follow those of the loaded rows.
     pub(super) fn last_fact(&self) -> u64 {
         self.last_fact
     }
@@ -79,7 +79,7 @@ impl WorkingSet {
         self.ids.entry(id).or_insert(None);
     }
 
-    /// Whether it is known if there is such a row.
+    /// Whether it is known if the row exists.
     pub(super) fn is_known(&self, id: IntentId) -> bool {
         self.ids.contains_key(&id)
     }
@@ -100,7 +100,7 @@ impl WorkingSet {
             self.remove_from_lanes(row);
         }
         let pending = match before.map(|row| row.pending) {
-            // Not written yet, so it is still new to the database.
+            // Not written yet, so it is still an insert.
             Some(PendingWrite::Insert) => PendingWrite::Insert,
             _ => pending,
         };
@@ -141,7 +141,7 @@ impl WorkingSet {
         }
     }
 
-    /// What a search of a lane found; `whole` when there was nothing more.
+    /// Adds the result of a lane search; `whole` if the lane has no more rows.
     pub(super) fn load_lane(&mut self, probe: Probe, found: Vec<Intent>, whole: bool) {
         let last = found.last().map(rank);
         let mut heads = LaneHeads {
@@ -150,7 +150,7 @@ impl WorkingSet {
         };
         for intent in found {
             let seq = self.load(intent);
-            // It may have been claimed in here meanwhile, and not yet be written.
+            // It may have been claimed by this transaction, and not be written yet.
             let row = self.rows.get(&seq);
             let there = row.filter(|row| {
                 let mut lanes = row.lanes.iter().flat_map(Lanes::probes);
@@ -158,7 +158,7 @@ impl WorkingSet {
             });
             heads.ranks.extend(there.map(|row| rank(&row.intent)));
         }
-        // Rows of this transaction that the database does not know of yet.
+        // Rows of this transaction that are not written yet.
         for row in self.rows.values() {
             let rank = rank(&row.intent);
             if row
@@ -174,7 +174,7 @@ impl WorkingSet {
         self.lanes.insert(probe, heads);
     }
 
-    /// The best rows of a lane, if enough of it was seen to tell.
+    /// The best rows of a lane, if enough of it was read.
     pub(super) fn heads(
         &self,
         probe: Probe,
@@ -185,7 +185,7 @@ impl WorkingSet {
         enough.then(|| heads.ranks.iter().copied().take(limit))
     }
 
-    /// The lanes of claimable rows that nothing has changed.
+    /// The lanes of claimable rows without changes.
     pub(super) fn unchanged_lanes(&self) -> impl Iterator<Item = Probe> {
         let rows = self.rows.values();
         let left = rows.filter(|row| row.pending == PendingWrite::Nothing);
@@ -193,12 +193,12 @@ impl WorkingSet {
             .flat_map(Lanes::probes)
     }
 
-    /// Everything on the shelf up to this deadline is held from now on.
+    /// Notes that all rows of the shelf up to this deadline are in the working set.
     pub(super) fn mark_searched(&mut self, shelf: Shelf, until: Micros) {
         self.searched.insert(shelf, until);
     }
 
-    /// Rows of a shelf by deadline, if all of them are held.
+    /// Rows of a shelf by deadline, if all of them are in the working set.
     pub(super) fn due(&self, shelf: Shelf, until: Micros) -> Option<Vec<&Intent>> {
         if *self.searched.get(&shelf)? < until {
             return None;
@@ -211,7 +211,7 @@ impl WorkingSet {
         Some(due)
     }
 
-    /// The rows to be written, which count as written from now on, and those to be deleted.
+    /// The rows to insert and to update, and those to delete.
     pub(super) fn take_pending(&mut self) -> (Vec<&LoadedRow>, Vec<&LoadedRow>, Vec<Seq>) {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
         for row in self.rows.values() {

@@ -1,7 +1,7 @@
-//! The threads that write: each takes what waits, carries it out in one transaction, and answers after its commit.
+//! The writer threads: each takes a group of requests, executes it in one transaction, and answers after its commit.
 //!
-//! Invariant: PostgreSQL says yes to a commit when it is on disk (and on a synchronous standby), so an answer may leave
-//! then. A transaction that met another node's is taken anew from the start.
+//! Invariant: PostgreSQL confirms a commit when it is on disk (and on a synchronous standby), so the replies may be sent
+//! then. A transaction that conflicts with another node's is retried from the start.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,13 +24,13 @@ use crate::group::{
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
-/// How often a transaction is taken anew before its requests are refused.
+/// How often a transaction is attempted before its requests are refused.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// And for how long.
+/// How long a transaction is retried.
 const ATTEMPTS_TIME: Duration = Duration::from_secs(8);
 
-/// A group that took longer to fail is not tried in parts, which would take longer still.
+/// A group that took longer to fail is not retried in parts, which would take even longer.
 const BLAME_TIME: Duration = Duration::from_secs(2);
 
 /// Counters are split into this many parts.
@@ -42,11 +42,11 @@ pub(super) struct Writers {
     pub(super) shared: Arc<CommitShared>,
 }
 
-/// What the writers of a node have in common.
+/// State that the writers of a node share.
 pub(super) struct WriterNode {
     pub(super) id: i64,
     pub(super) clock: Arc<dyn Clock>,
-    /// Time never goes back, whatever the clock says and whichever writer looks.
+    /// The last time that any writer used: time never goes back, whatever the clock says.
     pub(super) last_time: AtomicI64,
     pub(super) locks: KnownLocks,
 }
@@ -100,13 +100,13 @@ impl Writers {
         self.submitter.execute(request).await
     }
 
-    /// Lets the threads finish what waits, then ends them.
+    /// Lets the threads execute the queued requests, then ends them.
     pub(super) fn close(&self) {
         self.submitter.close();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the ledger ended by a panic");
+                tracing::error!("a thread of the ledger panicked");
             }
         }
     }
@@ -123,7 +123,7 @@ fn shard(node: i64, writer: usize) -> i16 {
     i16::try_from((node.wrapping_mul(7) + writer).rem_euclid(SHARDS)).unwrap_or(0)
 }
 
-/// Nothing is left to do when PostgreSQL has said yes.
+/// Nothing to sync: PostgreSQL confirms only durable commits.
 struct DurableCommit;
 
 impl SyncTarget for DurableCommit {
@@ -137,12 +137,12 @@ struct PostgresWriter<'l> {
     shard: i16,
     node: Arc<WriterNode>,
     turn: Option<GroupTurn<'l>>,
-    /// What is left to write in the open transaction: it goes together with the commit.
+    /// The remaining writes of the open transaction, which are sent together with the commit.
     last: Option<EncodedWrites>,
     attempts: Attempts,
 }
 
-/// How often the group at hand was carried out.
+/// The attempts of the current group.
 struct Attempts {
     count: u32,
     began: Instant,
@@ -174,7 +174,7 @@ impl<'l> PostgresWriter<'l> {
         }
     }
 
-    /// Whoever needs what was found locked lately does not make the others wait for it again.
+    /// Removes requests that need a row found locked recently, so that the others do not wait for it again.
     fn without_locked<'g>(&self, group: RequestGroup<'g>) -> Option<RequestGroup<'g>> {
         let locks = &self.node.locks;
         if locks.is_empty() {
@@ -235,30 +235,30 @@ impl Transact for PostgresWriter<'_> {
     }
 
     fn roll_back(&mut self) {
-        // Where even that fails, the server does it when the connection is gone.
+        // If this fails, the server rolls back when the connection ends.
         if !self.session.is_usable() || self.session.run("ROLLBACK").is_err() {
-            self.session.give_up();
+            self.session.discard();
         }
     }
 
     fn should_retry(&mut self, error: &Error) -> bool {
-        // It may have happened.
+        // The commit may have happened.
         if matches!(error, Error::Unsure(_)) {
             return false;
         }
         let attempts = &mut self.attempts;
         let conflict = matches!(error, Error::Conflict(_));
         if conflict && attempts.count < ATTEMPTS_MAX && attempts.began.elapsed() < ATTEMPTS_TIME {
-            tracing::debug!(%error, count = attempts.count, "another node was first; taking the transaction anew");
+            tracing::debug!(%error, count = attempts.count, "conflict with another node; retrying the transaction");
             attempts.count += 1;
             self.roll_back();
             return true;
         }
-        // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
+        // Before the commit the transaction has no effect, so after a lost connection it is retried.
         if !self.session.is_usable() && !attempts.reconnected {
-            tracing::debug!(%error, "a connection was lost; taking the transaction anew");
+            tracing::debug!(%error, "a connection was lost; retrying the transaction");
             attempts.reconnected = true;
-            self.session.give_up();
+            self.session.discard();
             return true;
         }
         false
@@ -278,9 +278,9 @@ impl Transact for PostgresWriter<'_> {
                     .map(|request| self.node.locks.block(request, now))
                     .collect()
             }
-            // Perhaps a whole table is locked, and then everybody waits.
+            // A whole table may be locked; then all requests wait.
             Err(error) => {
-                tracing::debug!(%error, "it cannot be told what is locked");
+                tracing::debug!(%error, "the locked rows could not be determined");
                 self.roll_back();
                 vec![true; group.len()]
             }
