@@ -1,8 +1,8 @@
-//! Everything a ledger holds, copied from one database to another, whichever two they are.
+//! Copies the whole content of a ledger from one database to another, of either kind.
 //!
-//! Invariant: a target is marked in the transaction that begins the copy, and the mark goes with the last one, after the rows of
-//! both sides were counted and hashed. In between no server starts on it, and the same copy, run again, goes on where it
-//! was: how far it has come is written together with the rows.
+//! Invariant: the first transaction of a copy marks the target, and the last one removes the mark, after the rows of both
+//! sides were counted and hashed. In between no server starts on the target, and the same copy, run again, resumes: its
+//! progress is written together with the rows.
 
 mod digest;
 mod ends;
@@ -24,21 +24,21 @@ pub use rows::LedgerTable;
 pub(crate) use ends::{CopySource, CopyTarget, MarkedSource};
 pub(crate) use rows::{CopyMark, Cursor, RowPage, Rows, lanes};
 
-/// Rows that are read and written in one go: some dozen megabytes at most.
+/// Rows in one batch: some dozen megabytes at most.
 pub const BATCH_ROWS_DEFAULT: u32 = 2_000;
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub from: CopyEnd,
     pub to: CopyEnd,
-    /// Throws away what a copy that was cut off has left in the target.
+    /// Discards what an interrupted copy has left in the target.
     pub anew: bool,
     pub batch_rows: u32,
-    /// The time of the wall clock, noted in the target.
+    /// The time of the wall clock, stored in the target.
     pub now_us: i64,
 }
 
-/// What a copy is doing.
+/// The stage of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyStage {
     Copying,
@@ -53,10 +53,10 @@ pub struct Progress {
     pub all: u64,
 }
 
-/// What both sides hold now.
+/// The result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyReport {
-    /// It went on where an earlier one was cut off.
+    /// The copy resumed an interrupted one.
     pub resumed: bool,
     pub tables: Vec<Copied>,
     /// The time of the last commit in the source, in microseconds.
@@ -67,22 +67,22 @@ pub struct CopyReport {
 pub struct Copied {
     pub table: LedgerTable,
     pub rows: u64,
-    /// The same on both sides.
+    /// Equal on both sides.
     pub digest: String,
 }
 
-/// What a target holds before a copy.
+/// The content of a target before a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetContent {
     /// No database, or one without a ledger.
     Nothing,
     /// A ledger without content.
     Empty,
-    /// A ledger that is in use or was.
+    /// A ledger with content.
     Ledger,
-    /// A part of a copy of this very source.
+    /// An incomplete copy of this source.
     Part,
-    /// A part of a copy of something else, named here, or of this source as it was before.
+    /// An incomplete copy of another source, named here, or of an earlier state of this one.
     OtherPart(String),
 }
 
@@ -95,7 +95,7 @@ pub struct CopyPlan {
     pub obstacles: Vec<String>,
 }
 
-/// Looks at both ends and changes nothing.
+/// Examines both ends and changes nothing.
 pub fn plan(from: &CopyEnd, to: &CopyEnd, anew: bool) -> Result<CopyPlan, Error> {
     let mut source = from.source()?;
     let mut obstacles = Vec::new();
@@ -118,7 +118,7 @@ pub fn plan(from: &CopyEnd, to: &CopyEnd, anew: bool) -> Result<CopyPlan, Error>
     })
 }
 
-/// What lies in a target, and why nothing is copied to it.
+/// The content of a target, and why a copy is refused.
 struct TargetCheck {
     found: TargetContent,
     mark: Option<CopyMark>,
@@ -164,23 +164,23 @@ impl TargetCheck {
     }
 }
 
-/// Copies everything, and verifies it. Blocks until it is done.
+/// Copies everything, and verifies it. Blocks until the end.
 pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyReport, Error> {
     let Options { from, to, anew, .. } = options;
-    // Before the source is opened, and given back after it is closed.
+    // Taken before the source is opened, and released after it is closed.
     let _hold = from.hold()?;
     let mut source = from.source()?;
     if source.others()? > 0 {
         return Err(Error::Copy(in_use(from)));
     }
     let content = LedgerContent::of(&mut *source)?;
-    // To be written to it is brought up to date first, and one that is refused is not changed.
+    // Opening the target for writing migrates it, and a refused target must not change.
     if let Some(mut target) = to.existing()? {
         TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?
             .unless_refused()?;
     }
     let mut target = to.target(options.now_us)?;
-    // Somebody may have come meanwhile; from here on the lock keeps other copies away.
+    // The target may have changed meanwhile; from here on the lock excludes other copies.
     let seen = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
     let TargetCheck { found, mark, .. } = seen.unless_refused()?;
     let resumed = mark.filter(|_| found == TargetContent::Part && !anew);
@@ -192,7 +192,7 @@ pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyRep
         progress,
     };
     let report = work.run(from, options.now_us, resumed)?;
-    // A server that was started meanwhile has taken numbers, and what it wrote would be missing.
+    // A server that was started meanwhile has assigned numbers, and its writes would be missing.
     if !same_numbers(source.position()?, content.position) || source.others()? > 0 {
         return Err(Error::Copy(format!(
             "{from} was used during the copy; stop its servers and copy with --anew"
@@ -202,7 +202,7 @@ pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyRep
     Ok(report)
 }
 
-/// Saves a database, while servers work on it, as a new SQLite file.
+/// Saves a database, while servers run on it, as a new SQLite file.
 pub fn save(
     from: &DatabaseAddress,
     to: &Path,
@@ -227,19 +227,19 @@ pub fn save(
     Ok(report)
 }
 
-/// How much a source holds, and as of when.
+/// The size and position of a source.
 struct LedgerContent {
     counts: Vec<(LedgerTable, u64)>,
     position: Position,
-    /// Two databases that hold the same as of the same commit may have the same one; that is what it is for.
+    /// Two databases with the same content as of the same commit may have the same fingerprint; that is intended.
     fingerprint: [u8; 32],
 }
 
 impl LedgerContent {
-    /// Holds on to the instant that the copy shall show.
+    /// Fixes the instant that the copy shows.
     fn of(source: &mut dyn CopySource) -> Result<Self, Error> {
         source.hold()?;
-        // First, so that whoever writes from here on is noticed by the numbers it takes.
+        // First, so that later writes are detected by the numbers they use.
         let position = source.position()?;
         let mut counts = Vec::new();
         for table in LedgerTable::ALL {
@@ -249,7 +249,7 @@ impl LedgerContent {
         hasher.update(source.origin()?.as_bytes());
         hasher.update(&position.time.0.to_le_bytes());
         let numbers = counts.iter().map(|(_, count)| *count);
-        // Not the position: a PostgreSQL that crashed goes on some numbers further, with the same rows.
+        // Not the position: after a crash PostgreSQL skips some numbers, with the same rows.
         for number in numbers.chain(source.highest()?) {
             hasher.update(&number.to_le_bytes());
         }
@@ -265,7 +265,7 @@ impl LedgerContent {
     }
 }
 
-/// What lies in a target, with its mark.
+/// The content of a target, with its mark.
 fn find<T: MarkedSource + ?Sized>(
     target: &mut T,
     fingerprint: &[u8; 32],
@@ -312,7 +312,7 @@ fn same_numbers(left: Position, right: Position) -> bool {
     (left.seq, left.fact) == (right.seq, right.fact)
 }
 
-/// A copy on its way.
+/// A copy in progress.
 struct CopyRun<'a, P> {
     source: &'a mut dyn CopySource,
     target: &'a mut dyn CopyTarget,
@@ -342,7 +342,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
             self.target.begin(&mark)?;
             mark
         };
-        // A server that looked for the mark just before it was there has a connection by now.
+        // A server that checked for the mark just before it was set has a connection by now.
         if self.target.others()? > 0 {
             return Err(Error::Copy(
                 "a server was started on the target just now; stop it and copy again".to_owned(),
@@ -384,7 +384,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
         Ok(())
     }
 
-    /// Reads both sides once more, by the same code; and what that code passed over, the database has counted.
+    /// Reads both sides again, with the same code; the counts of the databases detect rows that the code skipped.
     fn verify(&mut self) -> Result<Vec<Copied>, Error> {
         let (mut tables, mut done) = (Vec::new(), 0);
         for (table, counted) in &self.content.counts {

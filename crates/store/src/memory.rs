@@ -1,6 +1,6 @@
-//! The model: the plainest possible store, which the real ones are compared with.
+//! The model: the simplest possible store, which the other backends are compared with.
 //!
-//! It searches by looking at every row, so that nothing clever can hide a mistake. Tests only; nothing survives the process.
+//! Every search reads every row, so that no optimisation can hide a mistake. For tests only; nothing survives the process.
 
 mod check;
 #[cfg(feature = "simulation")]
@@ -62,7 +62,7 @@ impl Memory {
 }
 
 impl ModelData {
-    /// One transaction, which `work` fills with requests; says also whether they wrote anything.
+    /// Runs `work` in one transaction; also returns whether it wrote anything.
     fn run(
         &mut self,
         instants: (Micros, Micros),
@@ -83,7 +83,7 @@ impl ModelData {
         Ok((news, wrote))
     }
 
-    /// The newest first.
+    /// Newest first.
     fn page(&self, filter: &IntentFilter) -> IntentPage {
         let wanted = |intent: &&Intent| {
             filter.wants(intent)
@@ -461,5 +461,5 @@ impl Store for Memory {
     }
 }
 
-// The model never fails; the alias keeps signatures short in `tx`.
+// The model never fails; the alias keeps signatures in `tx` short.
 type ModelResult<T> = Result<T, Error>;

@@ -135,7 +135,7 @@ impl Postgres {
         schema::pending(address).await
     }
 
-    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. EncodedWrites nothing, so nodes may run.
+    /// Checks a database as [`Store::check`] does. Writes nothing, so nodes may run.
     pub async fn check_database(address: &DatabaseAddress) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
         let checked = check::check(&PostgresReadPool::new(address.clone(), 1)).await;

@@ -1,9 +1,9 @@
-//! What a table holds, in thirty-two bytes: the sum of the hashes of its rows.
+//! A digest of a table in thirty-two bytes: the sum of the hashes of its rows.
 //!
-//! A sum, because the two databases may order texts differently; so the rows may come in any order. It finds accidents, which
-//! is what it is for, and would not stop somebody who searches for a collision.
-//! Invariant: every field of a row is hashed. The structs are taken apart whole, so that a new field does not compile here
-//! until somebody has decided about it.
+//! A sum, because the two databases may order texts differently; so the rows may come in any order. It detects accidents,
+//! not a deliberate search for a collision.
+//! Invariant: every field of a row is hashed. The structs are destructured completely, so that a new field does not compile
+//! until it is handled here.
 
 use consign_kernel::fact::Fact;
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Ties};
@@ -15,7 +15,7 @@ use consign_kernel::state::State;
 use super::rows::Rows;
 use crate::ledger::Counter;
 
-/// How many rows there were, and the sum of their hashes.
+/// The number of rows, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) rows: u64,
@@ -53,7 +53,7 @@ impl Digest {
         write(&mut fields);
         let hash = fields.0.finalize();
         let mut carry = false;
-        // From the last part to the first, as one adds by hand.
+        // From the last part to the first, with carry.
         for (part, bytes) in self.sum.iter_mut().rev().zip(hash.as_bytes().rchunks(8)) {
             let number = bytes
                 .iter()
@@ -67,7 +67,7 @@ impl Digest {
     }
 }
 
-/// The fields of one row, one behind the other, so that no two rows read alike.
+/// Hashes the fields of one row with an unambiguous encoding.
 struct RowHasher(blake3::Hasher);
 
 impl RowHasher {
@@ -310,7 +310,7 @@ mod tests {
         let mut alone = Digest::default();
         alone.add(&rows(&["a"]));
         assert_ne!(digest.sum[0], 0);
-        // All ones and one more are zero, and the carry is one too many.
+        // All ones plus one are zero, and the carry adds one.
         assert_eq!(digest.sum[0], alone.sum[0].wrapping_add(1));
     }
 }

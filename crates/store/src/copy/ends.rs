@@ -1,6 +1,6 @@
-//! What a database must offer to be read from or written to by a copy.
+//! What a database must provide to be the source or target of a copy.
 //!
-//! The calls block; a copy has a thread to itself.
+//! The calls block; a copy runs in its own thread.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl fmt::Display for CopyEnd {
 }
 
 impl CopyEnd {
-    /// Keeps writers from a file for as long as it is read. A database tells who is connected.
+    /// Locks a file against writers while it is read. A PostgreSQL database lists its connections instead.
     pub(super) fn hold(&self) -> Result<Option<sqlite::FileLock>, Error> {
         match self {
             Self::File(path) if path.exists() => sqlite::FileLock::take(path).map(Some),
@@ -36,7 +36,7 @@ impl CopyEnd {
         }
     }
 
-    /// To read from.
+    /// Opens it for reading.
     pub(super) fn source(&self) -> Result<Box<dyn CopySource>, Error> {
         Ok(match self {
             Self::File(path) => Box::new(sqlite::copy::SqliteSource::open(path)?),
@@ -44,7 +44,7 @@ impl CopyEnd {
         })
     }
 
-    /// To look at what is there already; `None` if there is nothing.
+    /// Opens what exists already; `None` if there is nothing.
     pub(super) fn existing(&self) -> Result<Option<Box<dyn MarkedSource>>, Error> {
         Ok(match self {
             Self::File(path) => match sqlite::copy::SqliteSource::existing(path)? {
@@ -58,7 +58,7 @@ impl CopyEnd {
         })
     }
 
-    /// Why nothing could be made there, where nothing is.
+    /// Why no ledger could be created there, if there is none.
     pub(super) fn obstacle(&self) -> Result<Option<String>, Error> {
         match self {
             Self::File(_) => Ok(None),
@@ -66,7 +66,7 @@ impl CopyEnd {
         }
     }
 
-    /// To write to; made, and brought up to date, if need be.
+    /// Opens it for writing; created and migrated if necessary.
     pub(super) fn target(&self, now_us: i64) -> Result<Box<dyn CopyTarget>, Error> {
         Ok(match self {
             Self::File(path) => Box::new(sqlite::copy::SqliteTarget::open(path, now_us)?),
@@ -77,39 +77,39 @@ impl CopyEnd {
     }
 }
 
-/// What a copy reads.
+/// The source of a copy.
 pub(crate) trait CopySource {
-    /// The same for two ends that are the same database, and for no others.
+    /// Equal for two ends exactly if they are the same database.
     fn identity(&mut self) -> Result<String, Error>;
-    /// Servers and copies that are connected to it. A file is locked by whoever asks for the copy.
+    /// The number of connected servers and copies. A file is locked by the caller of the copy.
     fn others(&mut self) -> Result<u64, Error>;
-    /// From now on everything is read as of one instant. A file that nobody else writes to is as it is.
+    /// From now on everything is read as of one instant. A locked file does not change.
     fn hold(&mut self) -> Result<(), Error> {
         Ok(())
     }
-    /// When the ledger was made, and what it is kept in: one part of its fingerprint.
+    /// When the ledger was created, and its kind of database: a part of its fingerprint.
     fn origin(&mut self) -> Result<String, Error>;
-    /// Where time and the sequences stand: no number above has been given out.
+    /// Time and positions of the sequences: no higher number was assigned.
     fn position(&mut self) -> Result<Position, Error>;
-    /// The highest numbers that an intent and a fact have, zero for none.
+    /// The highest numbers of intents and facts; zero if there are none.
     fn highest(&mut self) -> Result<[u64; 2], Error>;
-    /// As the database counts them, whatever the reading by pages makes of them.
+    /// The number of rows as the database counts them, independent of the reading by pages.
     fn count(&mut self, table: LedgerTable) -> Result<u64, Error>;
-    /// The next rows in the order of their keys, at most so many.
+    /// The next rows in the order of their keys, at most `limit`.
     fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error>;
 }
 
-/// A source that may be a part of a copy.
+/// A source that may hold an incomplete copy.
 pub(crate) trait MarkedSource: CopySource {
     fn mark(&mut self) -> Result<Option<CopyMark>, Error>;
 }
 
-/// What a copy writes. As long as it has a mark, no server starts on it.
+/// The target of a copy. While it has a mark, no server starts on it.
 pub(crate) trait CopyTarget: MarkedSource {
-    /// Empties it and marks it, in one transaction.
+    /// Empties the target and sets the mark, in one transaction.
     fn begin(&mut self, mark: &CopyMark) -> Result<(), Error>;
     /// Adds rows and moves the mark, in one transaction.
     fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error>;
-    /// Sees to it that numbers given out from now on are above these, and removes the mark in the last transaction.
+    /// Sets the sequences so that later numbers are above these, and removes the mark in the last transaction.
     fn finish(&mut self, position: Position) -> Result<(), Error>;
 }

@@ -1,4 +1,4 @@
-//! What only an end that misbehaves can show.
+//! Copies from a faulty source.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use consign_kernel::record::{Key, Kind, Record};
 
 use super::*;
 
-/// A file whose reading by pages loses the last row of each.
+/// A file whose reading by pages loses the last row of each page.
 struct LossySource(sqlite::copy::SqliteSource);
 
 impl CopySource for LossySource {

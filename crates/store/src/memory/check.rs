@@ -1,4 +1,4 @@
-//! Do the parts of the model agree with each other? The same questions that the check of a file asks.
+//! Checks that the parts of the model are consistent, as the check of a file does.
 
 use std::collections::BTreeMap;
 

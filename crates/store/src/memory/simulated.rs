@@ -1,8 +1,8 @@
-//! A store whose disk fails and whose machine crashes when the simulation says so.
+//! A store whose disk fails and whose machine crashes on request of the simulation.
 //!
-//! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing happens by itself:
-//! requests wait until [`SimulatedMachine::turn`], in the caller's own thread. What a crash leaves is the durable copy, which is
-//! also what readers see; the next group runs on what was committed, durable or not.
+//! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing runs in the background:
+//! requests wait until [`SimulatedMachine::turn`], in the caller's own thread. After a crash the durable copy remains, which
+//! is also what readers see; the next group runs on what was committed, durable or not.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -18,47 +18,47 @@ use crate::group::{
 use crate::ledger::instants;
 use crate::{BoxFuture, Clock, CommitListener, Error, Forwarding, SharedStore, Stats};
 
-/// What goes wrong with the next commit.
+/// The fault of the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
     None,
-    /// The disk refuses; nothing is durable.
+    /// The disk refuses the write; nothing is durable.
     Refused,
-    /// The disk takes until the next turn to make it safe.
+    /// The sync takes until the next turn.
     Slow,
-    /// The disk fails to make it safe, although it is there.
+    /// The sync fails, although the commit is on the disk.
     Lost,
-    /// The disk fails to make it safe, and it is gone.
+    /// The sync fails, and the commit is lost.
     Gone,
-    /// The machine dies before anything is durable.
+    /// The machine crashes before the commit is durable.
     CrashBefore,
-    /// The machine dies after the commit is safe, before anybody heard of it.
+    /// The machine crashes after the commit is durable, before any reply.
     CrashAfter,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nobody waited.
+    /// No request waited.
     Idle,
     Committed,
-    /// Committed, and nobody knows yet.
+    /// Committed, and not answered yet.
     Slow,
-    /// Everybody was refused.
+    /// All requests were refused.
     Failed,
-    /// Nothing is accepted any more, or the machine is dead: only [`SimulatedMachine::restart`] helps.
+    /// The store accepts nothing any more, or the machine crashed: only [`SimulatedMachine::restart`] helps.
     Crashed,
 }
 
 /// The store as a running process sees it.
 pub struct Simulated {
     submitter: Submitter,
-    /// What is on the disk.
+    /// The content of the disk.
     durable: SharedStore,
     shared: Arc<CommitShared>,
 }
 
-/// The other side of it: who writes, and what is on the disk.
+/// The machine of the store: its writer and its disk.
 pub struct SimulatedMachine {
     queue: WriteQueue,
     shared: Arc<CommitShared>,
@@ -66,22 +66,22 @@ pub struct SimulatedMachine {
     requests_max: usize,
 }
 
-/// The transactions.
+/// The transactions of the writer.
 struct SimulatedLog {
-    /// What was committed last, safe or not.
+    /// The last commit, durable or not.
     committed: ModelData,
     /// The open transaction.
     next: Option<ModelData>,
     clock: Arc<dyn Clock>,
     disk: SimulatedDisk,
     shared: Arc<CommitShared>,
-    /// Committed in an earlier turn.
+    /// A commit of an earlier turn that waits for its sync.
     slow: Option<CommittedGroup>,
-    /// It died, or its disk did, while a group ran.
+    /// The machine crashed, or its disk failed, while a group ran.
     dead: bool,
 }
 
-/// What survives.
+/// The data that survives a crash.
 struct SimulatedDisk {
     durable: Arc<Memory>,
     coming: Mutex<Option<ModelData>>,
@@ -129,8 +129,8 @@ fn boot(
 }
 
 impl SimulatedMachine {
-    /// Commits what waits, as one group. It runs before what was slow is safe, is committed afterwards, and is slow
-    /// itself then: in one turn at most one commit becomes safe.
+    /// Commits the queued requests as one group. The group runs before the sync of a slow commit, is committed after it, and
+    /// is slow itself then: in one turn at most one commit becomes durable.
     pub fn turn(&mut self, fault: DiskFault) -> Turn {
         let log = &mut self.log;
         log.disk.fault = fault;
@@ -159,13 +159,12 @@ impl SimulatedMachine {
         log.sync_and_answer(committed)
     }
 
-    /// The time of the last commit that is durable, from which a new process goes on.
+    /// The time of the last durable commit, from which a new process continues.
     pub fn last_time(&self) -> Micros {
         self.log.disk.durable.data().position.time
     }
 
-    /// A new process, with a clock of its own, over what was durable. Whoever waited for the old one hears nothing any
-    /// more.
+    /// A new process, with its own clock, on the durable data. Requests to the old process are never answered.
     #[must_use]
     pub fn restart(self, clock: Arc<dyn Clock>) -> (Arc<Simulated>, Self) {
         let data = self.log.disk.durable.data().clone();
@@ -224,7 +223,7 @@ impl Transact for SimulatedLog {
     }
 
     fn may_blame_request(&self, _: &Error) -> bool {
-        // When everything was carried out, it was the disk.
+        // If all requests were executed, the disk failed.
         self.next.is_none()
     }
 }
@@ -251,7 +250,7 @@ impl group::SyncTarget for SimulatedDisk {
     }
 }
 
-/// Reads are the model's; only what is written takes the long way.
+/// Reads go to the model; only writes pass through the group commit.
 impl Forwarding for Simulated {
     fn inner(&self) -> &SharedStore {
         &self.durable

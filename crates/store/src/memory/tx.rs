@@ -1,4 +1,4 @@
-//! The model's transaction: every search looks at every row.
+//! The model's transaction: every search reads every row.
 
 use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
@@ -242,7 +242,7 @@ impl Tx for ModelData {
     }
 }
 
-/// Drops the first ones that are over, at most so many.
+/// Removes the first entries that match, at most so many.
 fn drop_where<K: Ord, V>(
     map: &mut std::collections::BTreeMap<K, V>,
     limit: u32,

@@ -1,8 +1,8 @@
 //! A PostgreSQL database as the source or the target of a copy.
 //!
-//! Invariant: a source is read as of one instant, in one transaction. A target is written to by one copy at a time, which holds a
-//! lock as long as its connection lasts, and by no server: a server refuses to start where there is a mark, and a copy
-//! where there are connections of servers.
+//! Invariant: a source is read as of one instant, in one transaction. Only one copy at a time writes to a target, holding a
+//! lock as long as its connection lasts, and no server does: a server refuses to start if there is a mark, and a copy if
+//! there are connections of servers.
 
 mod load;
 
@@ -28,24 +28,24 @@ use crate::copy::{
 };
 use crate::ledger::{Counter, Position};
 
-/// A copy is one long transaction of few and large statements; and it is known by its name.
+/// A copy is one long transaction of few large statements, identified by its application name.
 const SETTINGS: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
     SET application_name = 'consign store copy'";
 
 /// One copy at a time into a database.
 const LOCK: &str = "SELECT pg_advisory_lock(17231, 2)";
 
-/// Connections of servers and of other copies. A server that waits for work has some open, too.
+/// Connections of servers and of other copies. An idle server has some open too.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
     AND application_name IN ('consign', 'consign store copy') AND pid != pg_backend_pid()";
 
-/// How often and how long to look for connections that are just being closed.
+/// How often and how long to wait for connections that are being closed.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 const MARKED: &str = "SELECT to_regclass('consign.copying') IS NOT NULL";
 
-/// Refuses a database that holds a part of a copy.
+/// Refuses a database that holds an incomplete copy.
 pub(super) async fn refuse_part(address: &DatabaseAddress) -> Result<(), Error> {
     let client = address.connect().await?;
     match mark(&client).await? {
@@ -81,7 +81,7 @@ async fn mark(client: &Client) -> Result<Option<CopyMark>, Error> {
     }))
 }
 
-/// A connection, and what drives it.
+/// A connection, and the runtime that drives it.
 pub(crate) struct PostgresEnd {
     client: Client,
     runtime: Runtime,
@@ -112,7 +112,7 @@ impl PostgresEnd {
         }
     }
 
-    /// Why no ledger could be made there, if there is none yet.
+    /// Why no ledger could be created there, if there is none yet.
     pub(crate) fn obstacle(address: &DatabaseAddress) -> Result<Option<String>, Error> {
         match runtime()?.block_on(schema::could_hold(address)) {
             Ok(()) => Ok(None),
@@ -125,7 +125,7 @@ impl PostgresEnd {
         let runtime = runtime()?;
         runtime.block_on(schema::migrate(address, now_us, None))?;
         let end = Self::connect(runtime, address)?;
-        // That of a copy which was killed goes when PostgreSQL notices.
+        // The lock of a killed copy is released when PostgreSQL notices.
         match end.run(LOCK) {
             Err(Error::Locked(_)) => Err(Error::Copy(format!(
                 "another copy writes to {address}; wait for it or stop it"
@@ -149,7 +149,7 @@ impl PostgresEnd {
         Ok(self.runtime.block_on(self.client.query(text, parameters))?)
     }
 
-    /// The one row of a question that always has one.
+    /// The row of a query that always has one.
     fn one(&self, text: &str) -> Result<Row, Error> {
         Ok(self.runtime.block_on(self.client.query_one(text, &[]))?)
     }
@@ -162,7 +162,7 @@ fn runtime() -> Result<Runtime, Error> {
         .map_err(|error| Error::Unavailable(error.to_string()))
 }
 
-/// The codes of the once-keys of which nothing is remembered but that they were used.
+/// The scopes of once-keys of which only the use is stored.
 fn bare() -> Vec<i16> {
     let scopes = once::Scope::ALL.iter().filter(|scope| scope.is_bare());
     scopes.map(|scope| scope.code().into()).collect()
@@ -179,7 +179,7 @@ impl CopySource for PostgresEnd {
     fn others(&mut self) -> Result<u64, Error> {
         let mut looks = 1;
         loop {
-            // What is shown stays the same within a transaction, unless it is thrown away.
+            // The view stays the same within a transaction, unless its snapshot is cleared.
             self.run("SELECT pg_stat_clear_snapshot()")?;
             let others = unsigned(&self.one(OTHERS)?, 0)?;
             if others == 0 || looks == LOOKS {
@@ -199,14 +199,14 @@ impl CopySource for PostgresEnd {
         Ok(format!("postgres {}", get::<i64>(&row, 0)?))
     }
 
-    /// Sequences are outside of transactions: what is read here is never behind the rows that are read.
+    /// Sequences are not transactional: the position is never behind the rows that are read.
     fn position(&mut self) -> Result<Position, Error> {
         let sql = "SELECT (SELECT last_value FROM intent_blocks), (SELECT last_value FROM fact_blocks), \
                    (SELECT coalesce(max(at), 0) FROM facts)";
         let row = self.one(sql)?;
         let last = |block: u64| (block + 1).saturating_mul(BLOCK) - 1;
         Ok(Position {
-            // Every step leaves a fact, so this is the time of the last one.
+            // Every step appends a fact, so this is the time of the last step.
             time: Micros(get(&row, 2)?),
             seq: last(unsigned(&row, 0)?),
             fact: last(unsigned(&row, 1)?),
@@ -309,7 +309,7 @@ impl PostgresEnd {
         })
     }
 
-    /// The first to end first, which is about the order of their use.
+    /// Earliest expiry first, which is about the order of their use.
     fn nonces(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once WHERE scope = ANY($1) \
                    AND (scope, until, owner, key) > ($2::bigint, $3, $4, $5) ORDER BY scope, until, owner, key LIMIT $6";
@@ -417,10 +417,10 @@ impl CopyTarget for PostgresEnd {
     }
 
     fn finish(&mut self, position: Position) -> Result<(), Error> {
-        // Without statistics the first claims would walk the wrong indexes.
+        // Without statistics the first claims would use the wrong indexes.
         self.run("ANALYZE intents, facts, once, records, counts")?;
         self.in_transaction(async |client| {
-            // The blocks behind those that hold the highest numbers. Never back, should it be empty and used.
+            // The blocks after those with the highest numbers. Never back, even if the target is empty and was used.
             let sql = "SELECT setval('intent_blocks', greatest($1, (SELECT last_value FROM intent_blocks))), \
                        setval('fact_blocks', greatest($2, (SELECT last_value FROM fact_blocks)))";
             let [seq, fact] = [position.seq, position.fact].map(|last| signed(last / BLOCK));
@@ -439,7 +439,7 @@ impl PostgresEnd {
         runtime.block_on(async {
             client.batch_execute("BEGIN").await?;
             let done = work(client).await;
-            // After an error the whole copy ends, and with its connection the transaction.
+            // After an error the copy ends, and its connection and transaction with it.
             done?;
             Ok(client.batch_execute("COMMIT").await?)
         })

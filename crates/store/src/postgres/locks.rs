@@ -121,7 +121,7 @@ pub(super) fn find<'r>(
     let records = session.query_anew(RECORDS, &[&records.0, &records.1, &records.2])?;
     let owners = session.query_anew(OWNERS, &[&owners])?;
     session.run("ROLLBACK")?;
-    // In the order of [`things`].
+    // In the order of [`lock_targets`].
     let counts = [
         (prefetch.ids.len(), intents),
         (prefetch.once.len(), once),

@@ -1,9 +1,9 @@
-//! A connection that is driven by the thread that uses it: statements leave together and are answered together.
+//! A blocking PostgreSQL connection, driven by the thread that uses it: statements are sent and answered together.
 //!
-//! A driver that ends each statement by itself makes the server answer each by itself, with a system call and a wake-up on
-//! both sides. Here the end is said once for all of them.
+//! A driver that sends a Sync after each statement makes the server answer each one separately, with a system call and a
+//! wake on both sides. Here one Sync follows all of them.
 //!
-//! Invariant: every call reads up to the server's "ready for query", or else says [`WireError::Lost`] or a refusal that
+//! Invariant: every call reads up to the server's "ready for query", or returns [`WireError::Lost`] or an error that
 //! [`ServerError::is_last`]; after that the connection must not be used.
 
 #![expect(
@@ -33,50 +33,50 @@ use tokio_postgres::types::{Kind, ToSql, Type};
 pub(super) use open::{NO_PASSWORD, open};
 pub(super) use row::Row;
 
-/// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
+/// How long the server may take to respond before the connection counts as lost: longer than its statement timeout.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// What may be sent behind a question for rows before it is read. More could get stuck: the server waits to be read, and we
-/// wait to be read.
+/// How many bytes may be sent after a query for rows before its result is read. More could deadlock: each side would wait
+/// until the other reads.
 const UNREAD_MAX: usize = 16 * 1_024;
 
-/// What is read at once.
+/// The size of one read.
 const READ_BYTES: usize = 16 * 1_024;
 
-/// No row of ours comes near it. Without a bound, whoever answers at that address could make us ask for gigabytes.
+/// Our rows are far smaller. Without a limit, a faulty server could make the client allocate gigabytes.
 const MESSAGE_BYTES_MAX: i32 = 64 << 20;
 
 /// A socket, with or without TLS.
 pub(super) trait WireStream: Read + Write + Send {
-    /// From now on, reading and writing give up after this time.
+    /// Sets the timeout of reads and writes.
     fn set_timeout(&self, timeout_after: Duration) -> io::Result<()>;
 }
 
-/// A statement with what it is given.
+/// A statement with its parameters.
 pub(super) struct BoundStatement<'a> {
     pub(super) text: &'static str,
     pub(super) parameters: Vec<&'a (dyn ToSql + Sync)>,
 }
 
-/// What a statement is given.
+/// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
-/// What a statement brought.
+/// The result of a statement.
 #[derive(Debug, Default)]
 pub(super) struct StatementResult {
     pub(super) rows: Vec<Row>,
-    /// How many rows it found or wrote.
+    /// The number of rows read or written.
     pub(super) count: u64,
-    /// It was a COMMIT of a transaction that had failed: the server says so by another word, and by no error.
+    /// A COMMIT of a failed transaction: the server rolls back, and reports no error.
     pub(super) undone: bool,
 }
 
-/// Why a statement brought nothing.
+/// Why a statement failed.
 #[derive(Debug)]
 pub(super) enum WireError {
-    /// The server refused it, and the transaction with it.
+    /// The server refused the statement, and the transaction failed.
     Refused(ServerError),
-    /// The connection ended, or was silent for too long. What became of the statement is unknown.
+    /// The connection ended or timed out. The effect of the statement is unknown.
     Lost(io::Error),
 }
 
@@ -86,13 +86,13 @@ pub(super) struct ServerError {
     severity: String,
     message: String,
     detail: Option<String>,
-    /// The function of the server that said it. Never translated.
+    /// The function of the server that raised the error. Never translated.
     routine: String,
 }
 
 impl ServerError {
-    /// Whether it says that the server stopped waiting for its standby: what was committed is there, and may be lost with
-    /// this one machine. Its words may be of any language, and not everybody who speaks the protocol names routines.
+    /// Whether the server stopped waiting for its standby: the commit exists, and may be lost with this one machine. The text
+    /// may be in any language, and not every server of this protocol names routines.
     fn doubts_commit(&self) -> bool {
         self.severity == "WARNING"
             && (self.routine == "SyncRepWaitForLSN"
@@ -100,7 +100,7 @@ impl ServerError {
                 || self.message.contains("synchronous replication"))
     }
 
-    /// Whether the server said it and went away.
+    /// Whether the server ended the connection with this error.
     pub(super) fn is_last(&self) -> bool {
         matches!(self.severity.as_str(), "FATAL" | "PANIC")
     }
@@ -182,7 +182,7 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// What the server knows under a name.
+/// A statement that is prepared at the server.
 struct PreparedStatement {
     name: String,
     parameters: Vec<Type>,
@@ -194,13 +194,13 @@ pub(super) struct WireConnection {
     incoming: BytesMut,
     outgoing: BytesMut,
     statements: HashMap<&'static str, PreparedStatement>,
-    /// How many names were given to statements. A name whose statement came to nothing may be taken at the server.
+    /// How many statement names were used. The name of a failed statement may still exist at the server.
     names: usize,
-    /// Types of our own, which are asked for once.
+    /// The types of our schema, which are looked up once.
     types: HashMap<u32, Type>,
-    /// Why what was committed may not be on the standby, since somebody looked.
+    /// Why a commit since the last check may not be on the standby.
     doubt: Option<String>,
-    /// The server was told where the statements end: there it will be ready again, whatever happens before.
+    /// A Sync was sent: the server will be ready after it, whatever fails before.
     ended: bool,
 }
 
@@ -218,8 +218,8 @@ impl WireConnection {
         }
     }
 
-    /// Carries out all statements. Of each that was reached there is an answer, and after the first that fails the
-    /// others are not carried out: the last answer is its failure.
+    /// Executes all statements. Returns a result for each that was reached; after the first failure the rest are skipped, and
+    /// the last result is the failure.
     pub(super) fn ask(
         &mut self,
         asked: &[BoundStatement<'_>],
@@ -249,10 +249,10 @@ impl WireConnection {
             bind(prepared, &asked.parameters, &mut self.outgoing)?;
             frontend::execute("", 0, &mut self.outgoing)?;
             let before = &columns[answers.len()..columns.len() - 1];
-            // Whoever only writes answers with a word.
-            let tell_much = before.iter().any(|columns| !columns.is_empty());
-            if tell_much && self.outgoing.len() > UNREAD_MAX {
-                // The ones before it go first, and are read before more is sent.
+            // A statement that only writes has a short response.
+            let has_rows = before.iter().any(|columns| !columns.is_empty());
+            if has_rows && self.outgoing.len() > UNREAD_MAX {
+                // The statements before it are sent first, and their results are read before more is sent.
                 let later = self.outgoing.split_off(start);
                 frontend::flush(&mut self.outgoing);
                 self.send()?;
@@ -272,8 +272,8 @@ impl WireConnection {
         self.ready(deadline)
     }
 
-    /// A statement that is rare: planned for what the tables hold now. Its parameters are of PostgreSQL's own types: it has
-    /// no name, and to ask for a type would displace it.
+    /// Executes a rare statement, planned for the current content of the tables. Its parameters must be of built-in types: it
+    /// is unnamed, and the lookup of a type would replace it.
     pub(super) fn ask_anew(
         &mut self,
         text: &str,
@@ -290,7 +290,7 @@ impl WireConnection {
         Ok(answer)
     }
 
-    /// A text without parameters, which may be several statements.
+    /// Executes a text without parameters, which may be several statements.
     pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, WireError> {
         let deadline = Instant::now() + RESPONSE_TIMEOUT;
         frontend::query(text, &mut self.outgoing)?;
@@ -310,19 +310,19 @@ impl WireConnection {
         }
     }
 
-    /// Why what was committed since the last look may not be on the standby.
+    /// Why a commit since the last call may not be on the standby.
     pub(super) fn take_doubt(&mut self) -> Option<String> {
         self.doubt.take()
     }
 
-    /// Whether the other side has said anything or gone away, within this time.
+    /// Whether the server sends anything or closes the connection within this time.
     pub(super) fn is_readable_within(&mut self, time: Duration) -> bool {
         let waited = self.stream.set_timeout(time);
         let read = waited.and_then(|()| self.stream.read(&mut [0; 1]));
         !read.is_err_and(|error| is_timeout(&error))
     }
 
-    /// Makes a statement ready, if it is not yet.
+    /// Prepares a statement, if it is not prepared yet.
     pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), WireError> {
         if !self.statements.contains_key(text) {
             let name = format!("s{}", self.names);
@@ -360,7 +360,7 @@ impl WireConnection {
         })
     }
 
-    /// An array of a row type of ours is known by what it is an array of.
+    /// The array of a row type is built from its element type.
     fn type_of(&mut self, oid: u32) -> Result<Type, WireError> {
         if let Some(known) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(known);
@@ -383,7 +383,7 @@ impl WireConnection {
         Ok(())
     }
 
-    /// What one statement brings.
+    /// Reads the result of one statement.
     fn answer(
         &mut self,
         columns: &Arc<[String]>,
@@ -402,14 +402,14 @@ impl WireConnection {
                 }
                 Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
                 Message::ReadyForQuery(_) => {
-                    return Err(io::Error::other("an answer is missing").into());
+                    return Err(io::Error::other("a response is missing").into());
                 }
                 _ => {}
             }
         }
     }
 
-    /// After a refusal the server passes over everything up to the next end that it was told of.
+    /// After an error the server skips everything up to the next Sync.
     fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> WireError {
         let refusal = match ServerError::read(fields) {
             Ok(refusal) => refusal,
@@ -444,7 +444,7 @@ impl WireConnection {
         }
     }
 
-    /// The next message that is an answer.
+    /// The next message that is a response.
     fn receive(&mut self, deadline: Instant) -> Result<Message, WireError> {
         loop {
             let header = Header::parse(&self.incoming)?;

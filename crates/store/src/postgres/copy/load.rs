@@ -1,4 +1,4 @@
-//! Rows into a database, as one stream for each batch.
+//! Writes rows into a database, one COPY stream for each batch.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ use crate::copy::Rows;
 use crate::ledger::Counter;
 use crate::postgres::rows::{result_code, signed, stored};
 
-/// A value of a row, and a row.
+/// A value of a row.
 type CellValue<'r> = Box<dyn ToSql + Sync + Send + 'r>;
 
 pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
@@ -36,7 +36,7 @@ pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
     }
 }
 
-/// A table, and its columns in the order in which their cells come.
+/// A table, and its columns in the order of the cells.
 type TableColumns = (&'static str, &'static [(&'static str, Type)]);
 
 async fn stream<'r>(
@@ -67,7 +67,7 @@ macro_rules! columns {
     };
 }
 
-/// Without `node`: no node that runs there gave out these leases.
+/// Without `node`: no node of the target granted these leases.
 const INTENTS: TableColumns = (
     "intents",
     columns![
@@ -187,7 +187,7 @@ fn record(row: &Record) -> Vec<CellValue<'_>> {
     ]
 }
 
-/// All of it in the first shard; the writers add to theirs.
+/// All counts go to the first shard; the writers add to theirs.
 const COUNTS: TableColumns = (
     "counts",
     columns!["kind" INT2, "face" INT2, "name" TEXT, "state" INT2, "shard" INT2, "count" INT8],

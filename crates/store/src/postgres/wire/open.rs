@@ -1,4 +1,4 @@
-//! Opening a connection to one host: whether it is who it says, and how it is told who we are.
+//! Opens a connection to one host: TLS, authentication and start-up.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,13 +21,13 @@ use tokio_postgres::fallible_iterator::FallibleIterator as _;
 
 use super::{RESPONSE_TIMEOUT, Row, WireConnection, WireError, WireStream};
 
-/// For one host, until it answers at all.
+/// For one host, until the connection is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(in super::super) const NO_PASSWORD: &str = "the server wants a password and was given none; set \
     CONSIGN_STORE_PASSWORD, or name a file by --store-password-file";
 
-/// Enters the one host of an address, if it takes writes. `timeout_after` is until it has let us in.
+/// Connects to the one host of an address, if it accepts writes. `timeout_after` applies until the session is open.
 pub(in super::super) fn open(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
@@ -41,7 +41,7 @@ pub(in super::super) fn open(
     let rows = wire.run("SHOW transaction_read_only")?;
     if rows.first().is_some_and(|row| Row::word(row) == "on") {
         let standby = "the server takes no writes; name the primary too";
-        // The same kind as from the driver of readers.
+        // The same kind as from the driver of the readers.
         let kind = io::ErrorKind::PermissionDenied;
         return Err(WireError::Lost(io::Error::new(kind, standby)));
     }
@@ -54,7 +54,7 @@ fn connect(
     timeout_after: Duration,
 ) -> io::Result<Box<dyn WireStream>> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
-    // An address that was given apart saves looking up the name.
+    // A given IP address saves the lookup of the name.
     let ip = config.get_hostaddrs().first();
     let (name, stream) = match (config.get_hosts().first(), ip) {
         #[cfg(unix)]
@@ -88,8 +88,8 @@ fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// As the driver does for readers: a connection that idles is not forgotten on the way, and one whose other end is gone is
-/// found out before somebody needs it.
+/// As the driver does for readers: an idle connection stays open in the network, and a dead one is detected before it is
+/// needed.
 fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, config.get_keepalives())?;
     sockopt::set_tcp_keepidle(stream, config.get_keepalives_idle())?;
@@ -106,7 +106,7 @@ fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
 
 type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// The server is asked for TLS before anything else is said.
+/// Requests TLS before anything else is sent.
 fn secure(
     mut stream: TcpStream,
     name: String,
@@ -125,7 +125,7 @@ fn secure(
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
     let connection = ClientConnection::new(Arc::clone(tls), name).map_err(io::Error::other)?;
     let mut secured = StreamOwned::new(connection, stream);
-    // So that a certificate that does not fit is told here.
+    // So that an invalid certificate is reported here.
     while secured.conn.is_handshaking() {
         secured.conn.complete_io(&mut secured.sock)?;
     }
@@ -133,7 +133,7 @@ fn secure(
 }
 
 impl WireConnection {
-    /// Says who we are and proves it, until the server is ready.
+    /// Authenticates, until the server is ready.
     pub(super) fn authenticate(
         &mut self,
         config: &Config,
@@ -161,8 +161,8 @@ impl WireConnection {
         loop {
             match self.receive(deadline)? {
                 Message::ReadyForQuery(_) if unproven => {
-                    let stranger = "the server did not prove that it knows the password";
-                    return Err(io::Error::other(stranger).into());
+                    let unproven = "the server did not prove that it knows the password";
+                    return Err(io::Error::other(unproven).into());
                 }
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::AuthenticationCleartextPassword => {
@@ -176,7 +176,7 @@ impl WireConnection {
                 }
                 Message::AuthenticationSasl(body) => {
                     if !body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256))? {
-                        return Err(unknown_way());
+                        return Err(unknown_method());
                     }
                     let proof = ScramSha256::new(password()?, ChannelBinding::unsupported());
                     let first = proof.message();
@@ -185,7 +185,7 @@ impl WireConnection {
                     (scram, unproven) = (Some(proof), true);
                 }
                 Message::AuthenticationSaslContinue(body) => {
-                    let proof = scram.as_mut().ok_or_else(unknown_way)?;
+                    let proof = scram.as_mut().ok_or_else(unknown_method)?;
                     proof.update(body.data())?;
                     frontend::sasl_response(proof.message(), &mut self.outgoing)?;
                     self.send()?;
@@ -194,7 +194,7 @@ impl WireConnection {
                 Message::AuthenticationSaslFinal(body) => {
                     scram
                         .as_mut()
-                        .ok_or_else(unknown_way)?
+                        .ok_or_else(unknown_method)?
                         .finish(body.data())?;
                     unproven = false;
                 }
@@ -202,14 +202,14 @@ impl WireConnection {
                 Message::ErrorResponse(body) => {
                     return Err(WireError::Refused(super::ServerError::read(body.fields())?));
                 }
-                _ => return Err(unknown_way()),
+                _ => return Err(unknown_method()),
             }
         }
     }
 }
 
-fn unknown_way() -> WireError {
-    let wanted = "the server wants to be convinced in a way that is not offered here; use SCRAM or a password";
+fn unknown_method() -> WireError {
+    let wanted = "the server wants an authentication method that is not offered here; use SCRAM or a password";
     WireError::Lost(io::Error::other(wanted))
 }
 

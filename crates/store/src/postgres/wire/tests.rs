@@ -1,4 +1,4 @@
-//! What a server rarely does, from a script; and what needs one that really answers.
+//! Rare behaviour of a server, from a script; and behaviour that needs a real server.
 
 use std::io::Cursor;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use super::super::address::DatabaseAddress;
 use super::super::rows;
 use super::*;
 
-/// Says what is written here, and remembers what it heard.
+/// Returns scripted bytes, and records what was sent.
 struct ScriptedStream {
     says: Cursor<Vec<u8>>,
     heard: Arc<Mutex<Vec<u8>>>,
@@ -36,7 +36,7 @@ impl WireStream for ScriptedStream {
     }
 }
 
-/// A connection to a server that says all of this, and what it hears.
+/// A connection to a server that sends all of this, and the bytes that it receives.
 fn scripted(says: &[Vec<u8>]) -> (WireConnection, Arc<Mutex<Vec<u8>>>) {
     let heard = Arc::default();
     let stream = ScriptedStream {
@@ -131,7 +131,7 @@ fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
 
 #[test]
 fn a_statement_that_could_not_be_made_ready_does_not_leave_its_name_in_the_way() {
-    // It is parsed and has a parameter of our own type, and asking for that type is refused.
+    // It is parsed and has a parameter of a schema type, and the lookup of that type is refused.
     let described = message(b't', &[&[0, 1][..], &99_999_u32.to_be_bytes()].concat());
     let parsed = [message(b'1', b""), described, message(b'n', b""), ready()].concat();
     let refused = [error(), ready()].concat();
@@ -176,7 +176,7 @@ fn a_server_that_lets_us_in_without_its_own_proof_is_left() {
     assert!(lost(wire.authenticate(&config, RESPONSE_TIMEOUT)).contains("prove"));
     let heard = heard.lock().unwrap();
     assert!(!String::from_utf8_lossy(&heard).contains("hidden"));
-    // One that asks for nothing has nothing to prove.
+    // A server that requests no password has nothing to prove.
     let (mut wire, _) = scripted(&[welcome]);
     wire.authenticate(&config, RESPONSE_TIMEOUT).unwrap();
 }
@@ -188,7 +188,7 @@ fn only_a_warning_about_the_standby_leaves_a_commit_in_doubt() {
         wire.run("COMMIT").unwrap();
         wire.take_doubt()
     };
-    // As the server says it, in whatever language, and as somebody else may.
+    // As PostgreSQL reports it, in any language, and as another server may.
     let routine = b"VWARNING\0C01000\0Mrien\0RSyncRepWaitForLSN\0\0";
     assert_eq!(doubted(routine).as_deref(), Some("rien"));
     let words = b"VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0";
