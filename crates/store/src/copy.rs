@@ -105,9 +105,9 @@ pub fn plan(from: &CopyEnd, to: &CopyEnd, anew: bool) -> Result<CopyPlan, Error>
     let content = LedgerContent::of(&mut *source)?;
     let mut found = TargetContent::Nothing;
     if let Some(mut target) = to.existing()? {
-        let seen = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), anew)?;
-        found = seen.found;
-        obstacles.extend(seen.obstacles);
+        let checked = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), anew)?;
+        found = checked.found;
+        obstacles.extend(checked.obstacles);
     } else {
         obstacles.extend(to.obstacle()?);
     }
@@ -181,17 +181,17 @@ pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyRep
     }
     let mut target = to.target(options.now_us)?;
     // The target may have changed meanwhile; from here on the lock excludes other copies.
-    let seen = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
-    let TargetCheck { found, mark, .. } = seen.unless_refused()?;
+    let checked = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
+    let TargetCheck { found, mark, .. } = checked.unless_refused()?;
     let resumed = mark.filter(|_| found == TargetContent::Part && !anew);
-    let mut work = CopyRun {
+    let mut run = CopyRun {
         source: &mut *source,
         target: &mut *target,
         batch_rows: options.batch_rows.max(1),
         content: &content,
         progress,
     };
-    let report = work.run(from, options.now_us, resumed)?;
+    let report = run.run(from, options.now_us, resumed)?;
     // A server that was started meanwhile has assigned numbers, and its writes would be missing.
     if !same_numbers(source.position()?, content.position) || source.others()? > 0 {
         return Err(Error::Copy(format!(
@@ -213,14 +213,14 @@ pub fn save(
     let mut source = from.source()?;
     let content = LedgerContent::of(&mut *source)?;
     let mut target = sqlite::copy::SqliteTarget::open(to, now_us)?;
-    let mut work = CopyRun {
+    let mut run = CopyRun {
         source: &mut *source,
         target: &mut target,
         batch_rows: BATCH_ROWS_DEFAULT,
         content: &content,
         progress,
     };
-    let saved = work.run(&from, now_us, None);
+    let saved = run.run(&from, now_us, None);
     let report = saved.map_err(crate::postgres::instant_lost)?;
     target.finish(content.position)?;
     target.close()?;
@@ -292,7 +292,7 @@ fn refusal(found: &TargetContent, to: &CopyEnd, anew: bool) -> Option<String> {
         TargetContent::OtherPart(_) if anew => None,
         TargetContent::OtherPart(other) => Some(format!(
             "{to} holds a part of a copy of {other}, and this source is another one or has changed since; \
-             go on with that one as it was, or throw the part away with --anew"
+             resume that copy from its source, or discard the part with --anew"
         )),
         TargetContent::Ledger => Some(format!(
             "{to} holds a ledger with content, which is never overwritten; choose an empty database or a new file"
@@ -364,7 +364,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
             .sum();
         for table in &LedgerTable::ALL[copied.len()..] {
             loop {
-                self.tell(CopyStage::Copying, *table, done);
+                self.report_progress(CopyStage::Copying, *table, done);
                 let page = self.source.page(*table, &mark.cursor, self.batch_rows)?;
                 done += page.rows.len() as u64;
                 let more = page.next.is_some();
@@ -400,13 +400,13 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
                     digest.add(&page.rows);
                     if is_source {
                         done += page.rows.len() as u64;
-                        let tell = Progress {
+                        let progress = Progress {
                             stage: CopyStage::Verifying,
                             table: *table,
                             done,
                             all: self.content.rows(),
                         };
-                        (self.progress)(tell);
+                        (self.progress)(progress);
                     }
                     match page.next {
                         Some(next) => cursor = next,
@@ -443,7 +443,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
         Ok(tables)
     }
 
-    fn tell(&mut self, stage: CopyStage, table: LedgerTable, done: u64) {
+    fn report_progress(&mut self, stage: CopyStage, table: LedgerTable, done: u64) {
         (self.progress)(Progress {
             stage,
             table,

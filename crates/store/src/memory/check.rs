@@ -31,7 +31,7 @@ pub(super) fn check(data: &ModelData) -> Vec<String> {
         .last()
         .is_some_and(|seq| seq.0 > data.position.seq)
     {
-        findings.push("position: the sequence lies behind the last intent".to_owned());
+        findings.push("position: the sequence is behind the last intent".to_owned());
     }
     if data
         .facts
@@ -39,7 +39,7 @@ pub(super) fn check(data: &ModelData) -> Vec<String> {
         .last()
         .is_some_and(|seq| seq.0 > data.position.fact)
     {
-        findings.push("position: the last fact lies ahead".to_owned());
+        findings.push("position: the last fact is ahead".to_owned());
     }
     findings
 }

@@ -43,15 +43,15 @@ async fn check_in(reader: &mut PooledReader<'_>) -> Result<Vec<String>, Error> {
 /// Each statement counts inconsistent rows.
 const WRONG: [(&str, &str); 4] = [
     (
-        "rows whose history ends at a fact of another one",
+        "rows whose last fact belongs to another row",
         "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
     ),
     (
-        "facts that follow one of another row, or a later one",
+        "facts whose predecessor belongs to another row, or is later",
         "SELECT count(*) FROM facts f JOIN facts p ON p.seq = f.previous WHERE p.intent != f.intent OR p.seq >= f.seq",
     ),
     (
-        "rows or facts beyond the numbers that were given out",
+        "rows or facts beyond the assigned numbers",
         "SELECT (SELECT count(*) FROM intents, intent_blocks WHERE seq >= (last_value + 1) * 4096) \
          + (SELECT count(*) FROM facts, fact_blocks WHERE seq >= (last_value + 1) * 4096)",
     ),

@@ -239,9 +239,9 @@ fn missing(
 }
 
 async fn lock(client: &Client) -> Result<(), Error> {
-    let (began, mut told) = (Instant::now(), None);
+    let (began, mut logged_at) = (Instant::now(), None);
     while !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
-        if is_time(&mut told) {
+        if should_log(&mut logged_at) {
             tracing::info!(
                 waited_s = began.elapsed().as_secs(),
                 "another node migrates the schema; this one waits for it"
@@ -253,10 +253,10 @@ async fn lock(client: &Client) -> Result<(), Error> {
 }
 
 /// Whether a wait should be logged: at once, and then every few seconds.
-fn is_time(told: &mut Option<Instant>) -> bool {
-    let time = told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);
+fn should_log(logged_at: &mut Option<Instant>) -> bool {
+    let time = logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);
     if time {
-        *told = Some(Instant::now());
+        *logged_at = Some(Instant::now());
     }
     time
 }
@@ -282,7 +282,7 @@ async fn run_together(
     wait_max: Duration,
 ) -> Result<(), Error> {
     let began = Instant::now();
-    let mut told = None;
+    let mut logged_at = None;
     loop {
         match try_together(client, migration, now_us).await {
             Err(Error::Locked(reason)) if began.elapsed() < wait_max => {
@@ -292,7 +292,7 @@ async fn run_together(
             ended => return ended,
         }
         client.batch_execute("ROLLBACK").await?;
-        if is_time(&mut told) {
+        if should_log(&mut logged_at) {
             tracing::info!(
                 version = migration.version,
                 waited_s = began.elapsed().as_secs(),

@@ -479,10 +479,10 @@ impl Tx for PostgresTx<'_> {
         let limit = i64::from(forget.limit);
         let parameters: [&(dyn ToSql + Sync); 4] = [&after, &limit, &forget.before.0, &face];
         let found = self.session.query_anew(sql, &parameters)?;
-        let told = found.first().ok_or(Error::Closed)?;
-        let all_old = rows::unsigned(told, 1)? == u64::from(forget.limit);
-        let last = FactSeq(rows::unsigned(told, 2)?);
-        Ok((rows::unsigned(told, 0)?, all_old.then_some(last)))
+        let counts = found.first().ok_or(Error::Closed)?;
+        let all_old = rows::unsigned(counts, 1)? == u64::from(forget.limit);
+        let last = FactSeq(rows::unsigned(counts, 2)?);
+        Ok((rows::unsigned(counts, 0)?, all_old.then_some(last)))
     }
 
     fn left(&self) -> Vec<Probe> {

@@ -419,13 +419,13 @@ impl WireConnection {
             return WireError::Refused(refusal);
         }
         self.outgoing.clear();
-        let told = if self.ended {
+        let synced = if self.ended {
             Ok(())
         } else {
             self.end();
             self.send()
         };
-        match told.and_then(|()| self.ready(deadline)) {
+        match synced.and_then(|()| self.ready(deadline)) {
             Ok(()) => WireError::Refused(refusal),
             Err(failure) => failure,
         }

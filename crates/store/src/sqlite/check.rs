@@ -68,15 +68,15 @@ pub(super) fn check_rows(
 fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     for (wrong, sql) in [
         (
-            "rows whose history ends at a fact of another one",
+            "rows whose last fact belongs to another row",
             "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
         ),
         (
-            "facts that follow one of another row, or a later one",
+            "facts whose predecessor belongs to another row, or is later",
             "SELECT count(*) FROM facts f JOIN facts p ON p.seq = f.previous WHERE p.intent != f.intent OR p.seq >= f.seq",
         ),
         (
-            "facts that nobody can follow",
+            "facts that no stream can reach",
             "SELECT count(*) FROM facts f WHERE NOT EXISTS (SELECT 1 FROM news n WHERE n.owner = f.owner AND n.last = \
              (SELECT min(last) FROM news m WHERE m.owner = f.owner AND m.last >= f.seq) AND n.first <= f.seq)",
         ),
@@ -102,12 +102,12 @@ fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result
         })?;
     if Seq(u64::try_from(seq).unwrap_or(0)) > Seq(last_seq) {
         findings.push(format!(
-            "position: sequence {last_seq} lies behind the last intent {seq}"
+            "position: sequence {last_seq} is behind the last intent {seq}"
         ));
     }
     if reads::last_fact(connection)?.0 > last_fact {
         findings.push(format!(
-            "position: fact {last_fact} lies behind the last one stored"
+            "position: fact {last_fact} is behind the last one stored"
         ));
     }
     Ok(())

@@ -39,7 +39,7 @@ pub(super) fn recover(connection: &Connection) -> Result<Position, Error> {
         stored_fact = stored.fact,
         seq = position.seq,
         fact = position.fact,
-        "the stored positions lay behind the tables, as after two writers; they were set to what the tables hold"
+        "the stored positions were behind the tables, as after two writers; they were set to what the tables hold"
     );
     write(connection, position)?;
     number_plugin_facts(connection, plugin_facts(connection)?)?;
@@ -143,7 +143,7 @@ fn repair_counters(connection: &Connection, repair: &mut Repair) -> Result<(), E
         .iter()
         .any(|line| line.contains("cannot be read"))
     {
-        let line = "counters: some rows cannot be read, so nobody can count them".to_owned();
+        let line = "counters: some rows cannot be read, so they cannot be counted".to_owned();
         repair.left.push(line);
         return Ok(());
     }

@@ -147,7 +147,7 @@ fn refuse_without_log(path: &Path) -> Result<bool, Error> {
     };
     match look().map_err(|error| unfit(error.to_string()))? {
         (links, false) if links > 1 => Err(unfit(format!(
-            "it has {links} links, and the server that had it open last was cut off; its log lies beside the name by which that \
+            "it has {links} links, and the server that had it open last was interrupted; its log is beside the name by which that \
              server opened it, so start it by that name"
         ))),
         _ => Ok(true),

@@ -154,7 +154,7 @@ fn is_mendable(finding: &str) -> bool {
     ["position:", "counter ", "time:"]
         .iter()
         .any(|kind| finding.starts_with(kind))
-        || finding.contains("beyond the numbers that were given out")
+        || finding.contains("beyond the assigned numbers")
 }
 
 /// A last commit from the future is no damage, but no server starts on it.
