@@ -8,8 +8,8 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use consign_store::copy::End;
-use consign_store::postgres::Address;
+use consign_store::copy::CopyEnd;
+use consign_store::postgres::DatabaseAddress;
 
 use crate::config::database_path;
 use crate::data_dir::DataDir;
@@ -20,7 +20,7 @@ use crate::out;
 #[derive(Debug)]
 pub(crate) enum LedgerLocation {
     File(PathBuf),
-    Database(Box<Address>),
+    Database(Box<DatabaseAddress>),
 }
 
 /// The flags that define the location.
@@ -65,8 +65,8 @@ impl LedgerLocation {
     }
 
     fn database(url: &str, password: Option<&str>) -> anyhow::Result<Self> {
-        let address =
-            Address::parse(url, password).map_err(|error| Failure::usage(error.to_string()))?;
+        let address = DatabaseAddress::parse(url, password)
+            .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Self::Database(Box::new(address)))
     }
 
@@ -95,10 +95,10 @@ impl LedgerLocation {
         }
     }
 
-    pub(crate) fn to_end(&self) -> End {
+    pub(crate) fn to_end(&self) -> CopyEnd {
         match self {
-            Self::File(path) => End::File(path.clone()),
-            Self::Database(address) => End::Database(address.clone()),
+            Self::File(path) => CopyEnd::File(path.clone()),
+            Self::Database(address) => CopyEnd::Database(address.clone()),
         }
     }
 }

@@ -76,7 +76,7 @@ impl DataLock {
 
     /// Whether a database is locked. Creates no file.
     pub(crate) fn is_held(path: &Path) -> bool {
-        holder(&lock_file_of(path)).is_some() || sqlite::is_held(path).unwrap_or(false)
+        holder(&lock_file_of(path)).is_some() || sqlite::is_locked(path).unwrap_or(false)
     }
 
     /// Locks a file; `what` is the locked resource in the error.
@@ -159,12 +159,12 @@ pub(crate) async fn until_taken(locks: Vec<Arc<DataLock>>) -> Failure {
 /// Whether another process has a database open for writing. A check holds the lock for a moment.
 fn is_written(path: &Path) -> anyhow::Result<bool> {
     for _ in 1..LOCK_TRIES {
-        if !sqlite::is_held(path)? {
+        if !sqlite::is_locked(path)? {
             return Ok(false);
         }
         std::thread::sleep(LOCK_RETRY_PAUSE);
     }
-    Ok(sqlite::is_held(path)?)
+    Ok(sqlite::is_locked(path)?)
 }
 
 /// The process that holds a lock file, 0 if the file does not name it; `None` if it is not locked. Creates no file.

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::Context;
 use consign_faces::intent::settings::IntentSettings;
 use consign_faces::web::credentials::SECRET_CHARS_MIN;
-use consign_store::sqlite::{Holds, identify};
+use consign_store::sqlite::{FileKind, identify};
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -122,8 +122,8 @@ pub(crate) enum LedgerState {
 impl LedgerState {
     pub(crate) fn at(path: &Path) -> anyhow::Result<Self> {
         Ok(match identify(path)? {
-            Holds::Consign => Self::Existing,
-            Holds::Nothing | Holds::IntentBus | Holds::OtherDatabase => Self::New,
+            FileKind::Consign => Self::Existing,
+            FileKind::Nothing | FileKind::IntentBus | FileKind::OtherDatabase => Self::New,
         })
     }
 }

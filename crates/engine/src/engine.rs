@@ -15,8 +15,8 @@ use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, News, Outline, OutlinePage,
-    SharedStore, Stats, Work,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, News, Outline,
+    OutlinePage, SharedStore, Stats,
 };
 use tokio::sync::{Notify, watch};
 
@@ -507,12 +507,12 @@ impl Engine {
 
     /// Jobs that are queued or running, oldest first; see [`consign_store::Store::queue`].
     pub async fn queue(&self, state: Option<State>, limit: u32) -> Result<Vec<Outline>, Error> {
-        Ok(self.inner.store.queue(state, limit).await?)
+        Ok(self.inner.store.jobs_by_state(state, limit).await?)
     }
 
     /// The number of queued and running jobs by capability.
-    pub async fn work(&self) -> Result<Vec<Work>, Error> {
-        Ok(self.inner.store.work(self.now()).await?)
+    pub async fn work(&self) -> Result<Vec<JobCount>, Error> {
+        Ok(self.inner.store.job_counts(self.now()).await?)
     }
 
     /// The jobs that a job started; see [`consign_store::Store::child_jobs`].
@@ -527,7 +527,10 @@ impl Engine {
         after: IntentId,
         among: u32,
     ) -> Result<Option<Outline>, Error> {
-        let found = self.inner.store.job_naming(text.to_owned(), after, among);
+        let found = self
+            .inner
+            .store
+            .find_job_by_payload(text.to_owned(), after, among);
         Ok(found.await?)
     }
 
@@ -539,7 +542,7 @@ impl Engine {
         after: Seq,
         limit: u32,
     ) -> Result<Vec<Intent>, Error> {
-        let found = self.inner.store.under_way(profile, state, after, limit);
+        let found = self.inner.store.active_rows(profile, state, after, limit);
         Ok(found.await?)
     }
 

@@ -377,7 +377,7 @@ impl Engine {
     async fn leases_by_node(&self) -> Result<HashMap<i64, u64>, Error> {
         let here = self.inner.claim_pause.id.get().copied();
         let mut leases = HashMap::new();
-        for held in self.inner.store.held().await? {
+        for held in self.inner.store.lease_counts().await? {
             if let Some(node) = held.node.or(here) {
                 *leases.entry(node).or_default() += held.leases;
             }

@@ -1,4 +1,4 @@
-//! What every backend's check asks of a row, whatever it is stored in.
+//! The checks of a row that all backends share.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use consign_kernel::state::State;
 
 use crate::ledger::Counter;
 
-/// Whether the parts of a row agree with each other.
+/// Checks that the fields of a row are consistent.
 pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
     let out = matches!(intent.state, State::Dispatched | State::Delivered);
@@ -33,7 +33,7 @@ pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
     }
 }
 
-/// Counts a row the way the commits should have counted it.
+/// Counts a row as the commits should have counted it.
 pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
     let profile = intent.profile.profile();
     let state = Counter::State {
@@ -54,7 +54,7 @@ pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
     }
 }
 
-/// Whether the stored lanes are those that follow from the row.
+/// Checks that the stored lanes follow from the row.
 pub(crate) fn lanes(
     intent: &Intent,
     lanes: Option<&Lanes>,
@@ -77,7 +77,7 @@ pub(crate) fn lanes(
     }
 }
 
-/// Whether what was stored of the counters is what the rows say.
+/// Checks that the stored counters match the rows.
 pub(crate) fn counters(
     stored: Vec<(Counter, i64)>,
     mut counted: BTreeMap<Counter, i64>,

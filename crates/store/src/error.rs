@@ -1,4 +1,4 @@
-//! What can go wrong with storage itself. Refusals by the rules are not errors.
+//! Errors of the storage itself. Refusals by the rules are not errors.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ pub enum Error {
     #[error("storage failed, nothing was written: {0}")]
     Unavailable(String),
     #[error(
-        "the disk failed to keep a commit, which may be there or not; start the server again to see what is"
+        "the sync of a commit failed, and the commit may or may not be on disk; restart the server to read what is there"
     )]
     Lost,
-    /// Somebody else changed the files of a database under a running server; says which, and what to do next.
+    /// Another process changed the files of a database under a running server; the text names the file and what to do.
     #[error("{0}")]
     Taken(String),
     #[error(
@@ -37,16 +37,18 @@ pub enum Error {
     },
     #[error("cannot open {}: {reason}", path.display())]
     Open { path: PathBuf, reason: String },
-    /// Never leaves the store: the transaction is taken anew.
-    #[error("another transaction was first: {0}")]
+    /// Never leaves the store: the transaction is retried.
+    #[error("conflict with another transaction: {0}")]
     Conflict(String),
-    /// Never leaves a writer: what can be done without the lock is done without it.
-    #[error("somebody else keeps it locked: {0}")]
+    /// Never leaves a writer: requests that do not need the lock are executed without it.
+    #[error("another transaction holds a lock: {0}")]
     Locked(String),
-    #[error("the database went away during a commit, which may be there or not: {0}")]
+    #[error(
+        "the connection to the database was lost during a commit, which may or may not have happened: {0}"
+    )]
     Unsure(String),
-    #[error("this address of a database cannot be used: {0}")]
-    Address(String),
+    #[error("this database address cannot be used: {0}")]
+    DatabaseAddress(String),
     #[error(
         "database {database} was written by a newer consign (schema {found}, this one knows {known}); upgrade the binary"
     )]
@@ -56,15 +58,13 @@ pub enum Error {
         known: i32,
     },
     #[error(
-        "{place} holds a part of a copy of {source_place}; copy again from there to go on where it was cut off, and start when it is whole"
+        "{place} holds a part of a copy of {source_place}; copy again from there to resume the copy, and start when it is complete"
     )]
     PartCopy { place: String, source_place: String },
-    /// A copy that was refused or failed; says what to do next.
+    /// A copy was refused or failed; the text says what to do.
     #[error("{0}")]
     Copy(String),
-    #[error(
-        "{place} has a schema of an older version; bring it up to date with `consign store migrate`"
-    )]
+    #[error("{place} has a schema of an older version; migrate it with `consign store migrate`")]
     TooOld { place: String },
     #[error("the store has been closed")]
     Closed,
@@ -88,14 +88,14 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
-    /// What an error of PostgreSQL means to us.
+    /// Translates an error of PostgreSQL.
     pub(crate) fn of_server(
         code: Option<&tokio_postgres::error::SqlState>,
         reason: String,
     ) -> Self {
         use tokio_postgres::error::SqlState;
         match code {
-            // Two transactions met: one of them is taken anew.
+            // Two transactions conflict: one of them is retried.
             Some(
                 &SqlState::T_R_SERIALIZATION_FAILURE
                 | &SqlState::T_R_DEADLOCK_DETECTED

@@ -1,16 +1,15 @@
-//! Points at which a process can be made to end as if it had been killed, so that tests can do so in the middle of
-//! its work.
+//! Points at which a process can be made to end as if it was killed, so that tests can interrupt it at any step.
 //!
 //! Invariant: without the feature `planted`, which no shipped binary has, [`hit`] does nothing and compiles to nothing.
 
-/// A place in the work of the store, or of a site above it.
+/// A point in the code of the store, or of a site above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failpoint {
     BeforeWrite,
     AfterWrite,
-    /// Committed, so that readers see it, and not yet safe.
+    /// Committed and visible to readers, and not synced yet.
     BeforeSync,
-    /// Safe, and nobody knows yet.
+    /// Synced, and not answered yet.
     AfterSync,
     DuringMigration,
     DuringBackup,
@@ -18,15 +17,15 @@ pub enum Failpoint {
     DuringCopy,
     /// An execution is allowed, and not committed.
     BeforeExecution,
-    /// An execution is committed, and its rail has not heard of it.
+    /// An execution is committed, and its rail is not called yet.
     BeforeRail,
-    /// The rail has made a payment, and its id is not kept.
+    /// The rail has created a payment, and its id is not stored.
     AfterPrepare,
-    /// The rail has paid, and the ledger does not know.
+    /// The rail has paid, and the ledger has not recorded it.
     AfterCharge,
-    /// A transaction is settled, and nobody was told.
+    /// A transaction is settled, and its request is not answered.
     BeforeAnswer,
-    /// The rail has paid back, and the ledger does not know.
+    /// The rail has refunded, and the ledger has not recorded it.
     AfterRefund,
 }
 
@@ -45,7 +44,7 @@ mod armed {
 
     static ARMED: OnceLock<(Failpoint, AtomicU64)> = OnceLock::new();
 
-    /// Ends the process at the nth pass of a point, given as `name:nth`. Says whether it could be understood.
+    /// Ends the process at the nth pass of a point, given as `name:nth`. Returns whether the text is valid.
     pub fn arm(text: &str) -> bool {
         let Some((name, nth)) = text.split_once(':') else {
             return false;
@@ -75,7 +74,7 @@ mod armed {
             && *armed == point
             && left.fetch_sub(1, Ordering::Relaxed) == 1
         {
-            // No cleanup of any kind, just as with a kill.
+            // No cleanup, as with a kill.
             std::process::abort();
         }
     }

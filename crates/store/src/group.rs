@@ -1,13 +1,17 @@
-//! Group commit: while one group of requests is made safe, the next one is carried out. No timer is needed.
+//! Group commit: while one group of requests is synced, the next one is executed. No timer is needed.
 //!
-//! Invariant: an answer leaves only after the sync that covers its commit. The backend brings the transaction
-//! ([`Transact`]) and the disk ([`Disk`]); who waits, who is answered and when is decided here, alike for all of them.
-//! A group is committed only when the one before it is safe, so at most one commit is unsafe at any time.
+//! Invariant: a reply is sent only after the sync that covers its commit. The backend provides the transaction
+//! ([`Transact`]) and the sync ([`SyncTarget`]); this module decides which requests wait and when they are answered, for
+//! all backends alike. A group is committed only when the group before it is synced, so at most one commit is unsynced at
+//! any time.
 
-mod apart;
 mod delivery;
-mod line;
-mod safety;
+mod durability;
+mod queue;
+mod request_group;
+mod retry;
+mod several_writers;
+mod single_writer;
 mod turns;
 
 use std::panic::AssertUnwindSafe;
@@ -18,43 +22,46 @@ use consign_kernel::plant::{self, Plant};
 use crate::failpoint::{self, Failpoint};
 use crate::{Error, News};
 
-pub(crate) use delivery::Listeners;
-pub(crate) use line::{Came, Group, Intake, Line, Running, line};
-use safety::Safety;
+pub(crate) use delivery::CommitListeners;
+use durability::Durability;
+pub(crate) use queue::{Submitter, WriteQueue, write_queue};
+pub(crate) use request_group::{Arrival, RequestGroup};
+pub(crate) use several_writers::GroupTurn;
 
 use delivery::{deliver, refuse};
 
-/// One transaction at a time of a backend.
+/// A backend that runs one transaction at a time.
 pub(crate) trait Transact {
-    /// Opens a transaction and carries out the group in it. An error leaves it to [`Transact::roll_back`].
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error>;
-    /// Ends the transaction: readers see it, and it may not be safe yet.
+    /// Opens a transaction and executes the group in it. After an error, [`Transact::roll_back`] ends the transaction.
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error>;
+    /// Ends the transaction: it is visible to readers, and may not be synced yet.
     fn commit(&mut self) -> Result<(), Error>;
     fn roll_back(&mut self);
-    /// Whether the group shall be carried out once more: nothing came of it, and it was nobody's fault.
-    fn again(&mut self, _: &Error) -> bool {
+    /// Whether to execute the group again: it had no effect, and no request of it caused the error.
+    fn should_retry(&mut self, _: &Error) -> bool {
         false
     }
-    /// Whether a request of the group may be to blame, so that others would pass without it. Asked before the roll-back.
-    fn blames_one(&self, error: &Error) -> bool;
-    /// Which requests of the group need what somebody else keeps locked, as far as it can be told. Asked after the
-    /// roll-back.
-    fn locked_out(&mut self, group: &Group<'_>) -> Vec<bool> {
+    /// Whether a request of the group may have caused the error, so that the others would succeed without it. Called before
+    /// the rollback.
+    fn may_blame_request(&self, error: &Error) -> bool;
+    /// Which requests of the group need a row that another transaction has locked, as far as this is known. Called after
+    /// the rollback.
+    fn find_lock_waiters(&mut self, group: &RequestGroup<'_>) -> Vec<bool> {
         vec![false; group.len()]
     }
 }
 
-/// Where commits become safe.
-pub(crate) trait Disk: Send + Sync {
-    /// Returns when everything that was committed before the call is safe.
+/// Where commits become durable.
+pub(crate) trait SyncTarget: Send + Sync {
+    /// Returns when everything that was committed before the call is durable.
     fn sync(&self) -> Result<(), Error>;
 }
 
-/// What an open transaction did.
+/// The effects of an open transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct Executed {
     pub(crate) news: News,
-    /// Else there is nothing to make safe.
+    /// If false, there is nothing to sync.
     pub(crate) wrote: bool,
     pub(crate) last_fact: u64,
 }
@@ -68,40 +75,40 @@ pub(crate) struct Meters {
     pub(crate) last_fact: AtomicU64,
 }
 
-/// What both threads of a backend share.
+/// State that the threads of a backend share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct CommitShared {
     pub(crate) meters: Meters,
-    pub(crate) safety: Safety,
-    pub(crate) listeners: Listeners,
+    pub(crate) durability: Durability,
+    pub(crate) listeners: CommitListeners,
 }
 
-/// A group that is committed and waits to be safe.
-pub(crate) struct Committed {
-    answers: delivery::Answers,
+/// A group that is committed and waits for its sync.
+pub(crate) struct CommittedGroup {
+    answers: delivery::PendingReplies,
     wrote: bool,
     last_fact: u64,
 }
 
-/// Carries out and commits a group. When that fails nothing is left of it: who may pass without the others goes back into
-/// the line, to be carried out apart, and everybody else is refused.
+/// Executes and commits a group. If that fails, the group has no effect: requests that may succeed without the others go
+/// to the retry queue, and all others are refused.
 pub(crate) fn commit(
     backend: &mut impl Transact,
-    mut group: Group<'_>,
-    shared: &Shared,
-) -> Option<Committed> {
+    mut group: RequestGroup<'_>,
+    shared: &CommitShared,
+) -> Option<CommittedGroup> {
     failpoint::hit(Failpoint::BeforeWrite);
     let ended = loop {
         match run_and_commit(backend, &mut group, shared) {
-            Err(error) if backend.again(&error) => {}
+            Err(error) if backend.should_retry(&error) => {}
             ended => break ended,
         }
     };
     match ended {
         Ok(ran) => {
-            // Only a hint: whoever hears it asks the ledger, and is answered when both commits are safe.
-            shared.listeners.tell(&ran.news);
-            Some(Committed {
+            // Only a hint: a listener reads the ledger, and its read returns when both commits are durable.
+            shared.listeners.notify(&ran.news);
+            Some(CommittedGroup {
                 answers: group.take_answers(),
                 wrote: ran.wrote,
                 last_fact: ran.last_fact,
@@ -114,25 +121,34 @@ pub(crate) fn commit(
     }
 }
 
-/// One poisonous request refuses only itself, and so does one that needs what somebody else keeps locked.
-fn fail(backend: &mut impl Transact, mut group: Group<'_>, error: &Error, shared: &Shared) {
-    // Else it may have happened, or nothing will happen any more.
+/// A request that fails its transaction is refused alone, and so is one that needs a row locked by another transaction.
+fn fail(
+    backend: &mut impl Transact,
+    mut group: RequestGroup<'_>,
+    error: &Error,
+    shared: &CommitShared,
+) {
+    // With these errors the commit may have happened, or the store accepts nothing any more.
     let undone = !matches!(error, Error::Unsure(_) | Error::Lost | Error::Closed);
-    let blames_one = undone && group.len() > 1 && backend.blames_one(error);
+    let may_blame_request = undone && group.len() > 1 && backend.may_blame_request(error);
     backend.roll_back();
     if let Error::Locked(reason) = error {
         let requests = group.len();
-        tracing::debug!(reason, requests, "somebody else holds a lock; others go on");
-        let locked_out = if plant::on(Plant::EverybodyWaits) {
+        tracing::debug!(
+            reason,
+            requests,
+            "another transaction holds a lock; the other requests continue"
+        );
+        let is_locked = if plant::on(Plant::EverybodyWaits) {
             vec![true; requests]
         } else {
-            backend.locked_out(&group)
+            backend.find_lock_waiters(&group)
         };
-        return group.step_aside(&locked_out);
+        return group.defer_locked(&is_locked);
     }
-    if blames_one && !plant::on(Plant::GroupRefused) {
-        tracing::warn!(%error, requests = group.len(), "a commit failed; its requests are tried in smaller groups");
-        return group.divide();
+    if may_blame_request && !plant::on(Plant::GroupRefused) {
+        tracing::warn!(%error, requests = group.len(), "a commit failed; its requests are retried in smaller groups");
+        return group.split();
     }
     shared.meters.failed.fetch_add(1, Ordering::Relaxed);
     tracing::error!(%error, requests = group.len(), "commit failed, nothing was acknowledged");
@@ -149,37 +165,37 @@ fn fail(backend: &mut impl Transact, mut group: Group<'_>, error: &Error, shared
 
 fn run_and_commit(
     backend: &mut impl Transact,
-    group: &mut Group<'_>,
-    shared: &Shared,
-) -> Result<Ran, Error> {
+    group: &mut RequestGroup<'_>,
+    shared: &CommitShared,
+) -> Result<Executed, Error> {
     let ran = run_guarded(backend, group)?;
     failpoint::hit(Failpoint::AfterWrite);
-    // The group before this one may have been lost while this one ran.
-    shared.safety.confirm()?;
+    // The sync of the previous group may have failed while this group ran.
+    shared.durability.confirm()?;
     if plant::on(Plant::AnswerBeforeCommit) {
         deliver(group.take_answers());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     if ran.wrote {
-        shared.safety.committing();
+        shared.durability.begin_commit();
     }
     let committed = backend.commit();
     if committed.is_err() {
-        shared.safety.safe();
+        shared.durability.mark_synced();
     }
     committed.map(|()| ran)
 }
 
-impl Committed {
-    /// Whether the other thread would be no help: there is nothing to sync, or nobody else waits.
+impl CommittedGroup {
+    /// Whether the sync thread would not help: there is nothing to sync, or no other request waits.
     fn is_light(&self, waiting: usize) -> bool {
         !self.wrote || self.answers.len() + waiting == 1
     }
 
-    /// Makes it safe, and says whether that worked. A disk that failed to do so may claim the opposite the next time
-    /// although it lost what it was given, so then nothing is committed, answered or shown any more: only a new start
-    /// reads what is really there.
-    pub(crate) fn sync(&self, disk: &impl Disk, shared: &Shared) -> bool {
+    /// Syncs the commit, and returns whether that succeeded. After a failed sync the disk may report success for the next
+    /// one although it lost the data, so nothing is committed, answered or shown any more: only a restart reads what the
+    /// disk holds.
+    pub(crate) fn sync(&self, disk: &impl SyncTarget, shared: &CommitShared) -> bool {
         if !self.wrote {
             return true;
         }
@@ -188,19 +204,19 @@ impl Committed {
         match &synced {
             Ok(()) => {
                 shared.meters.commits.fetch_add(1, Ordering::Relaxed);
-                shared.safety.safe();
+                shared.durability.mark_synced();
             }
             Err(error) => {
                 shared.meters.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%error, "a commit was not made safe; nothing more is accepted until a new start");
-                shared.safety.lost_by(error);
+                tracing::error!(%error, "the sync of a commit failed; no request is accepted until a restart");
+                shared.durability.mark_lost_by(error);
             }
         }
         synced.is_ok()
     }
 
-    /// Answers everybody, now that it is known what became of the commit.
-    pub(crate) fn answer(self, safe: bool, shared: &Shared) {
+    /// Answers all requests of the group with the result of the sync.
+    pub(crate) fn answer(self, safe: bool, shared: &CommitShared) {
         if !safe {
             return refuse(self.answers, || Error::Lost);
         }
@@ -211,13 +227,16 @@ impl Committed {
     }
 }
 
-/// A mistake of ours in one request must not end the only thread that writes: its group is rolled back and refused.
-fn run_guarded(backend: &mut impl Transact, group: &mut Group<'_>) -> Result<Ran, Error> {
-    // Nothing of the backend is relied upon before the commit, and the transaction is rolled back.
+/// A panic in one request must not end the writer thread: its group is rolled back and refused.
+fn run_guarded(
+    backend: &mut impl Transact,
+    group: &mut RequestGroup<'_>,
+) -> Result<Executed, Error> {
+    // No state of the backend is used before the rollback of the transaction.
     let run = AssertUnwindSafe(|| backend.run(group));
     std::panic::catch_unwind(run).unwrap_or_else(|_| {
         Err(Error::Unavailable(
-            "a rule failed its own checks; the log tells where".to_owned(),
+            "a rule failed its own checks; see the log".to_owned(),
         ))
     })
 }

@@ -1,8 +1,8 @@
-//! Where intents are kept: one trait, its backends, and the suite all of them must pass.
+//! Storage of intents: one trait, its backends, and the suite that all of them must pass.
 //!
-//! Invariant: state changes only through [`Store::execute`], whose answer arrives after the commit that covers it; and by
-//! [`copy`], into a ledger that no server can be started on meanwhile.
-//! SQL lives in this crate and nowhere else; the rules live in the kernel.
+//! Invariant: state changes only through [`Store::execute`], which replies after the commit that covers the request; and
+//! by [`copy`], into a ledger on which no server can start meanwhile.
+//! Only this crate contains SQL; the kernel contains the rules.
 
 mod check;
 mod error;
@@ -19,7 +19,7 @@ pub mod sqlite;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "simulation")]
-mod passing;
+mod forwarding;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,172 +35,173 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use error::Error;
-pub use ledger::News;
-pub use outline::{Outline, OutlinePage, Work};
 #[cfg(feature = "simulation")]
-pub use passing::Passing;
+pub use forwarding::Forwarding;
+pub use ledger::News;
+pub use outline::{JobCount, Outline, OutlinePage};
 
-/// Engine time. Never goes back.
+/// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
 
-    /// The time of day, as everybody else tells it: it may be set back. The lives of permissions end by it, and nothing else.
+    /// The time of the wall clock, which may be set back. It decides only when permissions end.
     fn time_of_day(&self) -> Micros {
         self.now()
     }
 }
 
-/// A boxed answer: dynamic dispatch costs nothing next to a commit.
-pub type Answered<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+/// A boxed future: dynamic dispatch costs nothing next to a commit.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The ledger and the records beside it.
+/// The ledger and its records.
 ///
 /// Implementors guarantee: commands of one request see each other's writes, in order; requests are
-/// serializable; an answer is given only after its commit is durable; reads see every answered write, and show nothing
-/// that a power cut could still undo.
+/// serializable; a reply is sent only after its commit is durable; reads see every acknowledged write, and show nothing
+/// that a power failure could still undo.
 pub trait Store: Send + Sync + 'static {
-    /// The only way state changes. Neighbours may share the commit.
-    fn execute(&self, request: Request) -> Answered<'_, Reply>;
+    /// The only way to change state. Concurrent requests may share the commit.
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply>;
 
-    /// From now on `listener` hears what commits did, as a hint to look: they may not be safe yet. It must be quick.
-    fn listen(&self, listener: Listener);
+    /// From now on `listener` is called with the effects of each commit, as a hint to read: the commit may not be durable
+    /// yet. It must return quickly.
+    fn listen(&self, listener: CommitListener);
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>>;
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>>;
 
     /// Newest first.
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage>;
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage>;
 
-    /// As [`intents`](Self::intents), without what they carry.
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage>;
+    /// As [`intents`](Self::intents), without payloads and results.
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage>;
 
-    /// What an intent brought about, in the order of admission.
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>>;
+    /// The intents that an intent caused, in the order of admission.
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
 
-    /// The jobs among them, without what they carry.
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>>;
+    /// The jobs among [`children`](Self::children), without payloads and results.
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
 
-    /// The first job after an id whose payload has a text in it; only so many of those that come next are looked at.
-    fn job_naming(
+    /// The first job after an id whose payload contains a text; examines at most `scan_max` jobs.
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>>;
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>>;
 
-    /// Jobs of automations that wait or run for a capability, by goal and then oldest first; of one goal if it is named.
+    /// Queued and running jobs of a capability, by goal and then oldest first; only those of `goal` if it is given.
     fn open_jobs(
         &self,
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>>;
+    ) -> BoxFuture<'_, Vec<Outline>>;
 
-    /// Jobs of automations that wait or run, or are in the one of both states that is named: in the order of admission.
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>>;
+    /// Queued and running jobs, or only those in `state`, in the order of admission.
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
 
-    /// How many of them there are by capability. Those that are due after `now` are put off.
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>>;
+    /// How many jobs are queued and running, by capability. Jobs that are due after `now` count as delayed.
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>>;
 
-    /// Rows of a profile in a state that are held, let go for a while, or there for whoever comes first: in the order of
-    /// admission, after a row. What waits in a queue or has ended is not looked at.
-    fn under_way(
+    /// Rows of a profile and state that are leased, delayed or claimable after a lapsed lease, in the order of admission,
+    /// after a row. Queued and ended rows are not examined.
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>>;
+    ) -> BoxFuture<'_, Vec<Intent>>;
 
-    /// Dead letters of a face, latest death first.
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>>;
+    /// Dead letters of a face, latest first.
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
 
-    /// The end of the history of one intent, oldest first; nothing once the intent is removed.
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>>;
+    /// The last facts of one intent, oldest first; none after the intent is removed.
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>>;
 
-    /// The last fact that led an intent to one of some states; before another of its facts, if that is named. Only so many are
-    /// looked at.
+    /// The last fact that led an intent to one of `states`, before the fact `before` if it is given. Examines at most
+    /// `scan_max` facts.
     fn last_fact_to(
         &self,
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>>;
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>>;
 
-    /// Facts after a position, oldest first. Never passes a fact whose predecessor may still appear.
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage>;
+    /// Facts after a position, oldest first. Never returns a fact if one with a lower number may still become visible.
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage>;
 
-    /// Facts from now on have higher numbers than this; a few that are told already may have as well.
-    fn last_fact(&self) -> Answered<'_, FactSeq> {
+    /// Later facts have higher numbers than this; a few visible ones may have too.
+    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
         let last = self.stats().last_fact;
         Box::pin(std::future::ready(Ok(last)))
     }
 
-    /// No fact has a higher number than this, told or not.
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+    /// No fact has a higher number than this, visible or not.
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         self.last_fact()
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>>;
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>>;
 
-    /// Records of one owner by name, after a name.
+    /// Records of one owner in the order of their names, after a name.
     fn records(
         &self,
         kind: record::Kind,
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>>;
+    ) -> BoxFuture<'_, Vec<Record>>;
 
-    /// The last records of one owner, from the last one on, before a name unless that is empty.
+    /// Records of one owner in descending order of their names; before a name, unless that is empty.
     fn last_records(
         &self,
         kind: record::Kind,
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>>;
+    ) -> BoxFuture<'_, Vec<Record>>;
 
-    /// How many intents are in which state, from counters kept by the commits themselves.
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>>;
+    /// How many intents are in each state, from counters that the commits maintain.
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>>;
 
-    /// How many leases are out, by the node that gave them; those without leases are not named.
-    fn held(&self) -> Answered<'_, Vec<Held>>;
+    /// How many leases are active, by the node that granted them; nodes without leases are left out.
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>>;
 
-    /// When time has something to do next: the earliest end of a delay or a lease.
-    fn next_due(&self) -> Answered<'_, Option<Micros>>;
+    /// The next deadline: the earliest end of a delay or a lease.
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>>;
 
-    /// Reads everything once and says what is wrong with it; empty when all is well.
-    fn check(&self) -> Answered<'_, Vec<String>>;
+    /// Reads everything once and returns what is wrong; empty if nothing is.
+    fn check(&self) -> BoxFuture<'_, Vec<String>>;
 
     /// The whole content in one stable form, for comparing backends.
-    fn dump(&self) -> Answered<'_, Dump>;
+    fn dump(&self) -> BoxFuture<'_, Dump>;
 
     fn stats(&self) -> Stats;
 }
 
-/// Who hears of commits.
-pub type Listener = Box<dyn Fn(&News) + Send + Sync>;
+/// Is called with the effects of each commit.
+pub type CommitListener = Box<dyn Fn(&News) + Send + Sync>;
 
-/// The handle everybody shares.
+/// The shared handle of a store.
 pub type SharedStore = Arc<dyn Store>;
 
 /// Which intents to list.
 #[derive(Clone, Debug)]
 pub struct IntentFilter {
     pub face: Face,
-    /// `None`: of everybody (operators only).
+    /// `None`: of all owners (operators only).
     pub owner: Option<String>,
     pub namespace: Option<String>,
     pub goal: Option<String>,
     pub state: Option<State>,
-    /// Only older than this one.
+    /// Only intents older than this one.
     pub before: Option<Seq>,
     pub limit: u32,
 }
 
 impl IntentFilter {
-    /// Whether the row is of the kind that is asked for, whoever owns it and wherever it lies.
+    /// Whether the row matches the filter; owner and position are not compared.
     pub(crate) fn wants(&self, intent: &Intent) -> bool {
         let Intent {
             profile,
@@ -235,11 +236,11 @@ impl IntentFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentPage {
     pub intents: Vec<Intent>,
-    /// Where to go on; `None` at the end. A page may be short or empty and still have a next one.
+    /// Where the next page starts; `None` at the end. A page may be short or empty and still have a next one.
     pub next: Option<Seq>,
 }
 
-/// Whose facts to stream.
+/// Which facts to stream.
 #[derive(Clone, Debug)]
 pub struct EventFilter {
     pub face: Face,
@@ -251,9 +252,9 @@ pub struct EventFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventPage {
     pub events: Vec<Event>,
-    /// Every fact of the owner up to here was looked at, shown or not.
+    /// Every fact of the owner up to this one was examined, returned or not.
     pub seen: FactSeq,
-    /// More is waiting right now.
+    /// More facts are available now.
     pub more: bool,
 }
 
@@ -264,28 +265,28 @@ pub struct Count {
     pub count: u64,
 }
 
-/// Leases that are out.
+/// The number of active leases of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// `None` where a ledger has one node, whichever that is.
+pub struct LeaseCount {
+    /// `None` if the ledger has only one node.
     pub node: Option<i64>,
     pub leases: u64,
 }
 
-/// What a store did since it was opened.
+/// Counters of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Commits that wrote something; each is one sync.
+    /// Commits that wrote something; each needs one sync.
     pub commits: u64,
     pub requests: u64,
     pub failed_commits: u64,
-    /// Requests waiting for the writer right now.
+    /// Requests that wait for the writer now.
     pub waiting: u64,
-    /// Of those that this process told.
+    /// The last fact that this process wrote.
     pub last_fact: FactSeq,
 }
 
-/// Everything a store holds, in a stable order.
+/// The whole content of a store, in a stable order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump {
     pub intents: Vec<Intent>,

@@ -1,6 +1,6 @@
-//! Jobs without what they carry, for lists and counts.
+//! Jobs without payload and result, for lists and counts.
 //!
-//! Invariant: no payload and no result is read for an outline, so that a thousand of them stay small whatever the jobs carry.
+//! Invariant: an outline reads no payload and no result, so that a thousand outlines stay small whatever the jobs hold.
 
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
@@ -51,16 +51,16 @@ impl From<&Intent> for Outline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlinePage {
     pub outlines: Vec<Outline>,
-    /// As that of [`IntentPage`](crate::IntentPage).
+    /// As in [`IntentPage`](crate::IntentPage).
     pub next: Option<Seq>,
 }
 
-/// How many jobs of a capability are not over.
+/// The number of open jobs of a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct JobCount {
     pub capability: Option<String>,
     pub queued: u64,
-    /// Of those that wait: not due yet.
+    /// Queued jobs that are not due yet.
     pub delayed: u64,
     pub running: u64,
 }

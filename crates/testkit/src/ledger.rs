@@ -147,7 +147,8 @@ pub fn database(clock: &Arc<dyn Clock>) -> Database {
 
 fn open(url: &str, clock: Arc<dyn Clock>) -> Postgres {
     let options = postgres::Options {
-        address: postgres::Address::parse(url, None).expect("the cluster's address can be read"),
+        address: postgres::DatabaseAddress::parse(url, None)
+            .expect("the cluster's address can be read"),
         clock,
         queue_max: postgres::QUEUE_REQUESTS_MAX,
         writers: postgres::WRITERS_DEFAULT,

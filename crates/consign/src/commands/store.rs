@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use consign_kernel::ids::Micros;
-use consign_store::copy::{Progress, Stage};
-use consign_store::postgres::{Address, Postgres};
-use consign_store::sqlite::{Holds, identify};
+use consign_store::copy::{CopyStage, Progress};
+use consign_store::postgres::{DatabaseAddress, Postgres};
+use consign_store::sqlite::{FileKind, identify};
 
 use crate::config::protocol_settings;
 use crate::data_dir::{DataArgs, DataDir};
@@ -105,14 +105,14 @@ impl StoreArgs {
 fn must_be_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let failure = match identify(path)? {
-        Holds::Consign => return Ok(()),
-        Holds::Nothing => Failure::new(Exit::Nothing, format!("no database at {shown}"))
+        FileKind::Consign => return Ok(()),
+        FileKind::Nothing => Failure::new(Exit::Nothing, format!("no database at {shown}"))
             .hint("name the directory with --data, or the file with --store sqlite:PATH"),
-        Holds::IntentBus => {
+        FileKind::IntentBus => {
             Failure::failed(format!("{shown} is a database of the original Intent Bus"))
                 .hint(format!("import it with: consign import intent-bus {shown}"))
         }
-        Holds::OtherDatabase => {
+        FileKind::OtherDatabase => {
             Failure::failed(format!("{shown} is a database of another program"))
         }
     };
@@ -126,7 +126,7 @@ fn no_ledger(place: &impl std::fmt::Display) -> Failure {
 }
 
 /// A long read snapshot keeps a primary from removing dead rows.
-async fn warn_cost(address: &Address) -> anyhow::Result<()> {
+async fn warn_cost(address: &DatabaseAddress) -> anyhow::Result<()> {
     if !Postgres::is_standby(address).await? {
         out::note(
             "while this runs, the database cannot remove dead rows and claims are slower; a standby in --store works too",
@@ -146,7 +146,7 @@ fn now() -> Micros {
 #[derive(Debug)]
 struct ProgressPrinter {
     show: bool,
-    shown: Option<(Stage, u64)>,
+    shown: Option<(CopyStage, u64)>,
 }
 
 impl ProgressPrinter {
@@ -162,8 +162,8 @@ impl ProgressPrinter {
         }
         self.shown = state;
         let verb = match progress.stage {
-            Stage::Copying => "copying",
-            Stage::Verifying => "verifying",
+            CopyStage::Copying => "copying",
+            CopyStage::Verifying => "verifying",
         };
         let table = progress.table.name();
         out::ask(&format!("\r{verb} {table}, {percent} %        "));

@@ -4,7 +4,7 @@
 
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_store::postgres::Postgres;
-use consign_store::sqlite::{Holds, Sqlite, identify};
+use consign_store::sqlite::{FileKind, Sqlite, identify};
 
 use crate::data_dir::{DataDir, sync_directory};
 use crate::failure::Failure;
@@ -140,9 +140,9 @@ fn name(location: &LedgerLocation, data: &DataDir) -> String {
 async fn is_missing(location: &LedgerLocation) -> anyhow::Result<bool> {
     match location {
         LedgerLocation::File(path) => Ok(match identify(path)? {
-            Holds::Nothing => true,
-            Holds::Consign => Sqlite::last_time(path)?.is_none(),
-            Holds::IntentBus | Holds::OtherDatabase => false,
+            FileKind::Nothing => true,
+            FileKind::Consign => Sqlite::last_time(path)?.is_none(),
+            FileKind::IntentBus | FileKind::OtherDatabase => false,
         }),
         LedgerLocation::Database(address) => Ok(!Postgres::exists(address).await?),
     }

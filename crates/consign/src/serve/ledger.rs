@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SystemTimes};
 use consign_kernel::receipt::Signer;
-use consign_store::postgres::{self, Address, DatabaseClock, Postgres, WRITERS_DEFAULT};
+use consign_store::postgres::{self, DatabaseAddress, DatabaseClock, Postgres, WRITERS_DEFAULT};
 use consign_store::sqlite::{self, Sqlite};
 use consign_store::{Clock, Error, SharedStore};
 
@@ -60,7 +60,7 @@ impl LedgerLocation {
             })?)),
             Self::Database(address) => {
                 let options = postgres::Options {
-                    address: Address::clone(address),
+                    address: DatabaseAddress::clone(address),
                     clock,
                     queue_max: postgres::QUEUE_REQUESTS_MAX,
                     writers: WRITERS_DEFAULT,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::lane::Probe;
-use consign_store::{Answered, Error, Listener, News, Passing, SharedStore};
+use consign_store::{BoxFuture, CommitListener, Error, Forwarding, News, SharedStore};
 use tokio::sync::oneshot;
 
 struct PendingRequest {
@@ -98,19 +98,19 @@ impl ManualStore {
     }
 }
 
-impl Passing for ManualStore {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for ManualStore {
+    fn inner(&self) -> &SharedStore {
         &self.inner
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let (reply, answered) = oneshot::channel();
         let mut pending = self.pending();
         pending.push_back(PendingRequest { request, reply });
         Box::pin(async { answered.await.map_err(|_| Error::Closed)? })
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         if !self.far {
             return self.inner.listen(listener);
         }

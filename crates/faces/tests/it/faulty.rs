@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use consign_kernel::command::{Command, Reply, Request};
-use consign_store::{Answered, Error, Passing, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
 
 /// What is wrong with the ledger at the moment.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Faulty {
         Arc::new(Self { inner, faults })
     }
 
-    fn pass<'a, T: 'a>(&self, answered: Answered<'a, T>) -> Answered<'a, T> {
+    fn pass<'a, T: 'a>(&self, answered: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
         match self.faults.strike() {
             Ok(()) => answered,
             Err(error) => Box::pin(async { Err(error) }),
@@ -50,12 +50,12 @@ impl Faulty {
     }
 }
 
-impl Passing for Faulty {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for Faulty {
+    fn inner(&self) -> &SharedStore {
         &self.inner
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         if matches!(request.steps.first(), Some(Command::Clean(_))) {
             self.faults.cleanups.fetch_add(1, Ordering::SeqCst);
             if self.faults.cleanup_fails.load(Ordering::SeqCst) {
@@ -65,7 +65,7 @@ impl Passing for Faulty {
         self.pass(self.inner.execute(request))
     }
 
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,

@@ -480,7 +480,7 @@ pub async fn what_is_under_way_is_found_in_the_order_of_admission(world: World) 
     assert!(done.is_ok());
     let found = async |state, after: Seq, limit| -> Vec<IntentId> {
         let profile = ProfileId::AtpTransaction;
-        let found = world.store.under_way(profile, state, after, limit).await;
+        let found = world.store.active_rows(profile, state, after, limit).await;
         found
             .expect("storage works")
             .iter()

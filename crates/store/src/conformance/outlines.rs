@@ -37,7 +37,11 @@ pub async fn what_waits_and_runs_is_outlined_oldest_first_and_counted(world: Wor
     world.publish(item()).await;
     let held = world.claim(claim_of("b")).await.remove(0);
     let queue = async |state: Option<State>, limit: u32| -> Vec<IntentId> {
-        let queue = world.store.queue(state, limit).await.expect("works");
+        let queue = world
+            .store
+            .jobs_by_state(state, limit)
+            .await
+            .expect("works");
         queue.iter().map(|job| job.id).collect()
     };
     assert_eq!(queue(None, 10).await, made);
@@ -45,7 +49,7 @@ pub async fn what_waits_and_runs_is_outlined_oldest_first_and_counted(world: Wor
     assert_eq!(queue(Some(State::Queued), 10).await, made[1..]);
     assert_eq!(queue(Some(State::Dispatched), 10).await, [held.id]);
     let counted = async || {
-        let work = world.store.work(world.now()).await.expect("works");
+        let work = world.store.job_counts(world.now()).await.expect("works");
         let each = work.into_iter();
         each.map(|of| (of.capability, of.queued, of.delayed, of.running))
             .collect::<Vec<_>>()
@@ -126,7 +130,7 @@ pub async fn a_job_is_found_by_what_its_payload_names(world: World) {
     world.publish(other).await;
     let found = async |text: &str, after: IntentId, among: u32| {
         let text = format!(r#""run":"{text}""#);
-        let found = world.store.job_naming(text, after, among);
+        let found = world.store.find_job_by_payload(text, after, among);
         found.await.expect("works").map(|job| job.id)
     };
     let start = IntentId([0; 16]);

@@ -1,9 +1,9 @@
-//! What a table holds, in thirty-two bytes: the sum of the hashes of its rows.
+//! A digest of a table in thirty-two bytes: the sum of the hashes of its rows.
 //!
-//! A sum, because the two databases may order texts differently; so the rows may come in any order. It finds accidents, which
-//! is what it is for, and would not stop somebody who searches for a collision.
-//! Invariant: every field of a row is hashed. The structs are taken apart whole, so that a new field does not compile here
-//! until somebody has decided about it.
+//! A sum, because the two databases may order texts differently; so the rows may come in any order. It detects accidents,
+//! not a deliberate search for a collision.
+//! Invariant: every field of a row is hashed. The structs are destructured completely, so that a new field does not compile
+//! until it is handled here.
 
 use consign_kernel::fact::Fact;
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Ties};
@@ -15,7 +15,7 @@ use consign_kernel::state::State;
 use super::rows::Rows;
 use crate::ledger::Counter;
 
-/// How many rows there were, and the sum of their hashes.
+/// The number of rows, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) rows: u64,
@@ -48,12 +48,12 @@ impl Digest {
         format!("{first:016x}{second:016x}{third:016x}{fourth:016x}")
     }
 
-    fn row(&mut self, write: impl FnOnce(&mut Fields)) {
-        let mut fields = Fields(blake3::Hasher::new());
+    fn row(&mut self, write: impl FnOnce(&mut RowHasher)) {
+        let mut fields = RowHasher(blake3::Hasher::new());
         write(&mut fields);
         let hash = fields.0.finalize();
         let mut carry = false;
-        // From the last part to the first, as one adds by hand.
+        // From the last part to the first, with carry.
         for (part, bytes) in self.sum.iter_mut().rev().zip(hash.as_bytes().rchunks(8)) {
             let number = bytes
                 .iter()
@@ -67,10 +67,10 @@ impl Digest {
     }
 }
 
-/// The fields of one row, one behind the other, so that no two rows read alike.
-struct Fields(blake3::Hasher);
+/// Hashes the fields of one row with an unambiguous encoding.
+struct RowHasher(blake3::Hasher);
 
-impl Fields {
+impl RowHasher {
     fn number(&mut self, number: impl Into<i128>) {
         self.0.update(&number.into().to_le_bytes());
     }
@@ -100,7 +100,7 @@ impl Fields {
     }
 }
 
-fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
+fn intent(fields: &mut RowHasher, intent: &Intent, lanes: Option<&Lanes>) {
     let Intent {
         seq,
         id,
@@ -178,7 +178,7 @@ fn intent(fields: &mut Fields, intent: &Intent, lanes: Option<&Lanes>) {
     });
 }
 
-fn fact(fields: &mut Fields, fact: &Fact) {
+fn fact(fields: &mut RowHasher, fact: &Fact) {
     let Fact {
         seq,
         intent,
@@ -210,7 +210,7 @@ fn fact(fields: &mut Fields, fact: &Fact) {
     fields.maybe_text(detail.as_ref());
 }
 
-fn once(fields: &mut Fields, row: &once::Row) {
+fn once(fields: &mut RowHasher, row: &once::Row) {
     let once::Row {
         key: once::Key { scope, owner, key },
         fingerprint,
@@ -227,7 +227,7 @@ fn once(fields: &mut Fields, row: &once::Row) {
     fields.number(until.0);
 }
 
-fn record(fields: &mut Fields, record: &Record) {
+fn record(fields: &mut RowHasher, record: &Record) {
     let Record {
         key: record::Key { kind, owner, name },
         version,
@@ -242,7 +242,7 @@ fn record(fields: &mut Fields, record: &Record) {
     fields.maybe_number(expires_at.map(|at| at.0));
 }
 
-fn count_of(fields: &mut Fields, counter: &Counter, count: i64) {
+fn count_of(fields: &mut RowHasher, counter: &Counter, count: i64) {
     let (kind, face, name, state) = counter.key();
     for code in [kind, face, state] {
         fields.number(code);
@@ -310,7 +310,7 @@ mod tests {
         let mut alone = Digest::default();
         alone.add(&rows(&["a"]));
         assert_ne!(digest.sum[0], 0);
-        // All ones and one more are zero, and the carry is one too many.
+        // All ones plus one are zero, and the carry adds one.
         assert_eq!(digest.sum[0], alone.sum[0].wrapping_add(1));
     }
 }

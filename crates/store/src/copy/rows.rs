@@ -1,6 +1,6 @@
-//! What travels in a copy: rows as the kernel knows them, in the order of their keys, and where the reading stands.
+//! The rows of a copy as kernel types, in the order of their keys, and the position of the reading.
 //!
-//! Invariant: nothing here belongs to one database. How a row is stored is known to the two ends alone.
+//! Invariant: nothing here depends on one database. Only the two ends know how a row is stored.
 
 use consign_kernel::fact::Fact;
 use consign_kernel::intent::Intent;
@@ -11,20 +11,20 @@ use consign_kernel::record::Record;
 use crate::Error;
 use crate::ledger::Counter;
 
-/// The parts of a ledger, in the order in which they are copied.
+/// The tables of a ledger, in the order of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum LedgerTable {
     Intents,
     Facts,
     /// Once-keys with an answer.
     Once,
-    /// Once-keys of which nothing is remembered but that they were used. SQLite keeps them apart.
+    /// Once-keys of which only the use is stored. SQLite keeps them in a separate table.
     Nonces,
     Records,
     Counts,
 }
 
-impl Table {
+impl LedgerTable {
     pub const ALL: &[Self] = &[
         Self::Intents,
         Self::Facts,
@@ -51,7 +51,7 @@ impl Table {
 pub(crate) enum Rows {
     Intents(Vec<(Intent, Option<Lanes>)>),
     Facts(Vec<Fact>),
-    /// With or without an answer: of [`Table::Once`] and of [`Table::Nonces`].
+    /// With or without an answer: of [`LedgerTable::Once`] and of [`LedgerTable::Nonces`].
     Once(Vec<once::Row>),
     Records(Vec<Record>),
     Counts(Vec<(Counter, i64)>),
@@ -69,15 +69,15 @@ impl Rows {
     }
 }
 
-/// Some rows, and where to go on behind them.
+/// Some rows, and the cursor after them.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct RowPage {
     pub(crate) rows: Rows,
-    /// `None` when there was nothing more. A page may be empty and still have a next one.
+    /// `None` at the end. A page may be empty and still have a next one.
     pub(crate) next: Option<Cursor>,
 }
 
-/// The key of the last row that was read, as its source orders them. Only the source understands it.
+/// The key of the last row that was read. Only the source interprets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
     pub(crate) numbers: [i64; 3],
@@ -85,7 +85,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first row, also before one whose number is damaged.
+    /// Before the first row, even one with a damaged number.
     pub(crate) fn start() -> Self {
         Self {
             numbers: [i64::MIN; 3],
@@ -108,7 +108,7 @@ impl Cursor {
     }
 }
 
-/// The lanes as they are stored with a row: all that the row can be claimed by, or none.
+/// The stored lanes of a row: all or none.
 pub(crate) fn lanes(seq: u64, stored: [Option<i64>; 4]) -> Result<Option<Lanes>, Error> {
     match stored {
         [None, None, None, None] => Ok(None),
@@ -124,16 +124,16 @@ pub(crate) fn lanes(seq: u64, stored: [Option<i64>; 4]) -> Result<Option<Lanes>,
     }
 }
 
-/// How far a copy into a target has come; kept in the target, in the transaction that wrote the rows.
+/// The progress of a copy; stored in the target, in the transaction that wrote the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Where the rows come from, for people.
+pub(crate) struct CopyMark {
+    /// The source, for messages.
     pub(crate) source: String,
-    /// What the source held when the copy began.
+    /// The fingerprint of the source when the copy began.
     pub(crate) fingerprint: [u8; 32],
     pub(crate) began_at: i64,
-    /// Tables that are copied already.
+    /// The number of complete tables.
     pub(crate) tables: usize,
-    /// Where the reading of the next one stands.
+    /// The position in the next table.
     pub(crate) cursor: Cursor,
 }

@@ -1,4 +1,4 @@
-//! What only an end that misbehaves can show.
+//! Copies from a faulty source.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use consign_kernel::record::{Key, Kind, Record};
 
 use super::*;
 
-/// A file whose reading by pages loses the last row of each.
-struct Forgetful(sqlite::copy::Reader);
+/// A file whose reading by pages loses the last row of each page.
+struct LossySource(sqlite::copy::SqliteSource);
 
-impl Source for Forgetful {
+impl CopySource for LossySource {
     fn identity(&mut self) -> Result<String, Error> {
         self.0.identity()
     }
@@ -30,11 +30,11 @@ impl Source for Forgetful {
         self.0.highest()
     }
 
-    fn count(&mut self, table: Table) -> Result<u64, Error> {
+    fn count(&mut self, table: LedgerTable) -> Result<u64, Error> {
         self.0.count(table)
     }
 
-    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let mut page = self.0.page(table, after, limit)?;
         if let Rows::Records(rows) = &mut page.rows {
             rows.pop();
@@ -43,8 +43,8 @@ impl Source for Forgetful {
     }
 }
 
-fn start() -> Mark {
-    Mark {
+fn start() -> CopyMark {
+    CopyMark {
         source: "nowhere".to_owned(),
         fingerprint: [0; 32],
         began_at: 0,
@@ -64,7 +64,7 @@ fn file_of_records(path: &Path, count: u32) {
         value: "kept".to_owned(),
         expires_at: None,
     };
-    let mut file = sqlite::copy::Writer::open(path, 0).unwrap();
+    let mut file = sqlite::copy::SqliteTarget::open(path, 0).unwrap();
     file.begin(&start()).unwrap();
     let rows = Rows::Records((0..count).map(record).collect());
     file.write(rows, &start()).unwrap();
@@ -77,20 +77,20 @@ fn rows_that_the_reading_loses_on_both_sides_are_missed_by_the_count() {
     let folder = tempfile::tempdir().unwrap();
     let [from, to] = ["from.db", "to.db"].map(|name| folder.path().join(name));
     file_of_records(&from, 30);
-    let verified = |source: &mut dyn Source| {
-        let content = Content::of(source).unwrap();
-        let mut target = sqlite::copy::Writer::open(&to, 0).unwrap();
-        let mut work = Work {
+    let verified = |source: &mut dyn CopySource| {
+        let content = LedgerContent::of(source).unwrap();
+        let mut target = sqlite::copy::SqliteTarget::open(&to, 0).unwrap();
+        let mut work = CopyRun {
             source,
             target: &mut target,
             batch_rows: 10,
             content: &content,
             progress: |_| {},
         };
-        work.run(&End::File(from.clone()), 0, None)
+        work.run(&CopyEnd::File(from.clone()), 0, None)
     };
-    let open = || sqlite::copy::Reader::open(&from).unwrap();
-    let refused = verified(&mut Forgetful(open())).unwrap_err().to_string();
+    let open = || sqlite::copy::SqliteSource::open(&from).unwrap();
+    let refused = verified(&mut LossySource(open())).unwrap_err().to_string();
     assert!(refused.contains("not whole: of records"), "{refused}");
     verified(&mut open()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! How answers and news reach those who wait.
+//! Sends replies to callers, and the effects of commits to listeners.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,90 +7,90 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use consign_kernel::command::Reply;
 use tokio::sync::oneshot;
 
-use crate::{Error, Listener, News};
+use crate::{CommitListener, Error, News};
 
-/// Who waits for which answer, in the order of the group.
-pub(super) type Answers = Vec<(Asker, Option<Reply>)>;
-pub(super) type Asker = oneshot::Sender<Delivery>;
+/// The callers of a group with their replies, in the order of the group.
+pub(super) type PendingReplies = Vec<(ReplySender, Option<Reply>)>;
+pub(super) type ReplySender = oneshot::Sender<Delivery>;
 
-/// Those who want to hear what commits did.
+/// Listeners for the effects of commits.
 #[derive(Default)]
-pub(crate) struct Listeners {
-    all: Mutex<Vec<Listener>>,
-    /// Those who pass on what this node did, and nothing that others told.
-    own: Mutex<Vec<Listener>>,
+pub(crate) struct CommitListeners {
+    all: Mutex<Vec<CommitListener>>,
+    /// Listeners that forward the commits of this node, and not those of other nodes.
+    own: Mutex<Vec<CommitListener>>,
 }
 
-impl Listeners {
-    pub(crate) fn add(&self, listener: Listener) {
+impl CommitListeners {
+    pub(crate) fn add(&self, listener: CommitListener) {
         lock(&self.all).push(listener);
     }
 
-    pub(crate) fn add_own(&self, listener: Listener) {
+    pub(crate) fn add_local(&self, listener: CommitListener) {
         lock(&self.own).push(listener);
     }
 
-    /// What a commit of this node did.
-    pub(crate) fn tell(&self, news: &News) {
+    /// Reports a commit of this node.
+    pub(crate) fn notify(&self, news: &News) {
         if !news.is_empty() {
-            tell_each(&lock(&self.all), news);
-            tell_each(&lock(&self.own), news);
+            notify_each(&lock(&self.all), news);
+            notify_each(&lock(&self.own), news);
         }
     }
 
-    /// What another node told.
-    pub(crate) fn tell_heard(&self, news: &News) {
-        tell_each(&lock(&self.all), news);
+    /// Reports a commit of another node.
+    pub(crate) fn notify_remote(&self, news: &News) {
+        notify_each(&lock(&self.all), news);
     }
 }
 
-fn lock(listeners: &Mutex<Vec<Listener>>) -> MutexGuard<'_, Vec<Listener>> {
+fn lock(listeners: &Mutex<Vec<CommitListener>>) -> MutexGuard<'_, Vec<CommitListener>> {
     listeners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell_each(listeners: &[Listener], news: &News) {
+fn notify_each(listeners: &[CommitListener], news: &News) {
     for listener in listeners {
-        // Its mistake must not end the thread that writes, and a hint may be lost.
+        // A panic of a listener must not end the writer thread; losing a hint is harmless.
         if catch_unwind(AssertUnwindSafe(|| listener(news))).is_err() {
-            tracing::error!("a listener failed at the news of a commit");
+            tracing::error!("a listener panicked at a commit");
         }
     }
 }
 
-impl fmt::Debug for Listeners {
+impl fmt::Debug for CommitListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Listeners")
+        f.write_str("CommitListeners")
     }
 }
 
-/// Hands all answers to one of the group, which passes the others on: they wait on the same runtime, where a wake is
-/// cheap, while each one sent from here might be a system call.
-pub(super) fn deliver(mut answers: Answers) {
-    while let Some((asker, Some(own))) = answers.pop() {
+/// Sends all replies to one caller of the group, which forwards the others: the callers wait on the same runtime, where a
+/// wake is cheap, while each send from this thread might be a system call.
+pub(super) fn deliver(mut answers: PendingReplies) {
+    while let Some((reply_to, Some(own))) = answers.pop() {
         let delivery = Delivery {
             own: Some(Ok(own)),
             others: answers,
         };
-        let Err(mut back) = asker.send(delivery) else {
+        let Err(mut back) = reply_to.send(delivery) else {
             return;
         };
-        // Who went away gives the delivery back, and the next one carries it.
+        // A caller that is gone returns the delivery, and the next caller gets it.
         answers = std::mem::take(&mut back.others);
     }
 }
 
-pub(super) fn refuse(answers: Answers, error: impl Fn() -> Error) {
-    for (asker, _) in answers {
-        // Nobody listens when the caller went away.
-        let _ = asker.send(Delivery::alone(Err(error())));
+pub(super) fn refuse(answers: PendingReplies, error: impl Fn() -> Error) {
+    for (reply_to, _) in answers {
+        // The caller may be gone.
+        let _ = reply_to.send(Delivery::alone(Err(error())));
     }
 }
 
-/// An answer, and those of the neighbours that come along with it.
+/// A reply, and the replies of other callers that are sent with it.
 pub(super) struct Delivery {
-    /// `None` only once it was taken.
+    /// `None` only after it was taken.
     own: Option<Result<Reply, Error>>,
-    others: Answers,
+    others: PendingReplies,
 }
 
 impl Delivery {
@@ -106,13 +106,13 @@ impl Delivery {
     }
 }
 
-/// The others are answered even if whoever carries them went away.
+/// The other callers get their replies even if this caller is gone.
 impl Drop for Delivery {
     fn drop(&mut self) {
-        for (asker, own) in self.others.drain(..) {
+        for (reply_to, own) in self.others.drain(..) {
             if let Some(own) = own {
-                // Nobody listens when the caller went away.
-                let _ = asker.send(Self::alone(Ok(own)));
+                // The caller may be gone.
+                let _ = reply_to.send(Self::alone(Ok(own)));
             }
         }
     }

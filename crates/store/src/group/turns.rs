@@ -1,48 +1,49 @@
-//! When one of several writers begins the next group: at once, or when it is worth a transaction beside another.
+//! Decides when one of several writers starts the next group: at once, or when the group is large enough for a transaction
+//! beside another one.
 
 use std::time::{Duration, Instant};
 
-use super::line::GROUP_REQUESTS_WORTH_MAX;
+use super::queue::GROUP_REQUESTS_TARGET_MAX;
 
-/// How long the next group waits for one that is under way: it may be held up by a lock.
+/// How long the next group waits for one in progress, which may be blocked by a lock.
 pub(super) const TURN_MAX: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// What several writers carry out and commit at the moment: the number of each group, and when it was taken.
-    under_way: Vec<(usize, Instant)>,
-    /// How many groups were taken, and how many requests were in the last of them.
+pub(super) struct TurnSchedule {
+    /// The groups that writers execute and commit now: number and start time of each.
+    in_progress: Vec<(usize, Instant)>,
+    /// How many groups were started, and the sizes of the last ones.
     taken: usize,
     sizes: [usize; 4],
 }
 
-impl Turns {
-    /// While a group is under way the next one grows until it is half as large as those of before, unless the one under
-    /// way is held up. A transaction costs as much as a dozen requests, and whoever was answered comes back one after the
-    /// other: a writer that began with the first of them would carry out groups of one again and again.
-    pub(super) fn is_time(&self, waiting: usize) -> bool {
+impl TurnSchedule {
+    /// While a group is in progress, the next one grows to half the size of the recent ones, unless the group in progress is
+    /// blocked. A transaction costs as much as a dozen requests, and answered clients return one after the other: a writer
+    /// that started with the first of them would execute groups of one again and again.
+    pub(super) fn should_start(&self, waiting: usize) -> bool {
         let largest = self.sizes.iter().max().copied().unwrap_or(0);
-        let worth = (largest / 2).clamp(1, GROUP_REQUESTS_WORTH_MAX);
-        waiting >= worth || self.pause().is_none()
+        let target = (largest / 2).clamp(1, GROUP_REQUESTS_TARGET_MAX);
+        waiting >= target || self.pause().is_none()
     }
 
-    /// How long the next group may wait for those under way.
+    /// How long the next group may wait for those in progress.
     pub(super) fn pause(&self) -> Option<Duration> {
         let left = |(_, taken_at): &(usize, Instant)| TURN_MAX.checked_sub(taken_at.elapsed());
-        self.under_way.iter().filter_map(left).max()
+        self.in_progress.iter().filter_map(left).max()
     }
 
-    /// A group of this size is under way, until [`Turns::end`] is told its number.
+    /// Notes that a group of this size is in progress until [`TurnSchedule::end`] is called with its number.
     pub(super) fn take(&mut self, size: usize) -> usize {
         let number = self.taken;
         self.taken += 1;
         self.sizes[number % self.sizes.len()] = size;
-        self.under_way.push((number, Instant::now()));
+        self.in_progress.push((number, Instant::now()));
         number
     }
 
     pub(super) fn end(&mut self, number: usize) {
-        self.under_way.retain(|(other, _)| *other != number);
+        self.in_progress.retain(|(other, _)| *other != number);
     }
 }
 
@@ -50,55 +51,55 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn after(sizes: [usize; 4]) -> Turns {
-        Turns {
+    fn after(sizes: [usize; 4]) -> TurnSchedule {
+        TurnSchedule {
             sizes,
-            ..Turns::default()
+            ..TurnSchedule::default()
         }
     }
 
     #[test]
-    fn a_group_beside_another_is_half_as_large_as_those_of_before() {
+    fn a_group_beside_another_waits_for_half_the_recent_size() {
         let mut turns = after([3, 40, 1, 7]);
-        assert!(turns.is_time(1), "nothing is under way");
+        assert!(turns.should_start(1), "nothing is in progress");
         let number = turns.take(9);
-        assert!(!turns.is_time(1));
-        assert!(!turns.is_time(19));
-        assert!(turns.is_time(20), "half of the largest");
+        assert!(!turns.should_start(1));
+        assert!(!turns.should_start(19));
+        assert!(turns.should_start(20), "half of the largest");
         turns.end(number);
-        assert!(turns.is_time(1), "it has ended");
+        assert!(turns.should_start(1), "the group has ended");
     }
 
     #[test]
-    fn what_is_long_past_counts_no_more() {
+    fn old_group_sizes_are_forgotten() {
         let mut turns = after([40; 4]);
         for _ in 0..4 {
             let number = turns.take(2);
             turns.end(number);
         }
         turns.take(2);
-        assert!(turns.is_time(1));
+        assert!(turns.should_start(1));
     }
 
     #[test]
-    fn where_few_come_nobody_waits_for_another() {
-        let mut turns = Turns::default();
+    fn a_small_group_does_not_wait_for_another() {
+        let mut turns = TurnSchedule::default();
         turns.take(1);
-        assert!(turns.is_time(1));
+        assert!(turns.should_start(1));
     }
 
     #[test]
-    fn who_is_held_up_holds_up_nobody_else() {
+    fn a_blocked_group_does_not_block_the_next() {
         let mut turns = after([40; 4]);
         let stuck = turns.take(40);
-        assert!(!turns.is_time(1));
-        turns.under_way[0].1 = Instant::now().checked_sub(TURN_MAX).unwrap();
-        assert!(turns.is_time(1), "it was waited for long enough");
+        assert!(!turns.should_start(1));
+        turns.in_progress[0].1 = Instant::now().checked_sub(TURN_MAX).unwrap();
+        assert!(turns.should_start(1), "the wait is over");
         let next = turns.take(40);
-        assert!(!turns.is_time(1), "this one is not held up");
+        assert!(!turns.should_start(1), "this group is not blocked");
         turns.end(next);
-        assert!(turns.is_time(1));
+        assert!(turns.should_start(1));
         turns.end(stuck);
-        assert_eq!(turns.under_way, []);
+        assert_eq!(turns.in_progress, []);
     }
 }

@@ -1,15 +1,15 @@
-//! Do the parts of the model agree with each other? The same questions that the check of a file asks.
+//! Checks that the parts of the model are consistent, as the check of a file does.
 
 use std::collections::BTreeMap;
 
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
 
-use super::Data;
+use super::ModelData;
 use crate::check;
 use crate::ledger::Counter;
 
-pub(super) fn check(data: &Data) -> Vec<String> {
+pub(super) fn check(data: &ModelData) -> Vec<String> {
     let mut findings = Vec::new();
     let mut counted: BTreeMap<Counter, i64> = BTreeMap::new();
     for intent in data.intents.values() {
@@ -31,7 +31,7 @@ pub(super) fn check(data: &Data) -> Vec<String> {
         .last()
         .is_some_and(|seq| seq.0 > data.position.seq)
     {
-        findings.push("position: the sequence lies behind the last intent".to_owned());
+        findings.push("position: the sequence is behind the last intent".to_owned());
     }
     if data
         .facts
@@ -39,12 +39,12 @@ pub(super) fn check(data: &Data) -> Vec<String> {
         .last()
         .is_some_and(|seq| seq.0 > data.position.fact)
     {
-        findings.push("position: the last fact lies ahead".to_owned());
+        findings.push("position: the last fact is ahead".to_owned());
     }
     findings
 }
 
-fn check_row(data: &Data, intent: &Intent, findings: &mut Vec<String>) {
+fn check_row(data: &ModelData, intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
     let lanes = intent.shelf.claimable().then(|| Lanes::of(intent));
     if data.lanes.get(&intent.seq) != lanes.as_ref() {

@@ -1,8 +1,8 @@
-//! A store whose disk fails and whose machine crashes when the simulation says so.
+//! A store whose disk fails and whose machine crashes on request of the simulation.
 //!
-//! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing happens by itself:
-//! requests wait until [`Machine::turn`], in the caller's own thread. What a crash leaves is the durable copy, which is
-//! also what readers see; the next group runs on what was committed, durable or not.
+//! The group commit is the real one (`crate::group`); the rows are the model's. Invariant: nothing runs in the background:
+//! requests wait until [`SimulatedMachine::turn`], in the caller's own thread. After a crash the durable copy remains, which
+//! is also what readers see; the next group runs on what was committed, durable or not.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -11,110 +11,116 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
-use super::{Data, Memory};
-use crate::group::{self, Committed, Group, Intake, Line, Ran, Shared, Transact};
+use super::{Memory, ModelData};
+use crate::group::{
+    self, CommitShared, CommittedGroup, Executed, RequestGroup, Submitter, Transact, WriteQueue,
+};
 use crate::ledger::instants;
-use crate::{Answered, Clock, Error, Listener, Passing, SharedStore, Stats};
+use crate::{BoxFuture, Clock, CommitListener, Error, Forwarding, SharedStore, Stats};
 
-/// What goes wrong with the next commit.
+/// The fault of the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     None,
-    /// The disk refuses; nothing is durable.
+    /// The disk refuses the write; nothing is durable.
     Refused,
-    /// The disk takes until the next turn to make it safe.
+    /// The sync takes until the next turn.
     Slow,
-    /// The disk fails to make it safe, although it is there.
+    /// The sync fails, although the commit is on the disk.
     Lost,
-    /// The disk fails to make it safe, and it is gone.
+    /// The sync fails, and the commit is lost.
     Gone,
-    /// The machine dies before anything is durable.
+    /// The machine crashes before the commit is durable.
     CrashBefore,
-    /// The machine dies after the commit is safe, before anybody heard of it.
+    /// The machine crashes after the commit is durable, before any reply.
     CrashAfter,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nobody waited.
+    /// No request waited.
     Idle,
     Committed,
-    /// Committed, and nobody knows yet.
+    /// Committed, and not answered yet.
     Slow,
-    /// Everybody was refused.
+    /// All requests were refused.
     Failed,
-    /// Nothing is accepted any more, or the machine is dead: only [`Machine::restart`] helps.
+    /// The store accepts nothing any more, or the machine crashed: only [`SimulatedMachine::restart`] helps.
     Crashed,
 }
 
 /// The store as a running process sees it.
 pub struct Simulated {
-    intake: Intake,
-    /// What is on the disk.
+    submitter: Submitter,
+    /// The content of the disk.
     durable: SharedStore,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
 }
 
-/// The other side of it: who writes, and what is on the disk.
-pub struct Machine {
-    line: Line,
-    shared: Arc<Shared>,
-    log: Log,
+/// The machine of the store: its writer and its disk.
+pub struct SimulatedMachine {
+    queue: WriteQueue,
+    shared: Arc<CommitShared>,
+    log: SimulatedLog,
     requests_max: usize,
 }
 
-/// The transactions.
-struct Log {
-    /// What was committed last, safe or not.
-    committed: Data,
+/// The transactions of the writer.
+struct SimulatedLog {
+    /// The last commit, durable or not.
+    committed: ModelData,
     /// The open transaction.
-    next: Option<Data>,
+    next: Option<ModelData>,
     clock: Arc<dyn Clock>,
-    disk: Disk,
-    shared: Arc<Shared>,
-    /// Committed in an earlier turn.
-    slow: Option<Committed>,
-    /// It died, or its disk did, while a group ran.
+    disk: SimulatedDisk,
+    shared: Arc<CommitShared>,
+    /// A commit of an earlier turn that waits for its sync.
+    slow: Option<CommittedGroup>,
+    /// The machine crashed, or its disk failed, while a group ran.
     dead: bool,
 }
 
-/// What survives.
-struct Disk {
+/// The data that survives a crash.
+struct SimulatedDisk {
     durable: Arc<Memory>,
-    coming: Mutex<Option<Data>>,
-    fault: Fault,
+    coming: Mutex<Option<ModelData>>,
+    fault: DiskFault,
 }
 
-pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
-    boot(Data::default(), clock, requests_max)
+pub fn start(clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, SimulatedMachine) {
+    boot(ModelData::default(), clock, requests_max)
 }
 
-fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulated>, Machine) {
-    let shared = Arc::new(Shared::default());
-    let (intake, line) = group::line(requests_max, &shared);
+fn boot(
+    data: ModelData,
+    clock: Arc<dyn Clock>,
+    requests_max: usize,
+) -> (Arc<Simulated>, SimulatedMachine) {
+    let shared = Arc::new(CommitShared::default());
+    let (submitter, queue) = group::write_queue(requests_max, &shared);
     let durable = Arc::new(Memory::new(Arc::clone(&clock)));
     *durable.data() = data.clone();
     let store = Simulated {
-        intake,
+        submitter,
         durable: durable.clone(),
         shared: Arc::clone(&shared),
     };
-    let log = Log {
+    let log = SimulatedLog {
         committed: data,
         next: None,
         clock,
-        disk: Disk {
+        disk: SimulatedDisk {
             durable,
             coming: Mutex::new(None),
-            fault: Fault::None,
+            fault: DiskFault::None,
         },
         shared: Arc::clone(&shared),
         slow: None,
         dead: false,
     };
-    let machine = Machine {
-        line,
+    let machine = SimulatedMachine {
+        queue,
         shared,
         log,
         requests_max,
@@ -122,17 +128,17 @@ fn boot(data: Data, clock: Arc<dyn Clock>, requests_max: usize) -> (Arc<Simulate
     (Arc::new(store), machine)
 }
 
-impl Machine {
-    /// Commits what waits, as one group. It runs before what was slow is safe, is committed afterwards, and is slow
-    /// itself then: in one turn at most one commit becomes safe.
-    pub fn turn(&mut self, fault: Fault) -> Turn {
+impl SimulatedMachine {
+    /// Commits the queued requests as one group. The group runs before the sync of a slow commit, is committed after it, and
+    /// is slow itself then: in one turn at most one commit becomes durable.
+    pub fn turn(&mut self, fault: DiskFault) -> Turn {
         let log = &mut self.log;
         log.disk.fault = fault;
-        let Some(group) = self.line.gather_now() else {
+        let Some(group) = self.queue.gather_now() else {
             if log.slow.is_none() {
                 return Turn::Idle;
             }
-            return log.make_slow_safe();
+            return log.sync_slow();
         };
         let behind_another = log.slow.is_some();
         let committed = group::commit(log, group, &self.shared);
@@ -143,23 +149,22 @@ impl Machine {
             return Turn::Failed;
         };
         *log.disk.coming() = Some(log.committed.clone());
-        if fault == Fault::CrashBefore {
+        if fault == DiskFault::CrashBefore {
             return Turn::Crashed;
         }
-        if fault == Fault::Slow || behind_another {
+        if fault == DiskFault::Slow || behind_another {
             log.slow = Some(committed);
             return Turn::Slow;
         }
-        log.make_safe(committed)
+        log.sync_and_answer(committed)
     }
 
-    /// The time of the last commit that is durable, from which a new process goes on.
+    /// The time of the last durable commit, from which a new process continues.
     pub fn last_time(&self) -> Micros {
         self.log.disk.durable.data().position.time
     }
 
-    /// A new process, with a clock of its own, over what was durable. Whoever waited for the old one hears nothing any
-    /// more.
+    /// A new process, with its own clock, on the durable data. Requests to the old process are never answered.
     #[must_use]
     pub fn restart(self, clock: Arc<dyn Clock>) -> (Arc<Simulated>, Self) {
         let data = self.log.disk.durable.data().clone();
@@ -167,18 +172,18 @@ impl Machine {
     }
 }
 
-impl Log {
-    fn make_slow_safe(&mut self) -> Turn {
+impl SimulatedLog {
+    fn sync_slow(&mut self) -> Turn {
         match self.slow.take() {
             None => Turn::Committed,
-            Some(_) if self.disk.fault == Fault::CrashBefore => Turn::Crashed,
-            Some(slow) => self.make_safe(slow),
+            Some(_) if self.disk.fault == DiskFault::CrashBefore => Turn::Crashed,
+            Some(slow) => self.sync_and_answer(slow),
         }
     }
 
-    fn make_safe(&self, committed: Committed) -> Turn {
+    fn sync_and_answer(&self, committed: CommittedGroup) -> Turn {
         let safe = committed.sync(&self.disk, &self.shared);
-        if self.disk.fault == Fault::CrashAfter {
+        if self.disk.fault == DiskFault::CrashAfter {
             return Turn::Crashed;
         }
         committed.answer(safe, &self.shared);
@@ -186,19 +191,19 @@ impl Log {
     }
 }
 
-impl Transact for Log {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+impl Transact for SimulatedLog {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         let mut data = self.committed.clone();
         let (news, wrote) = data.run(instants(&*self.clock), |run| {
-            group.each(|request, _| run(request))
+            group.run_each(|request, _| run(request))
         })?;
         let last_fact = data.position.fact;
         self.next = Some(data);
-        self.dead = self.make_slow_safe() == Turn::Crashed;
+        self.dead = self.sync_slow() == Turn::Crashed;
         if self.dead {
             return Err(Error::Lost);
         }
-        Ok(Ran {
+        Ok(Executed {
             news,
             wrote,
             last_fact,
@@ -206,7 +211,7 @@ impl Transact for Log {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        if self.disk.fault == Fault::Refused {
+        if self.disk.fault == DiskFault::Refused {
             return Err(Error::Unavailable("no space left".to_owned()));
         }
         self.committed = self.next.take().unwrap_or_default();
@@ -217,42 +222,45 @@ impl Transact for Log {
         self.next = None;
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
-        // When everything was carried out, it was the disk.
+    fn may_blame_request(&self, _: &Error) -> bool {
+        // If all requests were executed, the disk failed.
         self.next.is_none()
     }
 }
 
-impl Disk {
-    fn coming(&self) -> MutexGuard<'_, Option<Data>> {
+impl SimulatedDisk {
+    fn coming(&self) -> MutexGuard<'_, Option<ModelData>> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl group::Disk for Disk {
+impl group::SyncTarget for SimulatedDisk {
     fn sync(&self) -> Result<(), Error> {
-        let coming = self.coming().take().filter(|_| self.fault != Fault::Gone);
+        let coming = self
+            .coming()
+            .take()
+            .filter(|_| self.fault != DiskFault::Gone);
         if let Some(data) = coming {
             *self.durable.data() = data;
         }
-        if matches!(self.fault, Fault::Lost | Fault::Gone) {
+        if matches!(self.fault, DiskFault::Lost | DiskFault::Gone) {
             return Err(Error::Unavailable("input/output error".to_owned()));
         }
         Ok(())
     }
 }
 
-/// Reads are the model's; only what is written takes the long way.
-impl Passing for Simulated {
-    fn behind(&self) -> &SharedStore {
+/// Reads go to the model; only writes pass through the group commit.
+impl Forwarding for Simulated {
+    fn inner(&self) -> &SharedStore {
         &self.durable
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
-        Box::pin(self.intake.execute(request))
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
+        Box::pin(self.submitter.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.shared.listeners.add(listener);
     }
 
@@ -271,8 +279,8 @@ impl fmt::Debug for Simulated {
     }
 }
 
-impl fmt::Debug for Machine {
+impl fmt::Debug for SimulatedMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Machine")
+        f.write_str("SimulatedMachine")
     }
 }

@@ -1,4 +1,4 @@
-//! The model's transaction: every search looks at every row.
+//! The model's transaction: every search reads every row.
 
 use consign_kernel::command::{Forget, ForgetFacts};
 use consign_kernel::fact::Fact;
@@ -10,11 +10,11 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-use super::{Data, Done};
+use super::{ModelData, ModelResult};
 use crate::ledger::{Counter, Tx};
 
-impl Tx for Data {
-    fn intent(&mut self, id: IntentId) -> Done<Option<Intent>> {
+impl Tx for ModelData {
+    fn intent(&mut self, id: IntentId) -> ModelResult<Option<Intent>> {
         Ok(self
             .ids
             .get(&id)
@@ -22,7 +22,7 @@ impl Tx for Data {
             .cloned())
     }
 
-    fn pick(&mut self, probes: &[Probe], limit: u32) -> Done<Vec<Intent>> {
+    fn pick(&mut self, probes: &[Probe], limit: u32) -> ModelResult<Vec<Intent>> {
         let offered = |lanes: &Lanes| {
             probes
                 .iter()
@@ -44,7 +44,7 @@ impl Tx for Data {
         face: Option<Face>,
         until: Micros,
         limit: u32,
-    ) -> Done<Vec<Intent>> {
+    ) -> ModelResult<Vec<Intent>> {
         let due = |row: &&Intent| {
             row.shelf == shelf
                 && row.wake_at <= until
@@ -55,7 +55,7 @@ impl Tx for Data {
         Ok(rows.into_iter().take(limit as usize).cloned().collect())
     }
 
-    fn stop(&mut self, after: Seq, limit: u32) -> Done<Option<Seq>> {
+    fn stop(&mut self, after: Seq, limit: u32) -> ModelResult<Option<Seq>> {
         let mut next = self.intents.keys().filter(|seq| **seq > after);
         Ok(next.nth(limit.saturating_sub(1) as usize).copied())
     }
@@ -66,7 +66,7 @@ impl Tx for Data {
         namespace: Option<&str>,
         after: Seq,
         until: Seq,
-    ) -> Done<Vec<Intent>> {
+    ) -> ModelResult<Vec<Intent>> {
         let wanted = |row: &&Intent| {
             (row.seq > after && row.seq <= until)
                 && row.profile.profile().face == face
@@ -75,15 +75,15 @@ impl Tx for Data {
         Ok(self.intents.values().filter(wanted).cloned().collect())
     }
 
-    fn once(&mut self, key: &once::Key) -> Done<Option<once::Row>> {
+    fn once(&mut self, key: &once::Key) -> ModelResult<Option<once::Row>> {
         Ok(self.once.get(key).cloned())
     }
 
-    fn record(&mut self, key: &record::Key) -> Done<Option<Record>> {
+    fn record(&mut self, key: &record::Key) -> ModelResult<Option<Record>> {
         Ok(self.records.get(key).cloned())
     }
 
-    fn series(&mut self, name: &str, now: Micros) -> Done<Series> {
+    fn series(&mut self, name: &str, now: Micros) -> ModelResult<Series> {
         let own = || {
             let rows = self.intents.values();
             rows.filter(|row| row.ties.series.as_deref() == Some(name))
@@ -104,16 +104,16 @@ impl Tx for Data {
         })
     }
 
-    fn count(&mut self, counter: &Counter) -> Done<i64> {
+    fn count(&mut self, counter: &Counter) -> ModelResult<i64> {
         Ok(self.counts.get(counter).copied().unwrap_or(0))
     }
 
-    fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Done<()> {
+    fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> ModelResult<()> {
         self.ids.insert(intent.id, intent.seq);
         self.update(intent, lanes)
     }
 
-    fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Done<()> {
+    fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> ModelResult<()> {
         self.intents.insert(intent.seq, intent.clone());
         match lanes {
             Some(lanes) => self.lanes.insert(intent.seq, *lanes),
@@ -122,7 +122,7 @@ impl Tx for Data {
         Ok(())
     }
 
-    fn remove(&mut self, seq: Seq) -> Done<()> {
+    fn remove(&mut self, seq: Seq) -> ModelResult<()> {
         if let Some(intent) = self.intents.remove(&seq) {
             self.ids.remove(&intent.id);
         }
@@ -130,12 +130,12 @@ impl Tx for Data {
         Ok(())
     }
 
-    fn append(&mut self, fact: Fact) -> Done<()> {
+    fn append(&mut self, fact: Fact) -> ModelResult<()> {
         self.facts.insert(fact.seq, fact);
         Ok(())
     }
 
-    fn remove_facts(&mut self, _owner: &str, last: FactSeq) -> Done<()> {
+    fn remove_facts(&mut self, _owner: &str, last: FactSeq) -> ModelResult<()> {
         let mut next = Some(last);
         while let Some(fact) = next.and_then(|seq| self.facts.remove(&seq)) {
             next = fact.previous;
@@ -143,22 +143,22 @@ impl Tx for Data {
         Ok(())
     }
 
-    fn put_once(&mut self, row: once::Row) -> Done<()> {
+    fn put_once(&mut self, row: once::Row) -> ModelResult<()> {
         self.once.insert(row.key.clone(), row);
         Ok(())
     }
 
-    fn put_record(&mut self, record: Record) -> Done<()> {
+    fn put_record(&mut self, record: Record) -> ModelResult<()> {
         self.records.insert(record.key.clone(), record);
         Ok(())
     }
 
-    fn delete_record(&mut self, key: &record::Key) -> Done<()> {
+    fn delete_record(&mut self, key: &record::Key) -> ModelResult<()> {
         self.records.remove(key);
         Ok(())
     }
 
-    fn add(&mut self, counter: &Counter, delta: i64) -> Done<()> {
+    fn add(&mut self, counter: &Counter, delta: i64) -> ModelResult<()> {
         let count = self.counts.entry(counter.clone()).or_default();
         *count += delta;
         if *count == 0 && matches!(counter, Counter::Unconsented { .. }) {
@@ -167,7 +167,7 @@ impl Tx for Data {
         Ok(())
     }
 
-    fn forget(&mut self, forget: &Forget, now: Micros) -> Done<u64> {
+    fn forget(&mut self, forget: &Forget, now: Micros) -> ModelResult<u64> {
         match forget {
             Forget::Once { scope, limit } => {
                 let mut over: Vec<(Micros, once::Key)> = self
@@ -222,7 +222,7 @@ impl Tx for Data {
         }
     }
 
-    fn forget_facts(&mut self, forget: &ForgetFacts) -> Done<(u64, Option<FactSeq>)> {
+    fn forget_facts(&mut self, forget: &ForgetFacts) -> ModelResult<(u64, Option<FactSeq>)> {
         let next = self
             .facts
             .values()
@@ -242,7 +242,7 @@ impl Tx for Data {
     }
 }
 
-/// Drops the first ones that are over, at most so many.
+/// Removes the first entries that match, at most so many.
 fn drop_where<K: Ord, V>(
     map: &mut std::collections::BTreeMap<K, V>,
     limit: u32,

@@ -1,6 +1,7 @@
-//! Where the database is and how it is reached. Which of several hosts is entered, `hosts` knows.
+//! The address of the database and how to connect to it. `hosts` chooses between several hosts.
 //!
-//! Invariant: a password never appears in a message, and over a network it travels only to a server that proved its name.
+//! Invariant: a password never appears in a message, and over a network it is sent only to a server with a verified
+//! certificate.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,31 +20,31 @@ use tokio_postgres::config::{ChannelBinding, Host, SslMode, SslNegotiation, Targ
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::hosts::{Hosts, Says, Told};
+use super::hosts::{FailureDetail, HostFailures, Hosts};
 use super::settings;
-use super::wire::{self, Failure, Row, Wire};
+use super::wire::{self, Row, WireConnection, WireError};
 use crate::Error;
 
-/// Everything of ours lives in a schema of this name.
+/// The schema of all Consign tables.
 pub(super) const SCHEMA: &str = "consign";
 
 const MESSAGES_MAX: usize = 256;
-/// For one host, until it answers at all.
+/// For one host, until the connection is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
-pub struct Address {
+pub struct DatabaseAddress {
     hosts: Hosts,
-    /// How to prove who the server is, for both kinds of connections.
+    /// How to verify the server, for both kinds of connections.
     tls: Option<(Arc<ClientConfig>, MakeRustlsConnect)>,
 }
 
-impl Address {
-    /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A password given apart wins over one in
-    /// the address.
+impl DatabaseAddress {
+    /// Reads `postgres://user@host1,host2/database?sslmode=…&sslrootcert=…`. A separate password takes precedence over
+    /// one in the address.
     pub fn parse(url: &str, password: Option<&str>) -> Result<Self, Error> {
-        let Query { url, mode, roots } = Query::read(url)?;
-        // The parser's own message may quote the address, which may hold a password.
+        let AddressOptions { url, mode, roots } = AddressOptions::read(url)?;
+        // The parser's own message may quote the address, which may contain a password.
         let mut config = Config::from_str(&url)
             .map_err(|error| unfit(&format!("it cannot be read ({})", cause(&error))))?;
         if let Some(password) = password {
@@ -62,10 +63,14 @@ impl Address {
         }
         let local = config.get_hosts().iter().all(is_local)
             && config.get_hostaddrs().iter().all(IpAddr::is_loopback);
-        // Whoever names a root wants it used.
+        // A root certificate that is given must be used.
         let plain = local && roots.is_none();
-        let mode = mode.unwrap_or(if plain { Mode::Plain } else { Mode::Verified });
-        // Ours come last and win: they are what the ledger's promises rest on.
+        let mode = mode.unwrap_or(if plain {
+            Encryption::Plain
+        } else {
+            Encryption::Verified
+        });
+        // Our options come last and take precedence: the guarantees of the ledger depend on them.
         let given = config.get_options().unwrap_or_default();
         let settings = format!("{given}{}", settings::options());
         config
@@ -76,15 +81,15 @@ impl Address {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(5))
             .tcp_user_timeout(Duration::from_secs(10))
-            // Of several hosts, the one that takes writes.
+            // Of several hosts, the one that accepts writes.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .ssl_negotiation(SslNegotiation::Postgres);
         let tls = match mode {
-            Mode::Plain => {
+            Encryption::Plain => {
                 config.ssl_mode(SslMode::Disable);
                 None
             }
-            Mode::Verified => {
+            Encryption::Verified => {
                 config.ssl_mode(SslMode::Require);
                 let tls = tls_config(roots)?;
                 Some((Arc::new(tls.clone()), MakeRustlsConnect::new(tls)))
@@ -94,7 +99,7 @@ impl Address {
         Ok(Self { hosts, tls })
     }
 
-    /// The same place for somebody who only looks: a standby will do. Of several hosts, the first that answers.
+    /// The same address for reading only: a standby is accepted. Of several hosts, the first that answers.
     #[must_use]
     pub fn for_reading(&self) -> Self {
         Self {
@@ -107,82 +112,84 @@ impl Address {
         self.hosts.any().get_dbname().unwrap_or_default()
     }
 
-    /// A connection that the calling thread drives itself.
-    pub(super) fn open(&self) -> Result<Wire, Error> {
+    /// A blocking connection, driven by the calling thread.
+    pub(super) fn open(&self) -> Result<WireConnection, Error> {
         let tls = self.tls.as_ref().map(|(tls, _)| tls);
-        let mut told = Told::default();
+        let mut failures = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
-            match wire::open(host, tls, self.hosts.patience()) {
+            match wire::open(host, tls, self.hosts.connect_timeout()) {
                 Ok(mut wire) => {
-                    self.hosts.entered(index);
+                    self.hosts.mark_connected(index);
                     self.set_up(&mut wire)?;
                     return Ok(wire);
                 }
                 Err(failure) => {
-                    told.hear(Says::of_failure(&failure), || self.unreachable(&failure));
+                    failures.add(FailureDetail::of_failure(&failure), || {
+                        self.unreachable(&failure)
+                    });
                 }
             }
         }
-        Err(told.most())
+        Err(failures.most_specific())
     }
 
-    fn set_up(&self, wire: &mut Wire) -> Result<(), Error> {
-        let failed = |failure: Failure| self.unreachable(&failure);
+    fn set_up(&self, wire: &mut WireConnection) -> Result<(), Error> {
+        let failed = |failure: WireError| self.unreachable(&failure);
         let differing = wire.run(&settings::DIFFERING).map_err(failed)?;
         settings::confirm(differing.first().map(Row::word))?;
         wire.run(settings::OF_WRITER).map_err(failed)?;
         Ok(())
     }
 
-    /// A connection whose traffic the current runtime carries.
+    /// A connection that a task of the current runtime drives.
     pub(super) async fn connect(&self) -> Result<Client, Error> {
-        Ok(self.connect_hearing().await?.client)
+        Ok(self.connect_listening().await?.client)
     }
 
-    pub(super) async fn connect_hearing(&self) -> Result<Connected, Error> {
-        let mut told = Told::default();
+    pub(super) async fn connect_listening(&self) -> Result<ListeningClient, Error> {
+        let mut failures = HostFailures::default();
         for (index, host) in self.hosts.in_turn() {
-            // A server may take the connection and then say nothing.
-            match timeout(self.hosts.patience(), self.connect_to(host)).await {
+            // A server may accept the connection and then send nothing.
+            match timeout(self.hosts.connect_timeout(), self.connect_to(host)).await {
                 Ok(Ok((connected, differing))) => {
-                    self.hosts.entered(index);
+                    self.hosts.mark_connected(index);
                     settings::confirm(differing.as_deref())?;
                     return Ok(connected);
                 }
-                Ok(Err(error)) => told.hear(Says::of_driver(&error), || {
+                Ok(Err(error)) => failures.add(FailureDetail::of_driver(&error), || {
                     let why = cause(&error);
-                    // The driver's words are for those who program it.
+                    // The driver's message is for programmers.
                     let missing = why.ends_with("password missing");
                     self.unreachable(&if missing { wire::NO_PASSWORD } else { &why })
                 }),
                 Err(_elapsed) => {
                     let silent = || self.unreachable(&"it did not answer in time");
-                    told.hear(Says::Nothing, silent);
+                    failures.add(FailureDetail::Unreachable, silent);
                 }
             }
         }
-        Err(told.most())
+        Err(failures.most_specific())
     }
 
     fn unreachable(&self, why: &dyn fmt::Display) -> Error {
         Error::Unavailable(format!("cannot reach the database {self}: {why}"))
     }
 
-    /// One host, and the first of its settings that is not as it should be.
+    /// Connects to one host, and returns the first of its settings that has a wrong value.
     async fn connect_to(
         &self,
         host: &Config,
-    ) -> Result<(Connected, Option<String>), tokio_postgres::Error> {
-        let (said, heard) = channel(MESSAGES_MAX);
+    ) -> Result<(ListeningClient, Option<String>), tokio_postgres::Error> {
+        let (said, messages) = channel(MESSAGES_MAX);
         let client = match &self.tls {
             None => {
                 let (client, connection) = host.connect(NoTls).await?;
-                tokio::spawn(carry(connection, said));
+                tokio::spawn(drive(connection, said));
                 client
             }
             Some((_, tls)) => {
                 let (client, connection) = host.connect(tls.clone()).await?;
-                tokio::spawn(carry(connection, said));
+                tokio::spawn(drive(connection, said));
                 client
             }
         };
@@ -193,25 +200,25 @@ impl Address {
             }
             None
         });
-        Ok((Connected { client, heard }, first))
+        Ok((ListeningClient { client, messages }, first))
     }
 }
 
-pub(super) struct Connected {
+pub(super) struct ListeningClient {
     pub(super) client: Client,
-    /// What the server says unasked. Nothing is kept for somebody who does not listen.
-    pub(super) heard: Receiver<AsyncMessage>,
+    /// Asynchronous messages of the server. They are dropped if the receiver does not read.
+    pub(super) messages: Receiver<AsyncMessage>,
 }
 
-/// Carries the traffic of a connection until it ends.
-async fn carry<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
+/// Drives a connection until it ends.
+async fn drive<S, T>(mut connection: Connection<S, T>, said: Sender<AsyncMessage>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-            // Full or unheard: news are hints.
+            // Full or closed: notifications are only hints.
             Some(Ok(message)) => drop(said.try_send(message)),
             Some(Err(error)) => {
                 tracing::debug!(%error, "a connection to the database ended");
@@ -222,8 +229,8 @@ where
     }
 }
 
-/// Whom and where, without the password.
-impl fmt::Display for Address {
+/// User, hosts and database, without the password.
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;
         self.hosts.fmt(f)?;
@@ -231,35 +238,35 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Address({self})")
+        write!(f, "DatabaseAddress({self})")
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum Encryption {
     Plain,
     Verified,
 }
 
-/// The parts of an address that are ours to understand.
-struct Query {
+/// The parts of an address that this module interprets itself.
+struct AddressOptions {
     url: String,
-    mode: Option<Mode>,
+    mode: Option<Encryption>,
     roots: Option<PathBuf>,
 }
 
-impl Query {
+impl AddressOptions {
     fn read(url: &str) -> Result<Self, Error> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots) = (None, None);
         let mut others = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("sslmode", "disable")) => mode = Some(Mode::Plain),
+                Some(("sslmode", "disable")) => mode = Some(Encryption::Plain),
                 Some(("sslmode", "require" | "verify-ca" | "verify-full")) => {
-                    mode = Some(Mode::Verified);
+                    mode = Some(Encryption::Verified);
                 }
                 Some(("sslmode", other)) => {
                     return Err(unfit(&format!(
@@ -318,10 +325,10 @@ fn is_local(host: &Host) -> bool {
 }
 
 pub(super) fn unfit(reason: &str) -> Error {
-    Error::Address(reason.to_owned())
+    Error::DatabaseAddress(reason.to_owned())
 }
 
-/// What lies behind a driver's error: its own words often say only where it happened.
+/// The cause of a driver's error: its own text often says only where it happened.
 pub(crate) fn cause(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -340,12 +347,12 @@ mod tests {
     use super::*;
 
     fn refused(url: &str) -> String {
-        Address::parse(url, None).unwrap_err().to_string()
+        DatabaseAddress::parse(url, None).unwrap_err().to_string()
     }
 
     #[test]
     fn an_address_over_a_network_is_verified_and_a_local_one_may_be_plain() {
-        let mode = |url: &str| Address::parse(url, None).unwrap().tls.is_some();
+        let mode = |url: &str| DatabaseAddress::parse(url, None).unwrap().tls.is_some();
         assert!(!mode("postgres://u@127.0.0.1/db"));
         assert!(!mode("postgres://u@localhost/db"));
         assert!(mode("postgres://u@db.example/db"));
@@ -364,12 +371,12 @@ mod tests {
         let refused = refused(&url);
         assert!(refused.contains("root.pem"), "{refused}");
         assert!(refused.contains("holds no certificate"), "{refused}");
-        assert!(Address::parse(&format!("{url}&sslmode=disable"), None).is_ok());
+        assert!(DatabaseAddress::parse(&format!("{url}&sslmode=disable"), None).is_ok());
     }
 
     #[test]
     fn an_address_is_shown_with_all_its_hosts_and_their_ports() {
-        let shown = |url| Address::parse(url, None).unwrap().to_string();
+        let shown = |url| DatabaseAddress::parse(url, None).unwrap().to_string();
         assert_eq!(
             shown("postgres://u:hidden@127.0.0.1:6111,127.0.0.1:5432/db?target_session_attrs=any"),
             "postgres://127.0.0.1:6111,127.0.0.1/db"
@@ -378,7 +385,7 @@ mod tests {
 
     #[test]
     fn no_message_holds_the_password() {
-        let address = Address::parse("postgres://u:hidden@127.0.0.1/db", None).unwrap();
+        let address = DatabaseAddress::parse("postgres://u:hidden@127.0.0.1/db", None).unwrap();
         assert_eq!(address.to_string(), "postgres://127.0.0.1/db");
         assert!(!format!("{address:?}").contains("hidden"));
         assert!(!refused("postgres://u:hidden@127.0.0.1:x/db").contains("hidden"));

@@ -1,31 +1,31 @@
-//! Reading everything once: do the parts agree with each other?
+//! Checks the whole database: whether its tables are consistent.
 
 use std::collections::BTreeMap;
 
 use consign_kernel::lane::Lanes;
 
 use super::load::BLOCK;
-use super::readers::{Lent, Readers};
+use super::readers::{PooledReader, PostgresReadPool};
 use super::reads;
 use super::rows::{self, INTENT_COLUMNS, intent_columns};
 use crate::Error;
 use crate::check;
 use crate::ledger::Counter;
 
-/// Findings to report; after that many the picture is clear.
+/// The maximum number of findings to report.
 const FINDINGS_MAX: usize = 100;
-/// Rows that are looked at in one go.
+/// Rows in one page.
 const PAGE_ROWS: i64 = 2_000;
 
-pub(super) async fn check(readers: &Readers) -> Result<Vec<String>, Error> {
-    let mut reader = readers.lend().await?;
+pub(super) async fn check(readers: &PostgresReadPool) -> Result<Vec<String>, Error> {
+    let mut reader = readers.acquire().await?;
     reader.open().await?;
     let findings = check_in(&mut reader).await?;
     reader.close().await?;
     Ok(findings)
 }
 
-async fn check_in(reader: &mut Lent<'_>) -> Result<Vec<String>, Error> {
+async fn check_in(reader: &mut PooledReader<'_>) -> Result<Vec<String>, Error> {
     let mut findings = Vec::new();
     let counted = check_rows(reader, &mut findings).await?;
     check_counters(reader, counted, &mut findings).await?;
@@ -40,18 +40,18 @@ async fn check_in(reader: &mut Lent<'_>) -> Result<Vec<String>, Error> {
     Ok(findings)
 }
 
-/// Each counts what should not be there.
+/// Each statement counts inconsistent rows.
 const WRONG: [(&str, &str); 4] = [
     (
-        "rows whose history ends at a fact of another one",
+        "rows whose last fact belongs to another row",
         "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
     ),
     (
-        "facts that follow one of another row, or a later one",
+        "facts whose predecessor belongs to another row, or is later",
         "SELECT count(*) FROM facts f JOIN facts p ON p.seq = f.previous WHERE p.intent != f.intent OR p.seq >= f.seq",
     ),
     (
-        "rows or facts beyond the numbers that were given out",
+        "rows or facts beyond the assigned numbers",
         "SELECT (SELECT count(*) FROM intents, intent_blocks WHERE seq >= (last_value + 1) * 4096) \
          + (SELECT count(*) FROM facts, fact_blocks WHERE seq >= (last_value + 1) * 4096)",
     ),
@@ -63,7 +63,7 @@ const WRONG: [(&str, &str); 4] = [
 const _: () = assert!(BLOCK == 4_096, "the statement above says so");
 
 async fn check_rows(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     findings: &mut Vec<String>,
 ) -> Result<BTreeMap<Counter, i64>, Error> {
     let sql = concat!(
@@ -101,7 +101,7 @@ async fn check_rows(
 }
 
 async fn check_counters(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     counted: BTreeMap<Counter, i64>,
     findings: &mut Vec<String>,
 ) -> Result<(), Error> {

@@ -1,8 +1,8 @@
 //! A PostgreSQL database as the source or the target of a copy.
 //!
-//! Invariant: a source is read as of one instant, in one transaction. A target is written to by one copy at a time, which holds a
-//! lock as long as its connection lasts, and by no server: a server refuses to start where there is a mark, and a copy
-//! where there are connections of servers.
+//! Invariant: a source is read as of one instant, in one transaction. Only one copy at a time writes to a target, holding a
+//! lock as long as its connection lasts, and no server does: a server refuses to start if there is a mark, and a copy if
+//! there are connections of servers.
 
 mod load;
 
@@ -15,7 +15,7 @@ use consign_kernel::{once, record};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, Row};
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::load::BLOCK;
 use super::rows::{
     self, INTENT_COLUMNS, fact_columns, get, intent_columns, signed, stored, text, unsigned,
@@ -23,28 +23,30 @@ use super::rows::{
 use super::schema;
 use super::wire::Parameters;
 use crate::Error;
-use crate::copy::{Cursor, Mark, Marked, Page, Rows, Source, Table, Target, lanes};
+use crate::copy::{
+    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, Rows, lanes,
+};
 use crate::ledger::{Counter, Position};
 
-/// A copy is one long transaction of few and large statements; and it is known by its name.
+/// A copy is one long transaction of few large statements, identified by its application name.
 const SETTINGS: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
     SET application_name = 'consign store copy'";
 
 /// One copy at a time into a database.
 const LOCK: &str = "SELECT pg_advisory_lock(17231, 2)";
 
-/// Connections of servers and of other copies. A server that waits for work has some open, too.
+/// Connections of servers and of other copies. An idle server has some open too.
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
     AND application_name IN ('consign', 'consign store copy') AND pid != pg_backend_pid()";
 
-/// How often and how long to look for connections that are just being closed.
+/// How often and how long to wait for connections that are being closed.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 const MARKED: &str = "SELECT to_regclass('consign.copying') IS NOT NULL";
 
-/// Refuses a database that holds a part of a copy.
-pub(super) async fn refuse_part(address: &Address) -> Result<(), Error> {
+/// Refuses a database that holds an incomplete copy.
+pub(super) async fn refuse_part(address: &DatabaseAddress) -> Result<(), Error> {
     let client = address.connect().await?;
     match mark(&client).await? {
         None => Ok(()),
@@ -55,7 +57,7 @@ pub(super) async fn refuse_part(address: &Address) -> Result<(), Error> {
     }
 }
 
-async fn mark(client: &Client) -> Result<Option<Mark>, Error> {
+async fn mark(client: &Client) -> Result<Option<CopyMark>, Error> {
     let marked: bool = client.query_one(MARKED, &[]).await?.try_get(0)?;
     if !marked {
         return Ok(None);
@@ -65,7 +67,7 @@ async fn mark(client: &Client) -> Result<Option<Mark>, Error> {
         return Ok(None);
     };
     let tables: i32 = get(&row, 3)?;
-    Ok(Some(Mark {
+    Ok(Some(CopyMark {
         source: text(&row, 0)?,
         fingerprint: get::<&[u8]>(&row, 1)?
             .try_into()
@@ -79,14 +81,14 @@ async fn mark(client: &Client) -> Result<Option<Mark>, Error> {
     }))
 }
 
-/// A connection, and what drives it.
-pub(crate) struct End {
+/// A connection, and the runtime that drives it.
+pub(crate) struct PostgresEnd {
     client: Client,
     runtime: Runtime,
 }
 
-impl End {
-    pub(crate) fn source(address: &Address) -> Result<Self, Error> {
+impl PostgresEnd {
+    pub(crate) fn source(address: &DatabaseAddress) -> Result<Self, Error> {
         let end = Self::existing(address)?.ok_or_else(|| {
             Error::Copy(format!(
                 "{address} holds no ledger, so there is nothing to copy"
@@ -96,7 +98,7 @@ impl End {
         Ok(end)
     }
 
-    pub(crate) fn existing(address: &Address) -> Result<Option<Self>, Error> {
+    pub(crate) fn existing(address: &DatabaseAddress) -> Result<Option<Self>, Error> {
         let runtime = runtime()?;
         match runtime.block_on(schema::pending(address))? {
             None => Ok(None),
@@ -110,20 +112,20 @@ impl End {
         }
     }
 
-    /// Why no ledger could be made there, if there is none yet.
-    pub(crate) fn obstacle(address: &Address) -> Result<Option<String>, Error> {
+    /// Why no ledger could be created there, if there is none yet.
+    pub(crate) fn obstacle(address: &DatabaseAddress) -> Result<Option<String>, Error> {
         match runtime()?.block_on(schema::could_hold(address)) {
             Ok(()) => Ok(None),
-            Err(refused @ Error::Address(_)) => Ok(Some(refused.to_string())),
+            Err(refused @ Error::DatabaseAddress(_)) => Ok(Some(refused.to_string())),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn target(address: &Address, now_us: i64) -> Result<Self, Error> {
+    pub(crate) fn target(address: &DatabaseAddress, now_us: i64) -> Result<Self, Error> {
         let runtime = runtime()?;
         runtime.block_on(schema::migrate(address, now_us, None))?;
         let end = Self::connect(runtime, address)?;
-        // That of a copy which was killed goes when PostgreSQL notices.
+        // The lock of a killed copy is released when PostgreSQL notices.
         match end.run(LOCK) {
             Err(Error::Locked(_)) => Err(Error::Copy(format!(
                 "another copy writes to {address}; wait for it or stop it"
@@ -132,7 +134,7 @@ impl End {
         }
     }
 
-    fn connect(runtime: Runtime, address: &Address) -> Result<Self, Error> {
+    fn connect(runtime: Runtime, address: &DatabaseAddress) -> Result<Self, Error> {
         let client = runtime.block_on(address.connect())?;
         let end = Self { client, runtime };
         end.run(SETTINGS)?;
@@ -147,7 +149,7 @@ impl End {
         Ok(self.runtime.block_on(self.client.query(text, parameters))?)
     }
 
-    /// The one row of a question that always has one.
+    /// The row of a query that always has one.
     fn one(&self, text: &str) -> Result<Row, Error> {
         Ok(self.runtime.block_on(self.client.query_one(text, &[]))?)
     }
@@ -160,13 +162,13 @@ fn runtime() -> Result<Runtime, Error> {
         .map_err(|error| Error::Unavailable(error.to_string()))
 }
 
-/// The codes of the once-keys of which nothing is remembered but that they were used.
+/// The scopes of once-keys of which only the use is stored.
 fn bare() -> Vec<i16> {
     let scopes = once::Scope::ALL.iter().filter(|scope| scope.is_bare());
     scopes.map(|scope| scope.code().into()).collect()
 }
 
-impl Source for End {
+impl CopySource for PostgresEnd {
     fn identity(&mut self) -> Result<String, Error> {
         let sql = "SELECT pg_postmaster_start_time()::text, oid::text FROM pg_database WHERE datname = current_database()";
         let row = self.one(sql)?;
@@ -177,7 +179,7 @@ impl Source for End {
     fn others(&mut self) -> Result<u64, Error> {
         let mut looks = 1;
         loop {
-            // What is shown stays the same within a transaction, unless it is thrown away.
+            // The view stays the same within a transaction, unless its snapshot is cleared.
             self.run("SELECT pg_stat_clear_snapshot()")?;
             let others = unsigned(&self.one(OTHERS)?, 0)?;
             if others == 0 || looks == LOOKS {
@@ -197,14 +199,14 @@ impl Source for End {
         Ok(format!("postgres {}", get::<i64>(&row, 0)?))
     }
 
-    /// Sequences are outside of transactions: what is read here is never behind the rows that are read.
+    /// Sequences are not transactional: the position is never behind the rows that are read.
     fn position(&mut self) -> Result<Position, Error> {
         let sql = "SELECT (SELECT last_value FROM intent_blocks), (SELECT last_value FROM fact_blocks), \
                    (SELECT coalesce(max(at), 0) FROM facts)";
         let row = self.one(sql)?;
         let last = |block: u64| (block + 1).saturating_mul(BLOCK) - 1;
         Ok(Position {
-            // Every step leaves a fact, so this is the time of the last one.
+            // Every step appends a fact, so this is the time of the last step.
             time: Micros(get(&row, 2)?),
             seq: last(unsigned(&row, 0)?),
             fact: last(unsigned(&row, 1)?),
@@ -217,20 +219,20 @@ impl Source for End {
         Ok([unsigned(&row, 0)?, unsigned(&row, 1)?])
     }
 
-    fn count(&mut self, table: Table) -> Result<u64, Error> {
+    fn count(&mut self, table: LedgerTable) -> Result<u64, Error> {
         let found = match table {
-            Table::Intents => self.query("SELECT count(*) FROM intents", &[])?,
-            Table::Facts => self.query("SELECT count(*) FROM facts", &[])?,
-            Table::Once => {
+            LedgerTable::Intents => self.query("SELECT count(*) FROM intents", &[])?,
+            LedgerTable::Facts => self.query("SELECT count(*) FROM facts", &[])?,
+            LedgerTable::Once => {
                 let sql = "SELECT count(*) FROM once WHERE scope != ALL($1)";
                 self.query(sql, &[&bare()])?
             }
-            Table::Nonces => {
+            LedgerTable::Nonces => {
                 let sql = "SELECT count(*) FROM once WHERE scope = ANY($1)";
                 self.query(sql, &[&bare()])?
             }
-            Table::Records => self.query("SELECT count(*) FROM records", &[])?,
-            Table::Counts => {
+            LedgerTable::Records => self.query("SELECT count(*) FROM records", &[])?,
+            LedgerTable::Counts => {
                 let sql = "SELECT count(*) FROM (SELECT 1 FROM counts GROUP BY kind, face, name, state \
                            HAVING sum(count) != 0) AS each";
                 self.query(sql, &[])?
@@ -239,21 +241,21 @@ impl Source for End {
         found.first().map_or(Ok(0), |row| unsigned(row, 0))
     }
 
-    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let limit = i64::from(limit);
         match table {
-            Table::Intents => self.intents(after, limit),
-            Table::Facts => self.facts(after, limit),
-            Table::Once => self.once(after, limit),
-            Table::Nonces => self.nonces(after, limit),
-            Table::Records => self.records(after, limit),
-            Table::Counts => self.counts(after, limit),
+            LedgerTable::Intents => self.intents(after, limit),
+            LedgerTable::Facts => self.facts(after, limit),
+            LedgerTable::Once => self.once(after, limit),
+            LedgerTable::Nonces => self.nonces(after, limit),
+            LedgerTable::Records => self.records(after, limit),
+            LedgerTable::Counts => self.counts(after, limit),
         }
     }
 }
 
-impl End {
-    fn intents(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+impl PostgresEnd {
+    fn intents(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = concat!(
             "SELECT ",
             intent_columns!(),
@@ -273,26 +275,26 @@ impl End {
         let next = found
             .last()
             .map(|(row, _)| Cursor::number(signed(row.seq.0)));
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Intents(found),
             next,
         })
     }
 
-    fn facts(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+    fn facts(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = concat!(
             "SELECT ",
             fact_columns!(),
             " FROM facts f WHERE f.seq > $1 ORDER BY f.seq LIMIT $2"
         );
         let found = read(&self.query(sql, &[&after.numbers[0], &limit])?, rows::fact)?;
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(|row| Cursor::number(signed(row.seq.0))),
             rows: Rows::Facts(found),
         })
     }
 
-    fn once(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+    fn once(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once WHERE scope != ALL($1) \
                    AND (scope, owner, key) > ($2::bigint, $3, $4) ORDER BY scope, owner, key LIMIT $5";
         let [owner, key] = after.texts.each_ref().map(|text| stored(text));
@@ -301,14 +303,14 @@ impl End {
         let cursor = |once::Key { scope, owner, key }: &once::Key| {
             Cursor::named([scope.code().into(), 0, 0], owner, key)
         };
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(|row| cursor(&row.key)),
             rows: Rows::Once(found),
         })
     }
 
-    /// The first to end first, which is about the order of their use.
-    fn nonces(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+    /// Earliest expiry first, which is about the order of their use.
+    fn nonces(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once WHERE scope = ANY($1) \
                    AND (scope, until, owner, key) > ($2::bigint, $3, $4, $5) ORDER BY scope, until, owner, key LIMIT $6";
         let [owner, key] = after.texts.each_ref().map(|text| stored(text));
@@ -319,13 +321,13 @@ impl End {
             let once::Key { scope, owner, key } = &row.key;
             Cursor::named([scope.code().into(), row.until.0, 0], owner, key)
         };
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(cursor),
             rows: Rows::Once(found),
         })
     }
 
-    fn records(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+    fn records(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
                    WHERE (kind, owner, name) > ($1::bigint, $2, $3) ORDER BY kind, owner, name LIMIT $4";
         let [owner, name] = after.texts.each_ref().map(|text| stored(text));
@@ -334,13 +336,13 @@ impl End {
         let cursor = |record::Key { kind, owner, name }: &record::Key| {
             Cursor::named([kind.code().into(), 0, 0], owner, name)
         };
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(|record| cursor(&record.key)),
             rows: Rows::Records(found),
         })
     }
 
-    fn counts(&self, after: &Cursor, limit: i64) -> Result<Page, Error> {
+    fn counts(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT kind, face, name, state, sum(count)::bigint FROM counts \
                    WHERE (kind, face, name, state) > ($1::bigint, $2::bigint, $3, $4::bigint) \
                    GROUP BY kind, face, name, state HAVING sum(count) != 0 ORDER BY kind, face, name, state LIMIT $5";
@@ -352,7 +354,7 @@ impl End {
             let (kind, face, name, state) = counter.key();
             Cursor::named([kind.into(), face.into(), state.into()], name, "")
         });
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Counts(found),
             next,
         })
@@ -383,14 +385,14 @@ fn counter(row: &Row) -> Result<(Counter, i64), Error> {
     Ok((counter, get(row, 4)?))
 }
 
-impl Marked for End {
-    fn mark(&mut self) -> Result<Option<Mark>, Error> {
+impl MarkedSource for PostgresEnd {
+    fn mark(&mut self) -> Result<Option<CopyMark>, Error> {
         self.runtime.block_on(mark(&self.client))
     }
 }
 
-impl Target for End {
-    fn begin(&mut self, mark: &Mark) -> Result<(), Error> {
+impl CopyTarget for PostgresEnd {
+    fn begin(&mut self, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(async |client| {
             let clear = "DROP TABLE IF EXISTS copying; TRUNCATE intents, facts, once, records, counts; \
                 CREATE TABLE copying (source text NOT NULL, fingerprint bytea NOT NULL, began_at bigint NOT NULL, \
@@ -407,7 +409,7 @@ impl Target for End {
         })
     }
 
-    fn write(&mut self, rows: Rows, mark: &Mark) -> Result<(), Error> {
+    fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(async |client| {
             load::write(client, &rows).await?;
             move_mark(client, mark).await
@@ -415,10 +417,10 @@ impl Target for End {
     }
 
     fn finish(&mut self, position: Position) -> Result<(), Error> {
-        // Without statistics the first claims would walk the wrong indexes.
+        // Without statistics the first claims would use the wrong indexes.
         self.run("ANALYZE intents, facts, once, records, counts")?;
         self.in_transaction(async |client| {
-            // The blocks behind those that hold the highest numbers. Never back, should it be empty and used.
+            // The blocks after those with the highest numbers. Never back, even if the target is empty and was used.
             let sql = "SELECT setval('intent_blocks', greatest($1, (SELECT last_value FROM intent_blocks))), \
                        setval('fact_blocks', greatest($2, (SELECT last_value FROM fact_blocks)))";
             let [seq, fact] = [position.seq, position.fact].map(|last| signed(last / BLOCK));
@@ -428,7 +430,7 @@ impl Target for End {
     }
 }
 
-impl End {
+impl PostgresEnd {
     fn in_transaction(
         &mut self,
         work: impl AsyncFnOnce(&Client) -> Result<(), Error>,
@@ -437,14 +439,14 @@ impl End {
         runtime.block_on(async {
             client.batch_execute("BEGIN").await?;
             let done = work(client).await;
-            // After an error the whole copy ends, and with its connection the transaction.
+            // After an error the copy ends, and its connection and transaction with it.
             done?;
             Ok(client.batch_execute("COMMIT").await?)
         })
     }
 }
 
-async fn move_mark(client: &Client, mark: &Mark) -> Result<(), Error> {
+async fn move_mark(client: &Client, mark: &CopyMark) -> Result<(), Error> {
     let sql =
         "UPDATE copying SET tables = $1, first = $2, second = $3, third = $4, name = $5, key = $6";
     let tables = i32::try_from(mark.tables).unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! Writing what a transaction decided, all rows of a kind at once.
+//! Writes the decisions of a transaction, all rows of a kind with one statement.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use consign_kernel::intent::Shelf;
 use consign_kernel::state::State;
 use consign_kernel::{once, record};
 
-use super::cells::Cells;
-use super::held::Row;
 use super::load::keys;
+use super::row_encoder::RowEncoder;
 use super::rows::{result_code, signed, stored};
 use super::session::Session;
-use super::wire::Asked;
+use super::wire::BoundStatement;
+use super::working_set::LoadedRow;
 use crate::Error;
 use crate::ledger::Counter;
 
-/// What a step can change, and what never changes after the admission.
+/// The columns that a step can change, and those that never change after the admission.
 macro_rules! into_intents {
     () => {
         "INSERT INTO intents AS i (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, \
@@ -32,8 +32,8 @@ const NEW: &str = concat!(
     "SELECT * FROM unnest($1::tied_admission[])"
 );
 
-/// Changed rows are there and locked, so they are never inserted: the form is chosen because it looks up each row by its
-/// key, where a join may be planned as a walk through all rows. Their node stays the one that gave out the token, whoever
+/// Changed rows exist and are locked, so they are never inserted: the upsert is used because it looks up each row by its
+/// key, where a join may be planned as a scan of all rows. Their node stays the one that issued the token, whichever node
 /// extends the lease.
 const CHANGED: &str = concat!(
     into_intents!(),
@@ -51,16 +51,16 @@ const CHANGED: &str = concat!(
 const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
     owner, actor, detail, wall_offset_us) SELECT * FROM unnest($1::dated_fact[])";
 
-/// Counters are taken in the order of their key, so that no two writers wait for each other in a circle.
-/// Those that come to nothing stay. A shard alone rarely does, for what one writer counts up another counts down; and there
-/// are as many as names, states and shards, however many intents come and go.
+/// Counters are locked in the order of their key, so that writers cannot deadlock.
+/// Counters that reach zero stay. A single shard rarely reaches zero, because one writer counts up and another down; and
+/// their number is bounded by names, states and shards, not by intents.
 const COUNTS: &str = "INSERT INTO counts (kind, face, name, state, shard, count) \
     SELECT kind, face, name, state, CASE WHEN kind = 2 AND name <> '' THEN 0::smallint ELSE $2 END, count \
     FROM unnest($1::counted[]) ORDER BY 1, 2, 3, 4 \
     ON CONFLICT (kind, face, name, state, shard) DO UPDATE SET count = counts.count + excluded.count";
 
-/// How much one agent has waiting for consent is in one shard, so that it goes when it comes to nothing: anybody may be an agent.
-/// Those that this transaction has changed are locked by it.
+/// The permissions of one agent that wait for consent are counted in one shard, so that the counter is deleted at zero:
+/// anyone may be an agent. Counters that this transaction has changed are locked by it.
 const COUNTS_GONE: &str = "DELETE FROM counts c USING unnest($1::text[]) AS u (name) \
     WHERE c.kind = 2 AND c.face = 2 AND c.name = u.name AND c.name <> '' AND c.state = 0 AND c.shard = 0 AND c.count = 0";
 
@@ -70,11 +70,11 @@ const FACTS_GONE: &str = "WITH RECURSIVE chain AS (SELECT seq, previous FROM fac
 
 const DELETE: &str = "DELETE FROM intents WHERE seq = ANY($1::bigint[])";
 
-/// A key that was not there and is now was used by another node meanwhile: the error makes this transaction look again.
+/// A key that did not exist when it was read was used by another node meanwhile: the error makes this transaction retry.
 const ONCE: &str = "INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
     SELECT * FROM unnest($1::used_key[])";
 
-/// For keys past their time, which are locked.
+/// For expired keys, which are locked.
 const ONCE_AGAIN: &str = "INSERT INTO once (scope, owner, key, fingerprint, intent, answer, until) \
     SELECT * FROM unnest($1::used_key[]) ON CONFLICT (scope, owner, key) DO UPDATE SET \
     fingerprint = excluded.fingerprint, intent = excluded.intent, answer = excluded.answer, until = excluded.until";
@@ -89,11 +89,11 @@ const RECORD_AGAIN: &str = "INSERT INTO records (kind, owner, name, version, val
 const RECORD_GONE: &str = "DELETE FROM records r USING unnest($1::smallint[], $2::text[], $3::text[]) \
     AS u (kind, owner, name) WHERE r.kind = u.kind AND r.owner = u.owner AND r.name = u.name";
 
-/// What was decided and has to be written.
+/// The decisions that must be written.
 #[derive(Default)]
-pub(super) struct Decided<'r> {
-    pub(super) new: Vec<&'r Row>,
-    pub(super) changed: Vec<&'r Row>,
+pub(super) struct DecidedWrites<'r> {
+    pub(super) new: Vec<&'r LoadedRow>,
+    pub(super) changed: Vec<&'r LoadedRow>,
     pub(super) removed: Vec<Seq>,
     pub(super) facts: &'r [Fact],
     pub(super) facts_gone: &'r [FactSeq],
@@ -105,49 +105,57 @@ pub(super) struct Decided<'r> {
     pub(super) counts: &'r [(Counter, i64)],
 }
 
-impl Decided<'_> {
-    pub(super) fn encode(&self, node: i64, shard: i16) -> Writes {
+impl DecidedWrites<'_> {
+    pub(super) fn encode(&self, node: i64, shard: i16) -> EncodedWrites {
         let gone = self.records_gone.iter();
         let (kinds, owners, names) = keys(gone.map(|key| (key.kind.code(), &key.owner, &key.name)));
         let owned = |texts: Vec<Cow<'_, str>>| texts.into_iter().map(Cow::into_owned).collect();
-        Writes {
+        EncodedWrites {
             removed: self.removed.iter().map(|seq| signed(seq.0)).collect(),
             records_gone: (kinds, owned(owners), owned(names)),
-            records: self.records.iter().map(|row| kept(row)).collect(),
-            records_again: self.records_again.iter().map(|row| kept(row)).collect(),
-            once: self.once.iter().map(|row| used(row)).collect(),
-            once_again: self.once_again.iter().map(|row| used(row)).collect(),
-            new: self.new.iter().map(|row| admission(row, node)).collect(),
-            changed: self.changed.iter().map(|row| change(row, node)).collect(),
-            facts: self.facts.iter().map(fact).collect(),
+            records: self.records.iter().map(|row| record_row(row)).collect(),
+            records_again: self
+                .records_again
+                .iter()
+                .map(|row| record_row(row))
+                .collect(),
+            once: self.once.iter().map(|row| once_row(row)).collect(),
+            once_again: self.once_again.iter().map(|row| once_row(row)).collect(),
+            new: self.new.iter().map(|row| new_row(row, node)).collect(),
+            changed: self
+                .changed
+                .iter()
+                .map(|row| changed_row(row, node))
+                .collect(),
+            facts: self.facts.iter().map(fact_row).collect(),
             facts_gone: self.facts_gone.iter().map(|seq| signed(seq.0)).collect(),
-            counts_gone: self.counts.iter().filter_map(may_go).collect(),
-            counts: self.counts.iter().map(counted).collect(),
+            counts_gone: self.counts.iter().filter_map(removable_counter).collect(),
+            counts: self.counts.iter().map(counter_row).collect(),
             shard,
         }
     }
 }
 
-/// The same, ready to be sent.
+/// The decisions as statement parameters.
 #[derive(Default)]
-pub(super) struct Writes {
+pub(super) struct EncodedWrites {
     removed: Vec<i64>,
     records_gone: (Vec<i16>, Vec<String>, Vec<String>),
-    records: Vec<Cells>,
-    records_again: Vec<Cells>,
-    once: Vec<Cells>,
-    once_again: Vec<Cells>,
-    new: Vec<Cells>,
-    changed: Vec<Cells>,
-    facts: Vec<Cells>,
+    records: Vec<RowEncoder>,
+    records_again: Vec<RowEncoder>,
+    once: Vec<RowEncoder>,
+    once_again: Vec<RowEncoder>,
+    new: Vec<RowEncoder>,
+    changed: Vec<RowEncoder>,
+    facts: Vec<RowEncoder>,
     facts_gone: Vec<i64>,
     counts_gone: Vec<String>,
-    counts: Vec<Cells>,
+    counts: Vec<RowEncoder>,
     shard: i16,
 }
 
-impl Writes {
-    /// Sends everything at once and waits for all of it. A row to be deleted that vanished although it was locked is an
+impl EncodedWrites {
+    /// Sends all statements at once and waits for all results. A row to delete that is gone although it was locked is an
     /// error.
     pub(super) fn send(&self, session: &mut Session) -> Result<(), Error> {
         let (asked, expected): (Vec<_>, Vec<Option<u64>>) = self.statements().into_iter().unzip();
@@ -166,7 +174,7 @@ impl Writes {
         ))
     }
 
-    /// Sends everything and the commit with it. Where rows are deleted, it is looked first whether they were there.
+    /// Sends all statements together with the commit. If rows are deleted, it first checks that they existed.
     pub(super) fn commit(&self, session: &mut Session) -> Result<(), Error> {
         if !self.removed.is_empty() || !self.records_gone.0.is_empty() {
             self.send(session)?;
@@ -176,20 +184,20 @@ impl Writes {
         session.commit(statements.map(|(asked, _)| asked).collect())
     }
 
-    /// The statements that have something to do, and how many rows each writes where that is known. What is deleted goes first: its id may
-    /// be used anew. Counters come last, so that they are locked as shortly as possible.
-    fn statements(&self) -> Vec<(Asked<'_>, Option<u64>)> {
+    /// The statements with rows to write, and how many rows each must affect where that is known. Deletions come first: an id
+    /// may be used again. Counters come last, so that they are locked as shortly as possible.
+    fn statements(&self) -> Vec<(BoundStatement<'_>, Option<u64>)> {
         let mut statements = Vec::new();
         let mut add = |text, parameters, rows: usize| {
             if rows > 0 {
                 let rows = (![FACTS_GONE, COUNTS_GONE].contains(&text)).then_some(rows as u64);
-                statements.push((Asked { text, parameters }, rows));
+                statements.push((BoundStatement { text, parameters }, rows));
             }
         };
         let gone = &self.records_gone;
         add(DELETE, vec![&self.removed], self.removed.len());
         add(RECORD_GONE, vec![&gone.0, &gone.1, &gone.2], gone.0.len());
-        for (text, cells) in [
+        for (text, row_cells) in [
             (RECORD, &self.records),
             (RECORD_AGAIN, &self.records_again),
             (ONCE, &self.once),
@@ -198,9 +206,9 @@ impl Writes {
             (CHANGED, &self.changed),
             (FACTS, &self.facts),
         ] {
-            add(text, vec![cells], cells.len());
+            add(text, vec![row_cells], row_cells.len());
         }
-        // The end of a row and its removal may lie in one transaction, so its last facts may be among those just written.
+        // A row may end and be removed in one transaction, so its last facts may be among those just written.
         add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
         let gone = &self.counts_gone;
@@ -209,123 +217,123 @@ impl Writes {
     }
 }
 
-/// The node that gave out a lease, as long as it lasts.
-fn holder_node(row: &Row, node: i64) -> Option<i64> {
+/// The node that granted the lease, as long as the row is leased.
+fn holder_node(row: &LoadedRow, node: i64) -> Option<i64> {
     (row.intent.shelf == Shelf::Leased).then_some(node)
 }
 
-/// Room for a row without its texts.
+/// The size of a row without its texts.
 const ROW_BYTES: usize = 512;
 
-fn change(row: &Row, node: i64) -> Cells {
+fn changed_row(row: &LoadedRow, node: i64) -> RowEncoder {
     let (intent, lanes) = (&row.intent, row.lanes.as_ref());
-    let mut cells = Cells::with_room(ROW_BYTES);
-    cells.large(signed(intent.seq.0));
-    cells.small(i16::from(intent.state.code()));
-    cells.small(i16::from(intent.cause.code()));
-    cells.small(i16::from(intent.shelf.code()));
-    cells.large(intent.wake_at.0);
-    cells.large(lanes.map(|lanes| lanes.own));
-    cells.large(lanes.map(|lanes| lanes.own_goal));
-    cells.large(lanes.and_then(|lanes| lanes.public));
-    cells.large(lanes.and_then(|lanes| lanes.public_goal));
-    cells.large(intent.run_at.0);
-    cells.large(i64::from(intent.attempts));
-    cells.large(intent.expires_at.0);
-    cells.large(intent.claimed_at.map(|at| at.0));
-    cells.large(intent.lease_until.map(|at| at.0));
-    cells.large(intent.settled_at.map(|at| at.0));
-    cells.large(intent.last_fact.map(|fact| signed(fact.0)));
-    cells.large(holder_node(row, node));
-    cells.text(intent.holder.as_deref());
-    cells.bytes(intent.token.as_ref().map(|token| &token.0[..]));
-    cells.text(intent.last_error.as_deref());
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES);
+    row_cells.int8(signed(intent.seq.0));
+    row_cells.int2(i16::from(intent.state.code()));
+    row_cells.int2(i16::from(intent.cause.code()));
+    row_cells.int2(i16::from(intent.shelf.code()));
+    row_cells.int8(intent.wake_at.0);
+    row_cells.int8(lanes.map(|lanes| lanes.own));
+    row_cells.int8(lanes.map(|lanes| lanes.own_goal));
+    row_cells.int8(lanes.and_then(|lanes| lanes.public));
+    row_cells.int8(lanes.and_then(|lanes| lanes.public_goal));
+    row_cells.int8(intent.run_at.0);
+    row_cells.int8(i64::from(intent.attempts));
+    row_cells.int8(intent.expires_at.0);
+    row_cells.int8(intent.claimed_at.map(|at| at.0));
+    row_cells.int8(intent.lease_until.map(|at| at.0));
+    row_cells.int8(intent.settled_at.map(|at| at.0));
+    row_cells.int8(intent.last_fact.map(|fact| signed(fact.0)));
+    row_cells.int8(holder_node(row, node));
+    row_cells.text(intent.holder.as_deref());
+    row_cells.bytes(intent.token.as_ref().map(|token| &token.0[..]));
+    row_cells.text(intent.last_error.as_deref());
     let result = intent.result.as_ref();
-    cells.small(result.map(|result| result_code(result.kind)));
-    cells.text(result.map(|result| result.body.as_str()));
-    cells
+    row_cells.int2(result.map(|result| result_code(result.kind)));
+    row_cells.text(result.map(|result| result.body.as_str()));
+    row_cells
 }
 
-/// As a change, and then what stays.
-fn admission(row: &Row, node: i64) -> Cells {
+/// The changing columns, then the constant ones.
+fn new_row(row: &LoadedRow, node: i64) -> RowEncoder {
     let intent = &row.intent;
-    let mut cells = change(row, node);
-    cells.bytes(&intent.id.0[..]);
-    cells.small(i16::from(intent.profile.code()));
-    cells.number(intent.priority);
-    cells.large(i64::from(intent.attempts_max));
-    cells.large(intent.backoff_us);
-    cells.large(intent.created_at.0);
-    cells.text(intent.namespace.as_str());
-    cells.text(intent.goal.as_str());
-    cells.text(intent.owner.as_str());
-    cells.truth(intent.public);
-    cells.text(intent.payload.as_str());
-    cells.text(intent.target.as_deref());
-    cells.text(intent.capability.as_deref());
-    cells.text(intent.traceparent.as_deref());
-    cells.bytes(intent.ties.parent.as_ref().map(|id| &id.0[..]));
-    cells.text(intent.ties.series.as_deref());
-    cells
+    let mut row_cells = changed_row(row, node);
+    row_cells.bytes(&intent.id.0[..]);
+    row_cells.int2(i16::from(intent.profile.code()));
+    row_cells.int4(intent.priority);
+    row_cells.int8(i64::from(intent.attempts_max));
+    row_cells.int8(intent.backoff_us);
+    row_cells.int8(intent.created_at.0);
+    row_cells.text(intent.namespace.as_str());
+    row_cells.text(intent.goal.as_str());
+    row_cells.text(intent.owner.as_str());
+    row_cells.boolean(intent.public);
+    row_cells.text(intent.payload.as_str());
+    row_cells.text(intent.target.as_deref());
+    row_cells.text(intent.capability.as_deref());
+    row_cells.text(intent.traceparent.as_deref());
+    row_cells.bytes(intent.ties.parent.as_ref().map(|id| &id.0[..]));
+    row_cells.text(intent.ties.series.as_deref());
+    row_cells
 }
 
-fn fact(fact: &Fact) -> Cells {
-    let mut cells = Cells::with_room(ROW_BYTES / 2);
-    cells.large(signed(fact.seq.0));
-    cells.large(signed(fact.intent.0));
-    cells.large(fact.previous.map(|seq| signed(seq.0)));
-    cells.large(fact.at.0);
-    cells.large(i64::from(fact.attempt));
-    cells.small(i16::from(fact.face.code()));
-    cells.small(i16::from(fact.verb.code()));
-    cells.small(fact.from.map(State::code).map(i16::from));
-    cells.small(i16::from(fact.to.code()));
-    cells.small(i16::from(fact.cause.code()));
-    cells.text(fact.owner.as_str());
-    cells.text(fact.actor.as_deref());
-    cells.text(fact.detail.as_deref());
-    cells.large((fact.wall_offset_us != 0).then_some(fact.wall_offset_us));
-    cells
+fn fact_row(fact: &Fact) -> RowEncoder {
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 2);
+    row_cells.int8(signed(fact.seq.0));
+    row_cells.int8(signed(fact.intent.0));
+    row_cells.int8(fact.previous.map(|seq| signed(seq.0)));
+    row_cells.int8(fact.at.0);
+    row_cells.int8(i64::from(fact.attempt));
+    row_cells.int2(i16::from(fact.face.code()));
+    row_cells.int2(i16::from(fact.verb.code()));
+    row_cells.int2(fact.from.map(State::code).map(i16::from));
+    row_cells.int2(i16::from(fact.to.code()));
+    row_cells.int2(i16::from(fact.cause.code()));
+    row_cells.text(fact.owner.as_str());
+    row_cells.text(fact.actor.as_deref());
+    row_cells.text(fact.detail.as_deref());
+    row_cells.int8((fact.wall_offset_us != 0).then_some(fact.wall_offset_us));
+    row_cells
 }
 
-fn used(row: &once::Row) -> Cells {
-    let mut cells = Cells::with_room(ROW_BYTES / 2);
-    cells.small(i16::from(row.key.scope.code()));
-    cells.text(row.key.owner.as_str());
-    cells.text(row.key.key.as_str());
-    cells.bytes(&row.fingerprint[..]);
-    cells.bytes(row.intent.as_ref().map(|id| &id.0[..]));
-    cells.text(row.answer.as_str());
-    cells.large(row.until.0);
-    cells
+fn once_row(row: &once::Row) -> RowEncoder {
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 2);
+    row_cells.int2(i16::from(row.key.scope.code()));
+    row_cells.text(row.key.owner.as_str());
+    row_cells.text(row.key.key.as_str());
+    row_cells.bytes(&row.fingerprint[..]);
+    row_cells.bytes(row.intent.as_ref().map(|id| &id.0[..]));
+    row_cells.text(row.answer.as_str());
+    row_cells.int8(row.until.0);
+    row_cells
 }
 
-fn kept(record: &record::Record) -> Cells {
-    let mut cells = Cells::with_room(ROW_BYTES / 2);
-    cells.small(i16::from(record.key.kind.code()));
-    cells.text(record.key.owner.as_str());
-    cells.text(record.key.name.as_str());
-    cells.large(signed(record.version));
-    cells.text(record.value.as_str());
-    cells.large(record.expires_at.map(|at| at.0));
-    cells
+fn record_row(record: &record::Record) -> RowEncoder {
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 2);
+    row_cells.int2(i16::from(record.key.kind.code()));
+    row_cells.text(record.key.owner.as_str());
+    row_cells.text(record.key.name.as_str());
+    row_cells.int8(signed(record.version));
+    row_cells.text(record.value.as_str());
+    row_cells.int8(record.expires_at.map(|at| at.0));
+    row_cells
 }
 
-/// The names of counters that go when they have come to nothing.
-fn may_go((counter, delta): &(Counter, i64)) -> Option<String> {
+/// The name of a counter that is deleted at zero.
+fn removable_counter((counter, delta): &(Counter, i64)) -> Option<String> {
     match counter {
         Counter::Unconsented { of, .. } if *delta < 0 => Some(stored(of).into_owned()),
         Counter::Unconsented { .. } | Counter::State { .. } | Counter::Unsettled { .. } => None,
     }
 }
 
-fn counted((counter, delta): &(Counter, i64)) -> Cells {
+fn counter_row((counter, delta): &(Counter, i64)) -> RowEncoder {
     let (kind, face, name, state) = counter.key();
-    let mut cells = Cells::with_room(ROW_BYTES / 4);
-    cells.small(i16::from(kind));
-    cells.small(i16::from(face));
-    cells.text(name);
-    cells.small(i16::from(state));
-    cells.large(*delta);
-    cells
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 4);
+    row_cells.int2(i16::from(kind));
+    row_cells.int2(i16::from(face));
+    row_cells.text(name);
+    row_cells.int2(i16::from(state));
+    row_cells.int8(*delta);
+    row_cells
 }

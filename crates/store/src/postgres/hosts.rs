@@ -1,6 +1,6 @@
-//! One of several hosts: which is tried first, how long each may take, and whose refusal is told.
+//! Chooses between several hosts: the order, the timeout of each, and the error to report.
 //!
-//! Invariant: a host that takes connections and says nothing costs its own time; the next one is tried all the same.
+//! Invariant: a host that accepts connections and sends nothing costs only its own timeout; the next one is still tried.
 
 use std::error::Error as _;
 use std::fmt;
@@ -13,20 +13,20 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use super::address::unfit;
-use super::wire::Failure;
+use super::wire::WireError;
 use crate::Error;
 
 const PORT: u16 = 5432;
-/// Until a host has let us in.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where another one may be better.
-const PATIENCE_OF_SEVERAL: Duration = Duration::from_secs(4);
+/// Until the session is open.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same if there are other hosts to try.
+const CONNECT_TIMEOUT_OF_SEVERAL: Duration = Duration::from_secs(4);
 
 #[derive(Clone)]
 pub(super) struct Hosts {
-    /// The address once for each host; never empty.
+    /// The configuration of each host; never empty.
     each: Vec<Config>,
-    /// The one that was entered last, by any connection: it is tried first.
+    /// The host of the last successful connection, which is tried first.
     last: Arc<AtomicUsize>,
 }
 
@@ -53,7 +53,7 @@ impl Hosts {
         })
     }
 
-    /// A standby will do, and which one is remembered apart.
+    /// A standby is accepted; the last host is remembered separately.
     pub(super) fn for_reading(&self) -> Self {
         let mut each = self.each.clone();
         for host in &mut each {
@@ -65,20 +65,20 @@ impl Hosts {
         }
     }
 
-    /// For what is the same for all of them.
+    /// The configuration for what all hosts share.
     pub(super) fn any(&self) -> &Config {
         &self.each[0]
     }
 
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn connect_timeout(&self) -> Duration {
         if self.each.len() > 1 {
-            PATIENCE_OF_SEVERAL
+            CONNECT_TIMEOUT_OF_SEVERAL
         } else {
-            PATIENCE
+            CONNECT_TIMEOUT
         }
     }
 
-    /// The one that was entered last, then the others as they were named.
+    /// The host of the last connection, then the others in the order of the address.
     pub(super) fn in_turn(&self) -> impl Iterator<Item = (usize, &Config)> {
         let last = self.last.load(Ordering::Relaxed);
         let others = (0..self.each.len()).filter(move |index| *index != last);
@@ -87,12 +87,12 @@ impl Hosts {
             .map(|index| (index, &self.each[index]))
     }
 
-    pub(super) fn entered(&self, index: usize) {
+    pub(super) fn mark_connected(&self, index: usize) {
         self.last.store(index, Ordering::Relaxed);
     }
 }
 
-/// As they were named, with commas between them; the usual port goes without saying.
+/// In the order of the address, with commas; the default port is left out.
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, config) in self.each.iter().enumerate() {
@@ -112,7 +112,7 @@ impl fmt::Display for Hosts {
     }
 }
 
-/// The same with one of its hosts. The driver offers no way to take hosts away, so everything else is carried over.
+/// The configuration with only one of its hosts. The driver cannot remove hosts, so everything else is copied.
 fn only(config: &Config, index: usize) -> Config {
     let mut one = Config::new();
     match config.get_hosts().get(index) {
@@ -164,22 +164,22 @@ fn only(config: &Config, index: usize) -> Config {
     one
 }
 
-/// How much it says that a host was not entered.
+/// How specific the failure of a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Says {
-    /// It was not reached, or did not answer.
-    Nothing,
-    /// It takes no writes, as standbys do.
+pub(super) enum FailureDetail {
+    /// The host was not reached, or did not answer.
+    Unreachable,
+    /// The host is a standby and accepts no writes.
     Standby,
-    /// It refused us for a reason, such as a wrong password.
-    Reason,
+    /// The host refused the connection for a reason, such as a wrong password.
+    Refused,
 }
 
-impl Says {
-    pub(super) fn of_failure(failure: &Failure) -> Self {
+impl FailureDetail {
+    pub(super) fn of_failure(failure: &WireError) -> Self {
         match failure {
-            Failure::Refused(_) => Self::Reason,
-            Failure::Lost(error) => Self::of_kind(error.kind()),
+            WireError::Refused(_) => Self::Refused,
+            WireError::Lost(error) => Self::of_kind(error.kind()),
         }
     }
 
@@ -187,8 +187,8 @@ impl Says {
         let source = error.source();
         match source.and_then(|source| source.downcast_ref::<io::Error>()) {
             Some(error) => Self::of_kind(error.kind()),
-            None if error.is_closed() => Self::Nothing,
-            None => Self::Reason,
+            None if error.is_closed() => Self::Unreachable,
+            None => Self::Refused,
         }
     }
 
@@ -196,26 +196,26 @@ impl Says {
         if kind == io::ErrorKind::PermissionDenied {
             Self::Standby
         } else if matches!(kind, io::ErrorKind::Other | io::ErrorKind::InvalidData) {
-            // Our own words, and those about a certificate that does not fit.
-            Self::Reason
+            // Our own errors, and those about an invalid certificate.
+            Self::Refused
         } else {
-            Self::Nothing
+            Self::Unreachable
         }
     }
 }
 
-/// What was heard from the hosts that were not entered: the first of those that say most.
+/// The failures of the hosts: keeps the first of the most specific ones.
 #[derive(Default)]
-pub(super) struct Told(Option<(Says, Error)>);
+pub(super) struct HostFailures(Option<(FailureDetail, Error)>);
 
-impl Told {
-    pub(super) fn hear(&mut self, says: Says, error: impl FnOnce() -> Error) {
-        if self.0.as_ref().is_none_or(|(most, _)| says > *most) {
-            self.0 = Some((says, error()));
+impl HostFailures {
+    pub(super) fn add(&mut self, detail: FailureDetail, error: impl FnOnce() -> Error) {
+        if self.0.as_ref().is_none_or(|(most, _)| detail > *most) {
+            self.0 = Some((detail, error()));
         }
     }
 
-    pub(super) fn most(self) -> Error {
+    pub(super) fn most_specific(self) -> Error {
         self.0
             .map_or_else(|| unfit("it names no host"), |(_, error)| error)
     }

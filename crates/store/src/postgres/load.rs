@@ -1,6 +1,6 @@
-//! Loading and locking what the requests of a group will ask for, all of it in one go.
+//! Loads and locks what the requests of a group will need, with one round trip.
 //!
-//! What is not foreseen here is loaded when a command asks for it: foreseeing saves time and decides nothing.
+//! What is not prefetched is loaded when a command needs it: the prefetch saves time and decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,28 +15,28 @@ use consign_kernel::record::{self, ApiKey};
 
 use super::rows::{self, INTENT_COLUMNS, intent_columns, stored};
 use super::session::Session;
-use super::wire::{Asked, Row};
+use super::wire::{BoundStatement, Row};
 use crate::Error;
 use crate::ledger::Counter;
 
-/// Numbers of a block: more than a group usually needs, and few enough that they last for ever.
+/// Numbers in a block: more than a group usually needs, and few enough never to run out.
 pub(super) const BLOCK: u64 = 4_096;
 
 const BEGIN: &str = "BEGIN";
 
-/// How long a transaction waits for each lock that it needs.
+/// How long a transaction waits for each lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// As long as its connection says.
+pub(super) enum LockTimeout {
+    /// The default of the connection.
     Usual,
-    /// A part of a group that met a lock: it may meet the same one, and others wait for it.
+    /// For a part of a group that failed on a lock: it may meet the same lock, and other requests wait for it.
     Brief,
 }
 
 const BRIEFLY: &str = "SET LOCAL lock_timeout = '20ms'";
 
-/// New blocks of numbers. Whoever reads events must not pass the numbers of a transaction that is still open. So that it
-/// can be seen, the transaction first locks the last block that was given out; see `horizon`.
+/// New blocks of numbers. A reader of events must not pass the numbers of an open transaction. To make the transaction
+/// visible to it, the transaction first locks the last assigned block; see `fact_watermark`.
 macro_rules! blocks {
     ($and:literal) => {
         concat!(
@@ -49,22 +49,22 @@ macro_rules! blocks {
 }
 pub(super) const BLOCKS: &str = blocks!("");
 
-/// The same, and whether anything is due: mostly nothing is, and asking for it costs less than asking for the rows.
+/// The same, and whether any row is due: mostly none is, and this costs less than reading the rows.
 const BLOCKS_AND_DUE: &str = blocks!(
     ", (SELECT bool_or((SELECT true FROM intents WHERE shelf = s.shelf AND wake_at <= s.until LIMIT 1)) \
      FROM unnest($1::smallint[], $2::bigint[]) AS s (shelf, until))"
 );
 const DUE_OR_NOT: usize = 3;
 
-/// Rows by their id. The index gives them in the order of their ids, and so they are locked: no two transactions wait for
-/// each other in a circle.
+/// Rows by their id. The index returns them in the order of their ids, and they are locked in that order, so that
+/// transactions cannot deadlock.
 pub(super) const INTENTS: &str = concat!(
     "SELECT ",
     intent_columns!(),
     " FROM intents i WHERE id = ANY($1::bytea[]) FOR UPDATE"
 );
 
-/// Rows whose time has come, so many of each shelf.
+/// Rows that are due, at most so many of each shelf.
 const DUE: &str = concat!(
     "SELECT ",
     intent_columns!(),
@@ -73,8 +73,8 @@ const DUE: &str = concat!(
      FOR UPDATE SKIP LOCKED) i"
 );
 
-/// Keys come in their order. A look-up for each, and no join: whatever the planner thinks of a table that was empty when it
-/// planned, it has no choice.
+/// Keys are sorted. A lookup for each key, and no join: the planner has no choice, even if the table was empty when it
+/// planned.
 pub(super) const ONCE: &str = "SELECT o.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (scope, owner, key), \
     LATERAL (SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
     WHERE scope = k.scope AND owner = k.owner AND key = k.key FOR UPDATE) o";
@@ -83,17 +83,17 @@ pub(super) const RECORDS: &str = "SELECT r.* FROM unnest($1::smallint[], $2::tex
     LATERAL (SELECT kind, owner, name, version, value, expires_at FROM records \
     WHERE kind = k.kind AND owner = k.owner AND name = k.name FOR UPDATE) r";
 
-/// An owner with a cap is counted by one transaction at a time.
+/// Only one transaction at a time counts the rows of an owner with a limit.
 pub(super) const LOCK_OWNERS: &str = "SELECT pg_advisory_xact_lock(17230, h) FROM \
     (SELECT hashtext(k) AS h FROM unnest($1::text[]) AS k ORDER BY 1) AS ordered";
 
 pub(super) const COUNT: &str = "SELECT coalesce(sum(count), 0)::bigint FROM counts \
     WHERE kind = $1 AND face = $2 AND name = $3 AND state = $4";
 
-/// A series is looked at by one transaction at a time.
+/// Only one transaction at a time reads a series.
 pub(super) const LOCK_SERIES: &str = "SELECT pg_advisory_xact_lock(17233, hashtext($1))";
 
-/// The first of a series in a state.
+/// The first row of a series in a state.
 macro_rules! of_series {
     ($which:literal) => {
         concat!(
@@ -108,13 +108,13 @@ pub(super) const HELD_OF_SERIES: &str = of_series!(" ORDER BY i.lease_until DESC
 pub(super) const WAITING_OF_SERIES: &str = of_series!(" ORDER BY i.settled_at, i.seq LIMIT 1");
 pub(super) const COMPLETED_OF_SERIES: &str =
     of_series!(" ORDER BY i.settled_at DESC, i.seq DESC LIMIT 1");
-/// It may be brought forward. One that another transaction holds is handed out there, or comes forward by its time.
+/// The row may be brought forward. A row that another transaction has locked is claimed there, or comes forward when due.
 pub(super) const BEHIND_OF_SERIES: &str = of_series!(
     " AND i.shelf = $3 AND i.run_at <= $4 ORDER BY i.settled_at, i.seq LIMIT 1 FOR UPDATE SKIP LOCKED"
 );
 
-/// The best rows of a lane. Rows that another transaction holds are passed over: it will hand them out itself, or let them
-/// go.
+/// The best rows of a lane. Rows that another transaction has locked are skipped: that transaction claims or releases
+/// them.
 macro_rules! lane {
     ($lane:literal) => {
         concat!(
@@ -129,7 +129,7 @@ macro_rules! lane {
     };
 }
 
-/// The same for several lanes of a column, so many rows of each.
+/// The same for several lanes of a column, at most so many rows of each.
 macro_rules! lanes {
     ($lane:literal) => {
         concat!(
@@ -143,10 +143,11 @@ macro_rules! lanes {
     };
 }
 
-/// Of which lane a row is.
+/// The column with the lane of a row.
 const LANE: usize = INTENT_COLUMNS;
 
-/// Rows of lanes that a group loads in advance. Each is locked and comes with its payload, and others pass over it.
+/// The maximum number of lane rows that a group prefetches. Each is locked and loaded with its payload, and other
+/// transactions skip it.
 const ROWS_MAX: u32 = 1_024;
 
 const COLUMNS: [Column; 4] = [
@@ -174,35 +175,35 @@ const fn lanes(column: Column) -> &'static str {
     }
 }
 
-/// What the requests of a group will ask for.
+/// What the requests of a group will need.
 #[derive(Debug, Default)]
-pub(super) struct Foreseen<'r> {
+pub(super) struct Prefetch<'r> {
     pub(super) ids: BTreeSet<IntentId>,
     pub(super) once: BTreeSet<once::Key>,
     pub(super) records: BTreeSet<record::Key>,
     pub(super) capped: BTreeSet<&'r str>,
-    /// How many rows of which lane.
+    /// How many rows of each lane.
     pub(super) lanes: HashMap<Probe, u32>,
     pub(super) shelves: Vec<(Shelf, Micros)>,
-    /// Of all lanes.
+    /// The total of all lanes.
     rows: u32,
 }
 
-impl<'r> Foreseen<'r> {
+impl<'r> Prefetch<'r> {
     pub(super) fn of(requests: impl Iterator<Item = &'r Request>, now: Micros) -> Self {
-        let mut foreseen = Self::default();
+        let mut prefetch = Self::default();
         for request in requests {
             if let Some(asked) = &request.gate {
                 if asked.metered {
-                    foreseen.records.insert(ApiKey::key(&asked.caller));
+                    prefetch.records.insert(ApiKey::key(&asked.caller));
                 }
-                foreseen.once.extend(asked.nonce_key());
+                prefetch.once.extend(asked.nonce_key());
             }
             for command in &request.steps {
-                foreseen.add(command, now);
+                prefetch.add(command, now);
             }
         }
-        foreseen
+        prefetch
     }
 
     fn add(&mut self, command: &'r Command, now: Micros) {
@@ -267,55 +268,55 @@ impl<'r> Foreseen<'r> {
     }
 }
 
-/// What was found.
+/// The result of a prefetch.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Prefetched {
     pub(super) blocks: Vec<Row>,
     pub(super) records: Vec<Row>,
     pub(super) once: Vec<Row>,
-    /// By their id.
+    /// Intents by id.
     pub(super) named: Vec<Intent>,
     pub(super) due: Vec<Intent>,
     pub(super) lanes: HashMap<Probe, Vec<Intent>>,
 }
 
-/// Begins a transaction and sends all questions at once. Locks that may have to be waited for come first and in a fixed
-/// order: owners, records, keys, rows by id.
+/// Begins a transaction and sends all queries at once. Locks that may block come first and in a fixed order: owners,
+/// records, keys, rows by id.
 pub(super) fn load(
     session: &mut Session,
-    foreseen: &Foreseen<'_>,
-    patience: Patience,
-) -> Result<Found, Error> {
-    let owners: Vec<_> = foreseen.capped.iter().map(|owner| stored(owner)).collect();
+    prefetch: &Prefetch<'_>,
+    lock_timeout: LockTimeout,
+) -> Result<Prefetched, Error> {
+    let owners: Vec<_> = prefetch.capped.iter().map(|owner| stored(owner)).collect();
     let records = keys(
-        foreseen
+        prefetch
             .records
             .iter()
             .map(|key| (key.kind.code(), &key.owner, &key.name)),
     );
     let once = keys(
-        foreseen
+        prefetch
             .once
             .iter()
             .map(|key| (key.scope.code(), &key.owner, &key.key)),
     );
-    let ids: Vec<&[u8]> = foreseen.ids.iter().map(|id| &id.0[..]).collect();
-    let (shelves, untils): (Vec<i16>, Vec<i64>) = foreseen
+    let ids: Vec<&[u8]> = prefetch.ids.iter().map(|id| &id.0[..]).collect();
+    let (shelves, untils): (Vec<i16>, Vec<i64>) = prefetch
         .shelves
         .iter()
         .map(|(shelf, until)| (i16::from(shelf.code()), until.0))
         .unzip();
     let rows_max = i64::from(limits::SWEEP_ROWS_MAX);
-    let of_columns = COLUMNS.map(|column| foreseen.lanes(column));
+    let of_columns = COLUMNS.map(|column| prefetch.lanes(column));
 
     let mut asked = Vec::new();
     let mut ask = |wanted: bool, text, parameters| {
         if wanted {
-            asked.push(Asked { text, parameters });
+            asked.push(BoundStatement { text, parameters });
         }
     };
     ask(true, BEGIN, vec![]);
-    ask(patience == Patience::Brief, BRIEFLY, vec![]);
+    ask(lock_timeout == LockTimeout::Brief, BRIEFLY, vec![]);
     ask(!owners.is_empty(), LOCK_OWNERS, vec![&owners]);
     ask(
         !records.0.is_empty(),
@@ -331,10 +332,10 @@ pub(super) fn load(
             _ => ask(true, lanes(*column), vec![of_column, wanted]),
         }
     }
-    // Last, so that the numbers are above those of all facts that were loaded.
+    // Last, so that the numbers are above those of all loaded facts.
     ask(shelves.is_empty(), BLOCKS, vec![]);
     ask(!shelves.is_empty(), BLOCKS_AND_DUE, vec![&shelves, &untils]);
-    let mut found = Found::default();
+    let mut found = Prefetched::default();
     let mut any_due: Option<bool> = None;
     for (asked, answer) in asked.iter().zip(session.ask(&asked)?) {
         let rows = answer.rows;
@@ -372,14 +373,14 @@ fn intents(rows: &[Row]) -> Result<Vec<Intent>, Error> {
     rows.iter().map(rows::intent).collect()
 }
 
-type Keys<'k> = (
+type KeyArrays<'k> = (
     Vec<i16>,
     Vec<std::borrow::Cow<'k, str>>,
     Vec<std::borrow::Cow<'k, str>>,
 );
 
-pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>) -> Keys<'k> {
-    let mut columns = Keys::default();
+pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>) -> KeyArrays<'k> {
+    let mut columns = KeyArrays::default();
     for (code, owner, name) in keys {
         columns.0.push(code.into());
         columns.1.push(stored(owner));
@@ -388,7 +389,7 @@ pub(super) fn keys<'k>(keys: impl Iterator<Item = (u8, &'k String, &'k String)>)
     columns
 }
 
-/// What was counted so far, by everybody.
+/// The count of all shards.
 pub(super) fn count(session: &mut Session, counter: &Counter) -> Result<i64, Error> {
     let (kind, face, name, state) = counter.key();
     let (kind, face, state) = (i16::from(kind), i16::from(face), i16::from(state));

@@ -1,10 +1,10 @@
-//! Whether the sequences stand behind the tables, as after a restore that left them out: then a number would be given out twice.
+//! Detects sequences that are behind their tables, as after a restore without sequences: a number would be assigned twice.
 
-use super::Address;
+use super::DatabaseAddress;
 use super::load::BLOCK;
 use crate::Error;
 
-/// Each with the blocks that its table has used at least, and the last one that was given out.
+/// Each sequence with the highest block that its table uses, and the last assigned one.
 const STANDS: [(&str, &str, &str); 2] = [
     (
         "intents",
@@ -19,9 +19,12 @@ const STANDS: [(&str, &str, &str); 2] = [
 ];
 const _: () = assert!(BLOCK == 4_096, "the statements above say so");
 
-/// Brings the sequences up to what the tables hold, and says which were behind. With `dry_run` it changes nothing. Other nodes
-/// may run: numbers are drawn and never set, so none is given out twice by this.
-pub(super) async fn recover(address: &Address, dry_run: bool) -> Result<Vec<String>, Error> {
+/// Advances the sequences to what the tables hold, and returns which were behind. With `dry_run` it changes nothing. Other
+/// nodes may run: blocks are drawn and never set, so none is assigned twice.
+pub(super) async fn recover(
+    address: &DatabaseAddress,
+    dry_run: bool,
+) -> Result<Vec<String>, Error> {
     let client = address.connect().await?;
     let mut behind = Vec::new();
     for (table, stands, draw) in STANDS {

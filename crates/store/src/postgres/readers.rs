@@ -1,6 +1,6 @@
-//! Connections for reads: a few, lent to one at a time.
+//! A pool of connections for reads.
 //!
-//! Invariant: nobody waits for ever. A database that is silent lets go of whoever asks it, and of whoever waits behind.
+//! Invariant: every wait is bounded. With an unresponsive database a query times out, and so does a wait for a connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,42 +10,42 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::address::Address;
-use super::wire::{PATIENCE, Parameters, is_silent, silent};
+use super::address::DatabaseAddress;
+use super::wire::{Parameters, RESPONSE_TIMEOUT, is_silent, silent};
 use crate::Error;
 
-/// In line for a connection. Statements take moments: whoever waits this long waits behind a database that is silent.
-const LINE_PATIENCE: Duration = Duration::from_secs(2);
-/// For so long a database that could not be reached is not asked for another connection.
+/// The wait for a connection. Statements are short: a longer wait means that the database does not respond.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long no new connection is tried after one failed.
 const FAILURE_SHARED: Duration = Duration::from_secs(1);
 
-/// For one statement of whoever looks at everything.
+/// For one statement of a read of the whole database.
 const LONG: Duration = Duration::from_hours(1);
 
-pub(super) struct Readers {
-    address: Address,
-    idle: Mutex<Vec<Reader>>,
+pub(super) struct PostgresReadPool {
+    address: DatabaseAddress,
+    idle: Mutex<Vec<PooledClient>>,
     places: Semaphore,
-    /// When the database could not be reached, and why.
+    /// When the last connection failed, and why.
     failed: Mutex<Option<(Instant, String)>>,
 }
 
-struct Reader {
+struct PooledClient {
     client: Client,
     statements: HashMap<&'static str, Statement>,
 }
 
-/// A reader that goes back to the others when it is not needed any more.
-pub(super) struct Lent<'r> {
-    readers: &'r Readers,
-    reader: Option<Reader>,
-    /// In the middle of a transaction: whoever went away then leaves it to nobody else.
+/// A connection that returns to the pool when dropped.
+pub(super) struct PooledReader<'r> {
+    readers: &'r PostgresReadPool,
+    reader: Option<PooledClient>,
+    /// A transaction is open: if the reader is dropped now, the connection is not reused.
     open: bool,
     _place: SemaphorePermit<'r>,
 }
 
-impl Readers {
-    pub(super) fn new(address: Address, count: usize) -> Arc<Self> {
+impl PostgresReadPool {
+    pub(super) fn new(address: DatabaseAddress, count: usize) -> Arc<Self> {
         Arc::new(Self {
             address,
             idle: Mutex::default(),
@@ -54,20 +54,20 @@ impl Readers {
         })
     }
 
-    pub(super) async fn lend(&self) -> Result<Lent<'_>, Error> {
-        let place = timeout(LINE_PATIENCE, self.places.acquire()).await;
+    pub(super) async fn acquire(&self) -> Result<PooledReader<'_>, Error> {
+        let place = timeout(ACQUIRE_TIMEOUT, self.places.acquire()).await;
         let place = place
             .map_err(|_elapsed| Error::Busy)?
             .map_err(|_| Error::Closed)?;
         let idle = self.idle().pop();
         let reader = match idle.filter(|reader| !reader.client.is_closed()) {
             Some(reader) => reader,
-            None => Reader {
+            None => PooledClient {
                 client: self.connect().await?,
                 statements: HashMap::new(),
             },
         };
-        Ok(Lent {
+        Ok(PooledReader {
             readers: self,
             reader: Some(reader),
             open: false,
@@ -91,7 +91,7 @@ impl Readers {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<PooledClient>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,12 +100,12 @@ impl Readers {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        self.lend().await?.query(text, parameters).await
+        self.acquire().await?.query(text, parameters).await
     }
 }
 
-impl Lent<'_> {
-    /// From here to [`Lent::close`] everything is seen as it is now, however long it takes.
+impl PooledReader<'_> {
+    /// Until [`PooledReader::close`], all queries see the snapshot of this moment.
     pub(super) async fn open(&mut self) -> Result<(), Error> {
         self.open = true;
         self.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
@@ -120,7 +120,7 @@ impl Lent<'_> {
 
     async fn run(&self, text: &str) -> Result<(), Error> {
         let reader = self.reader.as_ref().ok_or(Error::Closed)?;
-        in_time(PATIENCE, reader.client.batch_execute(text)).await
+        in_time(RESPONSE_TIMEOUT, reader.client.batch_execute(text)).await
     }
 
     pub(super) async fn query(
@@ -128,50 +128,50 @@ impl Lent<'_> {
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        // Whoever gives up waiting leaves a connection in the middle of something: it is not lent again.
+        // A cancelled query leaves the connection in an unknown state: it is not reused.
         let mut reader = self.reader.take().ok_or(Error::Closed)?;
-        // Who looks at everything may take as long as it takes.
-        let patience = if self.open { LONG } else { PATIENCE };
-        let done = reader.query(text, parameters, patience).await;
+        // A read of the whole database may take long.
+        let timeout_after = if self.open { LONG } else { RESPONSE_TIMEOUT };
+        let done = reader.query(text, parameters, timeout_after).await;
         self.reader = Some(reader).filter(|_| done.is_ok());
         if done.as_ref().is_err_and(is_silent) {
-            // What hangs for one hangs for all that were made before.
+            // If one connection does not respond, neither do the idle ones.
             self.readers.idle().clear();
         }
         done
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         let reader = self.reader.take().filter(|_| !self.open);
         self.readers.idle().extend(reader);
     }
 }
 
-impl Reader {
+impl PooledClient {
     async fn query(
         &mut self,
         text: &'static str,
         parameters: Parameters<'_>,
-        patience: Duration,
+        timeout_after: Duration,
     ) -> Result<Vec<Row>, Error> {
         let statement = if let Some(statement) = self.statements.get(text) {
             statement.clone()
         } else {
-            let statement = in_time(PATIENCE, self.client.prepare(text)).await?;
+            let statement = in_time(RESPONSE_TIMEOUT, self.client.prepare(text)).await?;
             self.statements.insert(text, statement.clone());
             statement
         };
-        in_time(patience, self.client.query(&statement, parameters)).await
+        in_time(timeout_after, self.client.query(&statement, parameters)).await
     }
 }
 
-/// A database behind a broken network never answers.
+/// Applies a timeout: a database behind a broken network never answers.
 pub(super) async fn in_time<T>(
-    patience: Duration,
+    timeout_after: Duration,
     asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, Error> {
-    let answered = timeout(patience, asked).await;
+    let answered = timeout(timeout_after, asked).await;
     Ok(answered.map_err(|_elapsed| silent())??)
 }

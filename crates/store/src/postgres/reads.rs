@@ -1,4 +1,4 @@
-//! Reads, on connections of their own. What PostgreSQL shows is committed and safe.
+//! Reads, on separate connections. What PostgreSQL shows is committed and durable.
 
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,24 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio_postgres::Row;
 
-use super::horizon::{Horizon, Watch, end_of};
-use super::readers::{Lent, Readers};
+use super::fact_watermark::{FactWatermark, WatermarkWait, end_of};
+use super::readers::{PooledReader, PostgresReadPool};
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, Outline, OutlinePage,
-    Work,
+    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, Outline,
+    OutlinePage,
 };
 
-/// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
+/// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
-pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Intent>, Error> {
+pub(super) async fn intent(
+    readers: &PostgresReadPool,
+    id: IntentId,
+) -> Result<Option<Intent>, Error> {
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
@@ -35,7 +38,7 @@ pub(super) async fn intent(readers: &Readers, id: IntentId) -> Result<Option<Int
     found.first().map(rows::intent).transpose()
 }
 
-/// The newest rows that meet a condition, at most so many.
+/// The newest rows that match a condition, at most so many.
 macro_rules! newest {
     ($condition:literal) => {
         concat!(
@@ -46,7 +49,7 @@ macro_rules! newest {
     };
 }
 
-/// Those of them that are asked for, and how many were looked at.
+/// The rows of them that match the filter, and how many were examined.
 macro_rules! listing {
     ($columns:ident, $condition:literal) => {
         (
@@ -63,8 +66,11 @@ macro_rules! listing {
     };
 }
 
-pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<IntentPage, Error> {
-    // Two statements, so that each has the index it needs: the owner's rows, or all.
+pub(super) async fn intents(
+    readers: &PostgresReadPool,
+    filter: &IntentFilter,
+) -> Result<IntentPage, Error> {
+    // Two statements, so that each uses its own index: the rows of the owner, or all.
     let statements = match filter.owner {
         Some(_) => listing!(intent_columns, "owner = $2"),
         None => listing!(intent_columns, "$2::text IS NULL"),
@@ -75,7 +81,7 @@ pub(super) async fn intents(readers: &Readers, filter: &IntentFilter) -> Result<
 }
 
 pub(super) async fn outlines(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     filter: &IntentFilter,
 ) -> Result<OutlinePage, Error> {
     let statements = match filter.owner {
@@ -87,13 +93,13 @@ pub(super) async fn outlines(
     Ok(OutlinePage { outlines, next })
 }
 
-/// The rows of a page, each with its place first, and where to go on.
+/// The rows of a page, each with its sequence number first, and where the next page starts.
 async fn page(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     filter: &IntentFilter,
     (wanted, looked): (&'static str, &'static str),
 ) -> Result<(Vec<Row>, Option<Seq>), Error> {
-    let mut reader = readers.lend().await?;
+    let mut reader = readers.acquire().await?;
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
     let owner = filter.owner.as_deref().map(stored);
@@ -116,7 +122,7 @@ async fn page(
         let next = found.last().map(|row| rows::unsigned(row, 0)).transpose()?;
         return Ok((found, next.map(Seq)));
     }
-    // The page is short: because all was seen, or because enough was.
+    // The page is short: because all rows were examined, or because the limit was reached.
     let seen = reader.query(looked, &[&before, &owner, &scan]).await?;
     let seen = seen.first().ok_or(Error::Closed)?;
     let (count, last): (i64, Option<i64>) = (rows::get(seen, 0)?, rows::get(seen, 1)?);
@@ -126,7 +132,7 @@ async fn page(
 }
 
 pub(super) async fn children(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     parent: IntentId,
     limit: u32,
 ) -> Result<Vec<Intent>, Error> {
@@ -142,7 +148,7 @@ pub(super) async fn children(
 }
 
 pub(super) async fn child_jobs(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     parent: IntentId,
     limit: u32,
 ) -> Result<Vec<Outline>, Error> {
@@ -157,12 +163,12 @@ pub(super) async fn child_jobs(
     found.iter().map(rows::outline).collect()
 }
 
-/// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
-pub(super) async fn job_naming(
-    readers: &Readers,
+/// Payloads are not sent; nothing is sorted, so that the scan ends at the first match.
+pub(super) async fn find_job_by_payload(
+    readers: &PostgresReadPool,
     text: &str,
     after: IntentId,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -171,13 +177,13 @@ pub(super) async fn job_naming(
          WHERE strpos(i.payload, $3) > 0 LIMIT 1"
     );
     let found = readers
-        .query(sql, &[&&after.0[..], &i64::from(among), &stored(text)])
+        .query(sql, &[&&after.0[..], &i64::from(scan_max), &stored(text)])
         .await?;
     found.first().map(rows::outline).transpose()
 }
 
 pub(super) async fn open_jobs(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     capability: &str,
     goal: Option<&str>,
     limit: u32,
@@ -195,9 +201,9 @@ pub(super) async fn open_jobs(
     found.iter().map(rows::outline).collect()
 }
 
-/// Through the index of open jobs: the sum keeps the planner from walking all rows in their order instead.
-pub(super) async fn queue(
-    readers: &Readers,
+/// Uses the index of open jobs: the sum keeps the planner from scanning all rows in their order instead.
+pub(super) async fn jobs_by_state(
+    readers: &PostgresReadPool,
     state: Option<State>,
     limit: u32,
 ) -> Result<Vec<Outline>, Error> {
@@ -212,13 +218,16 @@ pub(super) async fn queue(
     found.iter().map(rows::outline).collect()
 }
 
-pub(super) async fn work(readers: &Readers, now: Micros) -> Result<Vec<Work>, Error> {
+pub(super) async fn job_counts(
+    readers: &PostgresReadPool,
+    now: Micros,
+) -> Result<Vec<JobCount>, Error> {
     let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
                count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
                GROUP BY capability ORDER BY capability NULLS FIRST";
     let found = readers.query(sql, &[&now.0]).await?;
     let work = |row: &Row| {
-        Ok(Work {
+        Ok(JobCount {
             capability: rows::optional_text(row, 0)?,
             queued: rows::unsigned(row, 1)?,
             delayed: rows::unsigned(row, 2)?,
@@ -228,9 +237,9 @@ pub(super) async fn work(readers: &Readers, now: Micros) -> Result<Vec<Work>, Er
     found.iter().map(work).collect()
 }
 
-/// Through the index of deadlines: the sum keeps the planner from walking all rows in their order instead.
-pub(super) async fn under_way(
-    readers: &Readers,
+/// Uses the index of deadlines: the sum keeps the planner from scanning all rows in their order instead.
+pub(super) async fn active_rows(
+    readers: &PostgresReadPool,
     profile: ProfileId,
     state: State,
     after: Seq,
@@ -251,9 +260,13 @@ pub(super) async fn under_way(
     found.iter().map(rows::intent).collect()
 }
 
-pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
-    // A range and an order that only the index by profile has. With `profile = p` the planner would take the older one,
-    // without the profile, where all rows so far are of one.
+pub(super) async fn dead(
+    readers: &PostgresReadPool,
+    face: Face,
+    limit: u32,
+) -> Result<Vec<Intent>, Error> {
+    // A range and an order that only the index by profile provides. With `profile = p` the planner would choose the older
+    // index without the profile while all rows have the same profile.
     let sql = concat!(
         "SELECT ",
         intent_columns!(),
@@ -265,8 +278,8 @@ pub(super) async fn dead(readers: &Readers, face: Face, limit: u32) -> Result<Ve
     found.iter().map(rows::intent).collect()
 }
 
-/// The facts of an intent, newest first, as long as the condition wants more. Always an earlier one, so that even a damaged
-/// chain has an end.
+/// The facts of an intent, newest first, as long as the condition holds. Each is earlier than the one before, so that even
+/// a damaged chain ends.
 macro_rules! chain {
     ($condition:literal, $rest:literal) => {
         chain!("i.last_fact", $condition, $rest)
@@ -286,7 +299,11 @@ macro_rules! chain {
     };
 }
 
-pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
+pub(super) async fn facts(
+    readers: &PostgresReadPool,
+    intent: Seq,
+    limit: u32,
+) -> Result<Vec<Fact>, Error> {
     let sql = chain!("c.depth < $2", "ORDER BY f.depth DESC");
     let found = readers
         .query(sql, &[&signed(intent.0), &i64::from(limit)])
@@ -295,11 +312,11 @@ pub(super) async fn facts(readers: &Readers, intent: Seq, limit: u32) -> Result<
 }
 
 pub(super) async fn last_fact_to(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Fact>, Error> {
     let sql = chain!(
         "CASE WHEN $3::bigint IS NULL THEN i.last_fact \
@@ -312,7 +329,7 @@ pub(super) async fn last_fact_to(
     let found = readers
         .query(
             sql,
-            &[&signed(intent.0), &codes, &before, &i64::from(among)],
+            &[&signed(intent.0), &codes, &before, &i64::from(scan_max)],
         )
         .await?;
     found.first().map(rows::fact).transpose()
@@ -325,25 +342,25 @@ const EVENTS: &str = concat!(
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
-/// How long a page waits for transactions that are open. They hardly ever take longer than a moment, but the process of one may
-/// have been stopped in the middle.
-const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a page waits for open transactions. They rarely take longer than a moment, but the process of one may be
+/// stopped.
+const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. What a reader was
-/// called for may be one of them, so it waits for those that are open when it comes.
+/// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. The fact that woke
+/// the reader may be one of them, so it waits for the transactions that are open when it starts.
 pub(super) async fn events(
-    readers: &Readers,
-    horizon: &Horizon,
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
     filter: &EventFilter,
 ) -> Result<EventPage, Error> {
     let came = Instant::now();
-    let mut blocks = horizon.now(readers).await?;
+    let mut blocks = watermark.now(readers).await?;
     let goal = blocks.last;
-    let mut watch = Watch::new(horizon);
+    let mut watch = WatermarkWait::new(watermark);
     let mut read_to = None;
     loop {
         if read_to.replace(blocks.settled) != Some(blocks.settled) {
-            let mut reader = readers.lend().await?;
+            let mut reader = readers.acquire().await?;
             let page = events_before(&mut reader, filter, end_of(blocks.settled)).await?;
             let all = blocks.settled >= goal;
             if all || page.seen > filter.after {
@@ -353,7 +370,7 @@ pub(super) async fn events(
                 });
             }
         }
-        if came.elapsed() >= OPEN_PATIENCE {
+        if came.elapsed() >= OPEN_WAIT_MAX {
             return Ok(EventPage {
                 events: Vec::new(),
                 seen: filter.after,
@@ -365,7 +382,7 @@ pub(super) async fn events(
 }
 
 async fn events_before(
-    reader: &mut Lent<'_>,
+    reader: &mut PooledReader<'_>,
     filter: &EventFilter,
     end: i64,
 ) -> Result<EventPage, Error> {
@@ -381,7 +398,7 @@ async fn events_before(
     for row in &found {
         let fact = rows::fact(row)?;
         page.seen = fact.seq;
-        // The intent may be gone; its facts are kept longer.
+        // The intent may be removed; its facts are kept longer.
         let id: Option<&[u8]> = rows::get(row, FACT_COLUMNS)?;
         let id = id.and_then(|id| id.try_into().ok()).map(IntentId);
         if let Some(id) = id.filter(|_| fact.face == filter.face) {
@@ -399,15 +416,21 @@ async fn events_before(
     Ok(page)
 }
 
-/// Everything from now on has higher numbers.
-pub(super) async fn last_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
-    let blocks = horizon.now(readers).await?;
+/// Later facts have higher numbers.
+pub(super) async fn last_fact(
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
+) -> Result<FactSeq, Error> {
+    let blocks = watermark.now(readers).await?;
     Ok(last_of(blocks.settled))
 }
 
-/// Numbers are given out in blocks, so a few below this one may have been left out.
-pub(super) async fn highest_fact(readers: &Readers, horizon: &Horizon) -> Result<FactSeq, Error> {
-    let blocks = horizon.now(readers).await?;
+/// Numbers are assigned in blocks, so some below this one may be unused.
+pub(super) async fn highest_fact(
+    readers: &PostgresReadPool,
+    watermark: &FactWatermark,
+) -> Result<FactSeq, Error> {
+    let blocks = watermark.now(readers).await?;
     Ok(last_of(blocks.last))
 }
 
@@ -416,7 +439,7 @@ fn last_of(block: i64) -> FactSeq {
 }
 
 pub(super) async fn record(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     key: &record::Key,
     now: Micros,
 ) -> Result<Option<Record>, Error> {
@@ -429,7 +452,7 @@ pub(super) async fn record(
 }
 
 pub(super) async fn records(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     kind: record::Kind,
     owner: &str,
     after: &str,
@@ -447,7 +470,7 @@ pub(super) async fn records(
 }
 
 pub(super) async fn last_records(
-    readers: &Readers,
+    readers: &PostgresReadPool,
     kind: record::Kind,
     owner: &str,
     before: &str,
@@ -464,7 +487,7 @@ pub(super) async fn last_records(
     found.iter().map(rows::record).collect()
 }
 
-pub(super) async fn counts(readers: &Readers, face: Face) -> Result<Vec<Count>, Error> {
+pub(super) async fn counts(readers: &PostgresReadPool, face: Face) -> Result<Vec<Count>, Error> {
     let sql = "SELECT name, state, sum(count)::bigint FROM counts WHERE kind = 0 AND face = $1 GROUP BY name, state \
                HAVING sum(count) > 0 ORDER BY name, state";
     let found = readers.query(sql, &[&i16::from(face.code())]).await?;
@@ -478,7 +501,7 @@ pub(super) async fn counts(readers: &Readers, face: Face) -> Result<Vec<Count>, 
     found.iter().map(count).collect()
 }
 
-pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error> {
+pub(super) async fn next_due(readers: &PostgresReadPool) -> Result<Option<Micros>, Error> {
     let sql = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
                FROM unnest($1::smallint[]) AS s) AS each";
     let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
@@ -487,24 +510,24 @@ pub(super) async fn next_due(readers: &Readers) -> Result<Option<Micros>, Error>
     Ok(due.map(Micros))
 }
 
-/// The one statement that asks for the database's time: clocks are compared with it, and nothing is stored.
-pub(super) async fn time(readers: &Readers) -> Result<Micros, Error> {
+/// The only statement that reads the database's time: clocks are compared with it, and it is not stored.
+pub(super) async fn time(readers: &PostgresReadPool) -> Result<Micros, Error> {
     let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let found = readers.query(sql, &[]).await?;
     let row = found.first().ok_or(Error::Closed)?;
     Ok(Micros(rows::get(row, 0)?))
 }
 
-/// Everything, as one transaction sees it.
-pub(super) async fn dump(readers: &Readers) -> Result<Dump, Error> {
-    let mut reader = readers.lend().await?;
+/// The whole content, in one snapshot.
+pub(super) async fn dump(readers: &PostgresReadPool) -> Result<Dump, Error> {
+    let mut reader = readers.acquire().await?;
     reader.open().await?;
     let dump = dump_in(&mut reader).await?;
     reader.close().await?;
     Ok(dump)
 }
 
-async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
+async fn dump_in(reader: &mut PooledReader<'_>) -> Result<Dump, Error> {
     let mut dump = Dump::default();
     let sql = concat!(
         "SELECT ",
@@ -548,7 +571,7 @@ async fn dump_in(reader: &mut Lent<'_>) -> Result<Dump, Error> {
     Ok(dump)
 }
 
-pub(super) async fn counters(reader: &mut Lent<'_>) -> Result<Vec<(Counter, i64)>, Error> {
+pub(super) async fn counters(reader: &mut PooledReader<'_>) -> Result<Vec<(Counter, i64)>, Error> {
     let sql = "SELECT kind, face, name, state, sum(count)::bigint FROM counts GROUP BY kind, face, name, state \
                HAVING sum(count) != 0 ORDER BY kind, face, name, state";
     let counter = |row: &Row| {

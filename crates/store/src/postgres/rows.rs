@@ -1,4 +1,4 @@
-//! Rows to structs and back. A value that cannot be read is damage, reported with the row it was found in.
+//! Converts rows to structs and back. An unreadable value is damage, reported with its row.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use tokio_postgres::types::FromSql;
 
 use crate::{Error, Outline};
 
-/// A row, whichever way it came.
-pub(super) trait Source {
+/// A row of either driver.
+pub(super) trait SqlRow {
     fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error>;
     fn column(&self, index: usize) -> &str;
 }
 
-impl Source for tokio_postgres::Row {
+impl SqlRow for tokio_postgres::Row {
     fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error> {
         self.try_get(index)
             .map_err(|error| Error::Corrupt(error.to_string()))
@@ -64,7 +64,7 @@ pub(super) use fact_columns;
 
 pub(super) const FACT_COLUMNS: usize = 14;
 
-pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
+pub(super) fn intent(row: &impl SqlRow) -> Result<Intent, Error> {
     let kind: Option<i16> = get(row, 27)?;
     let body = optional_text(row, 28)?;
     Ok(Intent {
@@ -108,7 +108,7 @@ pub(super) fn intent(row: &impl Source) -> Result<Intent, Error> {
     })
 }
 
-pub(super) fn outline(row: &impl Source) -> Result<Outline, Error> {
+pub(super) fn outline(row: &impl SqlRow) -> Result<Outline, Error> {
     Ok(Outline {
         seq: Seq(unsigned(row, 0)?),
         id: IntentId(bytes(row, 1)?),
@@ -143,7 +143,7 @@ fn result_kind(code: i16) -> ResultKind {
     }
 }
 
-pub(super) fn fact(row: &impl Source) -> Result<Fact, Error> {
+pub(super) fn fact(row: &impl SqlRow) -> Result<Fact, Error> {
     Ok(Fact {
         seq: FactSeq(unsigned(row, 0)?),
         intent: Seq(unsigned(row, 1)?),
@@ -165,12 +165,12 @@ pub(super) fn fact(row: &impl Source) -> Result<Fact, Error> {
     })
 }
 
-fn fact_seq(row: &impl Source, index: usize) -> Result<Option<FactSeq>, Error> {
+fn fact_seq(row: &impl SqlRow, index: usize) -> Result<Option<FactSeq>, Error> {
     let value: Option<i64> = get(row, index)?;
     value.map(|_| unsigned(row, index).map(FactSeq)).transpose()
 }
 
-pub(super) fn once(row: &impl Source) -> Result<once::Row, Error> {
+pub(super) fn once(row: &impl SqlRow) -> Result<once::Row, Error> {
     Ok(once::Row {
         key: once::Key {
             scope: coded(row, 0, once::Scope::from_code)?,
@@ -184,7 +184,7 @@ pub(super) fn once(row: &impl Source) -> Result<once::Row, Error> {
     })
 }
 
-pub(super) fn record(row: &impl Source) -> Result<Record, Error> {
+pub(super) fn record(row: &impl SqlRow) -> Result<Record, Error> {
     Ok(Record {
         key: record::Key {
             kind: coded(row, 0, record::Kind::from_code)?,
@@ -197,26 +197,26 @@ pub(super) fn record(row: &impl Source) -> Result<Record, Error> {
     })
 }
 
-/// Sequences are below 2^63 for longer than any disk lasts.
+/// Sequences never reach 2^63 in practice.
 pub(super) fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-pub(super) fn get<'r, T: FromSql<'r>>(row: &'r impl Source, index: usize) -> Result<T, Error> {
+pub(super) fn get<'r, T: FromSql<'r>>(row: &'r impl SqlRow, index: usize) -> Result<T, Error> {
     row.cell(index)
 }
 
-pub(super) fn unsigned(row: &impl Source, index: usize) -> Result<u64, Error> {
+pub(super) fn unsigned(row: &impl SqlRow, index: usize) -> Result<u64, Error> {
     let value: i64 = get(row, index)?;
     u64::try_from(value).map_err(|_| unfit(row, index, value))
 }
 
-fn small(row: &impl Source, index: usize) -> Result<u32, Error> {
+fn small(row: &impl SqlRow, index: usize) -> Result<u32, Error> {
     let value: i64 = get(row, index)?;
     u32::try_from(value).map_err(|_| unfit(row, index, value))
 }
 
-fn bytes<const N: usize>(row: &impl Source, index: usize) -> Result<[u8; N], Error> {
+fn bytes<const N: usize>(row: &impl SqlRow, index: usize) -> Result<[u8; N], Error> {
     let value: &[u8] = get(row, index)?;
     value
         .try_into()
@@ -224,7 +224,7 @@ fn bytes<const N: usize>(row: &impl Source, index: usize) -> Result<[u8; N], Err
 }
 
 fn optional_bytes<const N: usize>(
-    row: &impl Source,
+    row: &impl SqlRow,
     index: usize,
 ) -> Result<Option<[u8; N]>, Error> {
     let value: Option<&[u8]> = get(row, index)?;
@@ -232,7 +232,7 @@ fn optional_bytes<const N: usize>(
 }
 
 pub(super) fn coded<T>(
-    row: &impl Source,
+    row: &impl SqlRow,
     index: usize,
     from_code: impl Fn(u8) -> Option<T>,
 ) -> Result<T, Error> {
@@ -241,13 +241,13 @@ pub(super) fn coded<T>(
     known.ok_or_else(|| unfit(row, index, format!("unknown code {code}")))
 }
 
-fn unfit(row: &impl Source, index: usize, value: impl std::fmt::Display) -> Error {
+fn unfit(row: &impl SqlRow, index: usize, value: impl std::fmt::Display) -> Error {
     let column = row.column(index);
     Error::Corrupt(format!("column {column} holds {value}"))
 }
 
-/// PostgreSQL's texts know no zero character, ours do. It is written as this one and a zero digit; the character itself,
-/// which Unicode will never assign, is written twice.
+/// PostgreSQL's texts cannot contain the zero character, ours can. It is stored as this character and a zero digit; the
+/// character itself, which Unicode will never assign, is stored twice.
 const ESCAPE: char = '\u{10ffff}';
 
 pub(super) fn stored(text: &str) -> Cow<'_, str> {
@@ -282,11 +282,11 @@ fn read(stored: &str) -> String {
     text
 }
 
-pub(super) fn text(row: &impl Source, index: usize) -> Result<String, Error> {
+pub(super) fn text(row: &impl SqlRow, index: usize) -> Result<String, Error> {
     Ok(read(get(row, index)?))
 }
 
-pub(super) fn optional_text(row: &impl Source, index: usize) -> Result<Option<String>, Error> {
+pub(super) fn optional_text(row: &impl SqlRow, index: usize) -> Result<Option<String>, Error> {
     Ok(get::<Option<&str>>(row, index)?.map(read))
 }
 

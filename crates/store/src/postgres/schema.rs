@@ -1,156 +1,157 @@
-//! Opening a database: whose schema it is, and which migrations it needs.
+//! Opens a database: identifies its schema, runs its migrations.
 //!
-//! Invariant: nodes that start together migrate one after the other and wait only where there is something to do, a schema that is not ours is left untouched, and what
-//! nodes of the version before still use stays, so that nodes can be replaced one by one while the others work.
+//! Invariant: nodes that start together migrate one after the other and wait only if there is something to do; a schema of
+//! another program is left untouched; and what nodes of the previous version still use stays, so that nodes can be replaced
+//! one by one while the others run.
 
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-use super::address::{Address, SCHEMA};
+use super::address::{DatabaseAddress, SCHEMA};
 use crate::Error;
 
-struct Migration {
+struct PostgresMigration {
     version: i32,
     name: &'static str,
-    /// Programs that know only migrations up to this one still work after it.
+    /// Programs that know only migrations up to this number still work after this one.
     oldest: i32,
-    run: Run,
+    run: MigrationMode,
     sql: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Run {
-    /// All of it or nothing. Tables that are in use must not be locked for long.
+enum MigrationMode {
+    /// In one transaction. Tables in use must not be locked for long.
     Together,
-    /// Statement by statement beside running nodes, such as an index over a large table. Each may be repeated.
+    /// Statement by statement while nodes run, such as an index of a large table. Each may be repeated.
     Online,
 }
 
-const MIGRATIONS: &[Migration] = &[
-    Migration {
+const MIGRATIONS: &[PostgresMigration] = &[
+    PostgresMigration {
         version: 1,
         name: "ledger",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0001_ledger.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 2,
         name: "deaths",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0002_deaths.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 3,
         name: "ties",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0003_ties.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 4,
         name: "ties_found",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0004_ties_found.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 5,
         name: "tables",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0005_tables.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 6,
         name: "transactions",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0006_transactions.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 7,
         name: "forward",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0007_forward.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 8,
         name: "deaths_of_each",
         oldest: 1,
-        run: Run::Online,
+        run: MigrationMode::Online,
         sql: include_str!("migrations/0008_deaths_of_each.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 9,
         name: "past_jobs",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0009_past_jobs.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 10,
         name: "short_guard",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0010_short_guard.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 11,
         name: "unconsented",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0011_unconsented.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 12,
         name: "wall_offset",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0012_wall_offset.sql"),
     },
-    Migration {
+    PostgresMigration {
         version: 13,
         name: "guarded_profiles",
         oldest: 1,
-        run: Run::Together,
+        run: MigrationMode::Together,
         sql: include_str!("migrations/0013_guarded_profiles.sql"),
     },
 ];
 
-/// `hashtext`, sequences as relations and stored plans by setting need 12.
+/// `hashtext`, sequences as relations and the setting for cached plans need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;
 
-/// Held by the node that migrates. Others ask again: waiting in a statement would hold up what runs online.
+/// Held by the node that migrates. Others poll: waiting in a statement would block an online migration.
 const LOCK: &str = "SELECT pg_try_advisory_lock(17231, 1)";
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// For a migration that is carried out as a whole.
+/// For a migration in one transaction.
 const BEGIN_BRIEFLY: &str = "BEGIN; SET LOCAL lock_timeout = '200ms'";
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long it is tried.
-const PATIENCE: Duration = Duration::from_mins(2);
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a migration retries.
+const MIGRATION_WAIT_MAX: Duration = Duration::from_mins(2);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a database is.
-struct Found {
+/// The schema version of a database.
+struct SchemaVersion {
     version: i32,
-    /// The oldest program that still works on it.
+    /// The oldest version of the program that still works on it.
     oldest: i32,
 }
 
-/// Whether the schema is ours. Other programs call a table `migrations` as well, but have no such column.
+/// Whether the schema is of Consign. Other programs may have a table `migrations`, but not with this column.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('consign.migrations') \
     AND attname = 'oldest' AND NOT attisdropped)";
 
-/// Whether this user may make what is missing: the schema, or tables in it.
+/// Whether the user may create what is missing: the schema, or tables in it.
 const MAY_MAKE: &str = "SELECT CASE WHEN to_regnamespace('consign') IS NULL \
     THEN has_database_privilege(current_database(), 'CREATE') ELSE has_schema_privilege('consign', 'CREATE') END";
 
-pub(super) async fn exists(address: &Address) -> Result<bool, Error> {
+pub(super) async fn exists(address: &DatabaseAddress) -> Result<bool, Error> {
     is_ours(&address.connect().await?).await
 }
 
@@ -158,8 +159,8 @@ async fn is_ours(client: &Client) -> Result<bool, Error> {
     Ok(client.query_one(OURS, &[]).await?.try_get(0)?)
 }
 
-/// Refuses a database in which no ledger can be made, as [`migrate`] would, and changes nothing.
-pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
+/// Refuses a database in which no ledger can be created, as [`migrate`] would, and changes nothing.
+pub(super) async fn could_hold(address: &DatabaseAddress) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
     refuse_foreign(&client).await?;
@@ -168,16 +169,16 @@ pub(super) async fn could_hold(address: &Address) -> Result<(), Error> {
         return Ok(());
     }
     let database = address.database();
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "its user may not make a schema in database {database}; let its owner say GRANT CREATE ON DATABASE"
     )))
 }
 
-/// Refuses a schema of which this program does not know everything: servers of before may work on it, but what they copied
-/// would not be all of it.
-pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
+/// Refuses a schema that this program does not know completely: an older server may run on it, but its copy would be
+/// incomplete.
+pub(super) async fn wholly_known(address: &DatabaseAddress) -> Result<(), Error> {
     let found = found(&address.connect().await?).await?;
-    let needed = Found {
+    let needed = SchemaVersion {
         oldest: found.version,
         ..found
     };
@@ -185,7 +186,7 @@ pub(super) async fn wholly_known(address: &Address) -> Result<(), Error> {
 }
 
 /// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
-pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+pub(super) async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<String>>, Error> {
     if !exists(address).await? {
         return Ok(None);
     }
@@ -199,21 +200,21 @@ pub(super) async fn pending(address: &Address) -> Result<Option<Vec<String>>, Er
     ))
 }
 
-/// Brings the schema up to date, or up to a migration that a test holds it at.
+/// Migrates the schema to the newest version, or to the one that a test asks for.
 pub(super) async fn migrate(
-    address: &Address,
+    address: &DatabaseAddress,
     now_us: i64,
     hold: Option<i32>,
 ) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
-    // Whoever finds nothing to do waits for nobody.
+    // If nothing is to do, no lock is taken.
     let before = found(&client).await?;
     known(address, &before, hold)?;
     if missing(&before, hold).next().is_none() {
         return Ok(());
     }
-    // A migration may take long, and so may others that are before us.
+    // A migration may take long, and so may those of other nodes before it.
     client
         .batch_execute("SET statement_timeout = 0; SET lock_timeout = 0")
         .await?;
@@ -229,12 +230,15 @@ pub(super) async fn migrate(
         );
         run(&client, migration, now_us).await?;
     }
-    // The lock ends with the connection.
+    // The connection releases the lock.
     Ok(())
 }
 
-/// Those that a database still needs, in order.
-fn missing(found: &Found, hold: Option<i32>) -> impl Iterator<Item = &'static Migration> {
+/// The migrations that a database still needs, in order.
+fn missing(
+    found: &SchemaVersion,
+    hold: Option<i32>,
+) -> impl Iterator<Item = &'static PostgresMigration> {
     let (done, last) = (found.version, hold.unwrap_or(i32::MAX));
     MIGRATIONS
         .iter()
@@ -242,12 +246,12 @@ fn missing(found: &Found, hold: Option<i32>) -> impl Iterator<Item = &'static Mi
 }
 
 async fn lock(client: &Client) -> Result<(), Error> {
-    let (began, mut told) = (Instant::now(), None);
+    let (began, mut logged_at) = (Instant::now(), None);
     while !client.query_one(LOCK, &[]).await?.try_get::<_, bool>(0)? {
-        if is_time(&mut told) {
+        if should_log(&mut logged_at) {
             tracing::info!(
                 waited_s = began.elapsed().as_secs(),
-                "another node brings the schema up to date; this one waits for it"
+                "another node migrates the schema; this one waits for it"
             );
         }
         tokio::time::sleep(LOCK_PAUSE).await;
@@ -255,18 +259,18 @@ async fn lock(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether somebody who waits should say so: at once, and then every few seconds.
-fn is_time(told: &mut Option<Instant>) -> bool {
-    let time = told.is_none_or(|at| at.elapsed() >= TELL_INTERVAL);
+/// Whether a wait should be logged: at once, and then every few seconds.
+fn should_log(logged_at: &mut Option<Instant>) -> bool {
+    let time = logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL);
     if time {
-        *told = Some(Instant::now());
+        *logged_at = Some(Instant::now());
     }
     time
 }
 
-async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
-    if migration.run == Run::Together {
-        return run_together(client, migration, now_us, PATIENCE).await;
+async fn run(client: &Client, migration: &PostgresMigration, now_us: i64) -> Result<(), Error> {
+    if migration.run == MigrationMode::Together {
+        return run_together(client, migration, now_us, MIGRATION_WAIT_MAX).await;
     }
     for statement in migration.sql.split(";\n").map(str::trim) {
         if !statement.is_empty() {
@@ -276,44 +280,48 @@ async fn run(client: &Client, migration: &Migration, now_us: i64) -> Result<(), 
     record(client, migration, now_us).await
 }
 
-/// A table that is to be changed is locked for an instant only. But whoever waits for that lock behind a long reader makes
-/// all others wait behind itself, so it waits for moments, and lets the others pass in between.
+/// A table is locked only for an instant. But a wait for that lock behind a long reader blocks all later requests, so each
+/// wait is short, with pauses in which the others continue.
 async fn run_together(
     client: &Client,
-    migration: &Migration,
+    migration: &PostgresMigration,
     now_us: i64,
-    patience: Duration,
+    wait_max: Duration,
 ) -> Result<(), Error> {
     let began = Instant::now();
-    let mut told = None;
+    let mut logged_at = None;
     loop {
         match try_together(client, migration, now_us).await {
-            Err(Error::Locked(reason)) if began.elapsed() < patience => {
+            Err(Error::Locked(reason)) if began.elapsed() < wait_max => {
                 tracing::debug!(reason, "a table is in use");
             }
-            Err(Error::Locked(_)) => return Err(in_use(migration, patience)),
+            Err(Error::Locked(_)) => return Err(in_use(migration, wait_max)),
             ended => return ended,
         }
         client.batch_execute("ROLLBACK").await?;
-        if is_time(&mut told) {
+        if should_log(&mut logged_at) {
             tracing::info!(
                 version = migration.version,
                 waited_s = began.elapsed().as_secs(),
-                "somebody uses a table that the migration changes; it tries again"
+                "a table that the migration changes is in use; the migration is retried"
             );
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn try_together(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+async fn try_together(
+    client: &Client,
+    migration: &PostgresMigration,
+    now_us: i64,
+) -> Result<(), Error> {
     client.batch_execute(BEGIN_BRIEFLY).await?;
     client.batch_execute(migration.sql).await?;
     record(client, migration, now_us).await?;
     Ok(client.batch_execute("COMMIT").await?)
 }
 
-fn in_use(migration: &Migration, waited: Duration) -> Error {
+fn in_use(migration: &PostgresMigration, waited: Duration) -> Error {
     Error::Unavailable(format!(
         "migration {:04} {} found its tables in use for {} seconds; look in pg_stat_activity for a transaction that is open \
          for long, end it, and start again",
@@ -323,9 +331,9 @@ fn in_use(migration: &Migration, waited: Duration) -> Error {
     ))
 }
 
-async fn record(client: &Client, migration: &Migration, now_us: i64) -> Result<(), Error> {
+async fn record(client: &Client, migration: &PostgresMigration, now_us: i64) -> Result<(), Error> {
     let sql = "INSERT INTO migrations (version, name, oldest, applied_at) VALUES ($1, $2, $3, $4)";
-    let Migration {
+    let PostgresMigration {
         version,
         name,
         oldest,
@@ -337,25 +345,24 @@ async fn record(client: &Client, migration: &Migration, now_us: i64) -> Result<(
     Ok(())
 }
 
-/// Refuses servers and databases on which the ledger would not be what it promises, and warns of one that keeps no
-/// promise itself.
-async fn fits(client: &Client, address: &Address) -> Result<(), Error> {
+/// Refuses servers and databases on which the guarantees of the ledger would not hold, and warns of one without durability.
+async fn fits(client: &Client, address: &DatabaseAddress) -> Result<(), Error> {
     let version: String = show(client, "SHOW server_version_num").await?;
     if version.parse().unwrap_or(0) < SERVER_VERSION_MIN {
-        return Err(Error::Address(format!(
+        return Err(Error::DatabaseAddress(format!(
             "PostgreSQL 12 or later is needed, this server is {version}"
         )));
     }
     let encoding = show(client, "SHOW server_encoding").await?;
     if encoding != "UTF8" {
-        return Err(Error::Address(format!(
+        return Err(Error::DatabaseAddress(format!(
             "database {} is encoded as {encoding}; make one with ENCODING 'UTF8' TEMPLATE template0",
             address.database()
         )));
     }
     if show(client, "SHOW fsync").await? == "off" {
         tracing::warn!(
-            "the database runs with fsync = off: what was answered is lost, or the whole database, when its machine fails"
+            "the database runs with fsync = off: acknowledged commits, or the whole database, are lost when its machine fails"
         );
     }
     Ok(())
@@ -365,8 +372,8 @@ async fn show(client: &Client, sql: &str) -> Result<String, Error> {
     Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
 
-/// A newer schema is fine as long as it says that programs like this one still work on it.
-fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Error> {
+/// A newer schema is accepted if it says that this version of the program still works on it.
+fn known(address: &DatabaseAddress, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
     let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let known = hold.unwrap_or(last);
     if found.version > known && found.oldest > known {
@@ -379,22 +386,22 @@ fn known(address: &Address, found: &Found, hold: Option<i32>) -> Result<(), Erro
     Ok(())
 }
 
-async fn found(client: &Client) -> Result<Found, Error> {
+async fn found(client: &Client) -> Result<SchemaVersion, Error> {
     if !is_ours(client).await? {
-        return Ok(Found {
+        return Ok(SchemaVersion {
             version: 0,
             oldest: 0,
         });
     }
     let sql = "SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM migrations";
     let row = client.query_one(sql, &[]).await?;
-    Ok(Found {
+    Ok(SchemaVersion {
         version: row.try_get(0)?,
         oldest: row.try_get(1)?,
     })
 }
 
-/// Makes the schema if there is none. One of another program that happens to have our name is left untouched.
+/// Creates the schema if there is none. A schema of another program with the same name is left untouched.
 async fn make_schema(client: &Client) -> Result<(), Error> {
     if is_ours(client).await? {
         return Ok(());
@@ -412,7 +419,7 @@ async fn refuse_foreign(client: &Client) -> Result<(), Error> {
     if tables == 0 || is_ours(client).await? {
         return Ok(());
     }
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "its schema {SCHEMA} belongs to some other program and was left untouched"
     )))
 }
@@ -428,9 +435,9 @@ mod tests {
 
     /// Counts warnings.
     #[derive(Clone, Default)]
-    struct Warned(Arc<AtomicUsize>);
+    struct WarningCounter(Arc<AtomicUsize>);
 
-    impl tracing::Subscriber for Warned {
+    impl tracing::Subscriber for WarningCounter {
         fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
             *of.level() == tracing::Level::WARN
         }
@@ -450,11 +457,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_syncs_nothing_is_warned_of_once() {
+    async fn a_database_without_fsync_is_warned_of_once() {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let client = address.connect().await.unwrap();
-        let warned = Warned::default();
+        let warned = WarningCounter::default();
         let listening = tracing::subscriber::set_default(warned.clone());
         fits(&client, &address).await.unwrap();
         drop(listening);
@@ -464,7 +471,7 @@ mod tests {
     #[tokio::test]
     async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do() {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let (client, reader) = (
             address.connect().await.unwrap(),
             address.connect().await.unwrap(),
@@ -474,15 +481,15 @@ mod tests {
             .batch_execute(&format!("BEGIN; {used}"))
             .await
             .unwrap();
-        let migration = Migration {
+        let migration = PostgresMigration {
             version: 99,
             name: "waits",
             oldest: 99,
-            run: Run::Together,
+            run: MigrationMode::Together,
             sql: "SELECT pg_advisory_xact_lock(17239, 1)",
         };
-        let patience = Duration::from_secs(1);
-        let gave_up = run_together(&client, &migration, 0, patience)
+        let wait_max = Duration::from_secs(1);
+        let gave_up = run_together(&client, &migration, 0, wait_max)
             .await
             .unwrap_err();
         assert!(

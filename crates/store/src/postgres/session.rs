@@ -1,13 +1,13 @@
-//! The connection of a writer, and what becomes of it on bad days.
+//! The connection of a writer, and its failures.
 //!
-//! Invariant: after an error the connection is either usable or given up; a new one is made when it is needed next.
+//! Invariant: after an error the connection is either usable or discarded; a new one is opened when it is needed.
 
 use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
-use super::address::Address;
-use super::wire::{Answer, Asked, Failure, Parameters, Row, Wire};
+use super::address::DatabaseAddress;
+use super::wire::{BoundStatement, Parameters, Row, StatementResult, WireConnection, WireError};
 use crate::Error;
 
 pub(super) const COMMIT: &str = "COMMIT";
@@ -15,23 +15,23 @@ pub(super) const COMMIT: &str = "COMMIT";
 /// Bounds of [`Session::reserve`].
 const RESERVE_MIN: Duration = Duration::from_secs(4);
 const RESERVE_MAX: Duration = Duration::from_mins(5);
-/// How long a request waits to see whether an abandoned connection has ended.
+/// How long a request waits for the end of an abandoned connection.
 const GLANCE: Duration = Duration::from_millis(50);
 
 pub(super) struct Session {
-    address: Address,
-    wire: Option<Wire>,
-    /// A connection that was given up in the middle of a commit, and until when it is waited for.
-    abandoned: Option<(Wire, Instant)>,
-    /// How long the next one is waited for: longer each time, so that a server that waits for its standby for an hour is
-    /// not given ever more connections, and a wire that hangs once is soon forgotten.
+    address: DatabaseAddress,
+    wire: Option<WireConnection>,
+    /// A connection that was abandoned during a commit, and until when the session waits for it.
+    abandoned: Option<(WireConnection, Instant)>,
+    /// How long the session waits for the next one: longer each time, so that a server that waits for its standby for an hour
+    /// does not get ever more connections, and a connection that hangs once is soon replaced.
     reserve: Duration,
-    /// Nothing good comes from this connection any more: an answer is missing, or the server has taken leave.
+    /// The connection cannot be used any more: a response is missing, or the server has ended the session.
     spent: bool,
 }
 
 impl Session {
-    pub(super) fn new(address: Address) -> Self {
+    pub(super) fn new(address: DatabaseAddress) -> Self {
         Self {
             address,
             wire: None,
@@ -46,29 +46,29 @@ impl Session {
         !self.spent && self.wire.is_some()
     }
 
-    /// Makes a connection if there is none.
+    /// Opens a connection if there is none.
     pub(super) fn ready(&mut self) -> Result<(), Error> {
         if !self.is_usable() {
-            self.give_up();
+            self.discard();
             self.await_abandoned()?;
             self.wire = Some(self.address.open()?);
         }
         Ok(())
     }
 
-    /// Forgets the connection; the server rolls back what was open on it.
-    pub(super) fn give_up(&mut self) {
+    /// Discards the connection; the server rolls back its open transaction.
+    pub(super) fn discard(&mut self) {
         self.wire = None;
         self.spent = false;
     }
 
-    /// One statement, which is made ready once for the connection.
+    /// Runs one statement, which is prepared once for the connection.
     pub(super) fn query(
         &mut self,
         text: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let asked = Asked {
+        let asked = BoundStatement {
             text,
             parameters: parameters.to_vec(),
         };
@@ -76,12 +76,15 @@ impl Session {
         Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
     }
 
-    /// Carries out all statements together, all of them or none.
-    pub(super) fn ask(&mut self, asked: &[Asked<'_>]) -> Result<Vec<Answer>, Error> {
+    /// Executes all statements together, all of them or none.
+    pub(super) fn ask(
+        &mut self,
+        asked: &[BoundStatement<'_>],
+    ) -> Result<Vec<StatementResult>, Error> {
         self.with(|wire| wire.ask(asked).into_iter().collect())
     }
 
-    /// A statement that is rare: planned for what the tables hold now.
+    /// Runs a rare statement, which is planned for the current content of the tables.
     pub(super) fn query_anew(
         &mut self,
         text: &str,
@@ -91,7 +94,7 @@ impl Session {
             .map(|answer| answer.rows)
     }
 
-    /// The same for one that writes: how many rows it wrote.
+    /// The same for a statement that writes; returns the number of rows.
     pub(super) fn execute_anew(
         &mut self,
         text: &str,
@@ -106,7 +109,10 @@ impl Session {
         self.with(|wire| wire.run(text)).map(drop)
     }
 
-    fn with<T>(&mut self, work: impl FnOnce(&mut Wire) -> Result<T, Failure>) -> Result<T, Error> {
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut WireConnection) -> Result<T, WireError>,
+    ) -> Result<T, Error> {
         let wire = self.wire.as_mut().ok_or(Error::Closed)?;
         work(wire).map_err(|failure| {
             self.note(&failure);
@@ -114,20 +120,20 @@ impl Session {
         })
     }
 
-    fn note(&mut self, failure: &Failure) {
+    fn note(&mut self, failure: &WireError) {
         self.spent |= match failure {
-            Failure::Lost(_) => true,
-            Failure::Refused(refusal) => refusal.is_last() || is_over(&refusal.code),
+            WireError::Lost(_) => true,
+            WireError::Refused(refusal) => refusal.is_last() || is_over(&refusal.code),
         };
     }
 
-    /// Carries out the last statements and commits, all in one go.
+    /// Executes the last statements and commits, in one round trip.
     ///
-    /// An error is [`Error::Unsure`] unless the server refused a statement before the commit, which it then passed over.
-    /// A server that stops waiting for its standby says yes with a warning: it is there, and may be lost with this one
-    /// machine. Other warnings, such as those of a trigger that somebody added, mean nothing of the kind.
-    pub(super) fn commit(&mut self, mut last: Vec<Asked<'_>>) -> Result<(), Error> {
-        last.push(Asked {
+    /// An error is [`Error::Unsure`] unless the server refused a statement before the commit, which it then skipped.
+    /// A server that stops waiting for its standby confirms the commit with a warning: the commit exists, and may be lost
+    /// with this one machine. Other warnings, such as those of a custom trigger, have no such meaning.
+    pub(super) fn commit(&mut self, mut last: Vec<BoundStatement<'_>>) -> Result<(), Error> {
+        last.push(BoundStatement {
             text: COMMIT,
             parameters: Vec::new(),
         });
@@ -138,7 +144,7 @@ impl Session {
         let before_commit = answers.len() < last.len();
         let failure = match (answers.pop(), doubt) {
             (Some(Err(failure)), _) => failure,
-            (Some(Ok(Answer { undone: true, .. })), _) => {
+            (Some(Ok(StatementResult { undone: true, .. })), _) => {
                 let failed = "the transaction had failed before it was committed";
                 return Err(Error::Unavailable(failed.to_owned()));
             }
@@ -149,27 +155,27 @@ impl Session {
             }
         };
         self.note(&failure);
-        if before_commit && matches!(failure, Failure::Refused(_)) {
+        if before_commit && matches!(failure, WireError::Refused(_)) {
             return Err(failure.into());
         }
         Err(Error::Unsure(failure.to_string()))
     }
 
-    /// Gives up the connection in the middle of a commit. One that has answered, with a warning, waits for nothing.
+    /// Abandons the connection during a commit. A connection that has answered, with a warning, is not waited for.
     pub(super) fn abandon(&mut self) {
         if self.spent {
             let until = Instant::now() + self.reserve;
             self.reserve = (self.reserve * 2).min(RESERVE_MAX);
             self.abandoned = self.wire.take().map(|wire| (wire, until));
         }
-        self.give_up();
+        self.discard();
     }
 
     fn await_abandoned(&mut self) -> Result<(), Error> {
         let Some((wire, until)) = &mut self.abandoned else {
             return Ok(());
         };
-        if !wire.stirs_within(GLANCE) && Instant::now() < *until {
+        if !wire.is_readable_within(GLANCE) && Instant::now() < *until {
             let waits = "a commit from before still waits in the database, perhaps for a standby";
             return Err(Error::Unavailable(waits.to_owned()));
         }
@@ -178,7 +184,7 @@ impl Session {
     }
 }
 
-/// Whether a server that says this takes no more writes on this connection: it ends, or is no primary any more.
+/// Whether the error means that the connection accepts no more writes: the server ends, or is no primary any more.
 fn is_over(code: &SqlState) -> bool {
     *code == SqlState::READ_ONLY_SQL_TRANSACTION || code.code().starts_with("57P")
 }
@@ -189,14 +195,14 @@ mod tests {
 
     fn session() -> Session {
         let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
         let mut session = Session::new(address);
         session.ready().unwrap();
         session
     }
 
-    fn asked(text: &'static str) -> Asked<'static> {
-        Asked {
+    fn asked(text: &'static str) -> BoundStatement<'static> {
+        BoundStatement {
             text,
             parameters: Vec::new(),
         }

@@ -1,15 +1,15 @@
-//! What every connection is set to, and the proof that it is.
+//! The settings of every connection, and their verification.
 //!
-//! Invariant: no connection is used whose settings were not read back. A pooler may let us in and keep the start-up
-//! options to itself, and then a commit that was answered might be on no disk.
+//! Invariant: no connection is used before its settings were read back. A pooler may accept the connection and drop the
+//! start-up options, and then an acknowledged commit might not be on disk.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::Error;
 
-/// Commits that are on disk when they are answered, our schema, an end to everything that hangs, and plans that are made
-/// once and follow an index: a plan made while a table was young would read all of it for ever.
+/// Durable commits, our schema, timeouts for everything, and plans that are made once and use an index: a plan made while a
+/// table was small would scan it for ever.
 const SETTINGS: &[(&str, &str)] = &[
     ("synchronous_commit", "on"),
     ("default_transaction_isolation", "read committed"),
@@ -26,10 +26,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("client_min_messages", "warning"),
 ];
 
-/// A writer has others behind it, so it waits for a lock for a moment only; see `locks`.
+/// Other requests wait for a writer, so it waits only briefly for a lock; see `locks`.
 pub(super) const OF_WRITER: &str = "SET lock_timeout = '200ms'";
 
-/// As start-up options.
+/// The settings as start-up options.
 pub(super) fn options() -> String {
     let mut options = String::new();
     for (name, value) in SETTINGS {
@@ -38,7 +38,7 @@ pub(super) fn options() -> String {
     options
 }
 
-/// Selects what is not as it should be, one line of text for each.
+/// Selects the settings with a wrong value, one line of text for each.
 pub(super) static DIFFERING: LazyLock<String> = LazyLock::new(|| {
     let wanted: Vec<_> = SETTINGS
         .iter()
@@ -51,12 +51,12 @@ pub(super) static DIFFERING: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Refuses a connection for the first thing that [`DIFFERING`] found.
+/// Refuses a connection for the first setting that [`DIFFERING`] returned.
 pub(super) fn confirm(differing: Option<&str>) -> Result<(), Error> {
     let Some(differing) = differing else {
         return Ok(());
     };
-    Err(Error::Address(format!(
+    Err(Error::DatabaseAddress(format!(
         "on its connections {differing}: what stands between here and the server, such as a pooler, drops start-up \
          options. Name the server itself, or let `options` pass"
     )))

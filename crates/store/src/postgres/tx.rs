@@ -1,7 +1,7 @@
-//! The writer's side of a transaction: everything happens on what is held, and is written when it is done.
+//! The writer's transaction: commands work on the working set, which is written at the end.
 //!
-//! Invariant: a search that what is held cannot answer first writes what is pending, so that the database sees the
-//! same as the commands before it did.
+//! Invariant: a search that the working set cannot answer first writes the pending changes, so that the database has the
+//! same state as the commands before it saw.
 
 use std::collections::HashMap;
 
@@ -17,54 +17,54 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio_postgres::types::ToSql;
 
-use super::flush::{Decided, Writes};
-use super::held::{Held, Pending, Rank};
-use super::load::{self, BLOCK, Foreseen, Patience};
+use super::flush::{DecidedWrites, EncodedWrites};
+use super::load::{self, BLOCK, LockTimeout, Prefetch};
 use super::rows::{self, intent_columns, signed, stored};
 use super::session::Session;
-use super::wire::{Answer, Asked, Row};
+use super::wire::{BoundStatement, Row, StatementResult};
+use super::working_set::{ClaimRank, PendingWrite, WorkingSet};
 use crate::Error;
 use crate::ledger::{Counter, Position, Tx, profiles_of};
 
 /// A value under a key, as this transaction sees it.
 #[derive(Debug)]
-struct Entry<T> {
+struct KeyedEntry<T> {
     now: Option<T>,
-    /// Whether the database has a row, which is locked then.
+    /// Whether the database has a row; if so, it is locked.
     stored: bool,
     changed: bool,
 }
 
-pub(super) struct Open<'a> {
+pub(super) struct PostgresTx<'a> {
     session: &'a mut Session,
     node: i64,
     shard: i16,
-    held: Held,
-    once: HashMap<once::Key, Entry<once::Row>>,
-    records: HashMap<record::Key, Entry<Record>>,
+    working_set: WorkingSet,
+    once: HashMap<once::Key, KeyedEntry<once::Row>>,
+    records: HashMap<record::Key, KeyedEntry<Record>>,
     facts: Vec<Fact>,
-    /// The last facts of rows that go without a trace.
+    /// The last facts of rows that are removed together with their facts.
     facts_gone: Vec<FactSeq>,
     last_fact: FactSeq,
     counts: Vec<(Counter, i64)>,
 }
 
-impl<'a> Open<'a> {
-    /// Begins a transaction and loads what was foreseen. Its numbers come from blocks of its own.
+impl<'a> PostgresTx<'a> {
+    /// Begins a transaction and loads the prefetch. Its numbers come from blocks of its own.
     pub(super) fn begin(
         session: &'a mut Session,
         node: i64,
         shard: i16,
-        foreseen: &Foreseen<'_>,
-        patience: Patience,
+        prefetch: &Prefetch<'_>,
+        lock_timeout: LockTimeout,
         position: &mut Position,
     ) -> Result<Self, Error> {
-        let found = load::load(session, foreseen, patience)?;
+        let found = load::load(session, prefetch, lock_timeout)?;
         let mut open = Self {
             session,
             node,
             shard,
-            held: Held::default(),
+            working_set: WorkingSet::default(),
             once: HashMap::new(),
             records: HashMap::new(),
             facts: Vec::new(),
@@ -78,29 +78,33 @@ impl<'a> Open<'a> {
         open.take_records(&found.records)?;
         open.take_once(&found.once)?;
         for intent in found.named {
-            open.held.load(intent);
+            open.working_set.load(intent);
         }
-        for id in &foreseen.ids {
-            open.held.absent(*id);
+        for id in &prefetch.ids {
+            open.working_set.mark_absent(*id);
         }
-        for key in &foreseen.records {
-            open.records.entry(key.clone()).or_insert_with(Entry::none);
+        for key in &prefetch.records {
+            open.records
+                .entry(key.clone())
+                .or_insert_with(KeyedEntry::none);
         }
-        for key in &foreseen.once {
-            open.once.entry(key.clone()).or_insert_with(Entry::none);
+        for key in &prefetch.once {
+            open.once
+                .entry(key.clone())
+                .or_insert_with(KeyedEntry::none);
         }
         let whole = found.due.len() < limits::SWEEP_ROWS_MAX as usize;
         for intent in found.due {
-            open.held.load(intent);
+            open.working_set.load(intent);
         }
-        for (shelf, until) in foreseen.shelves.iter().filter(|_| whole) {
-            open.held.searched(*shelf, *until);
+        for (shelf, until) in prefetch.shelves.iter().filter(|_| whole) {
+            open.working_set.mark_searched(*shelf, *until);
         }
         let mut lanes = found.lanes;
-        for (probe, wanted) in &foreseen.lanes {
+        for (probe, wanted) in &prefetch.lanes {
             let intents = lanes.remove(probe).unwrap_or_default();
             let whole = intents.len() < *wanted as usize;
-            open.held.load_lane(*probe, intents, whole);
+            open.working_set.load_lane(*probe, intents, whole);
         }
         Ok(open)
     }
@@ -109,7 +113,7 @@ impl<'a> Open<'a> {
         for row in found {
             let record = rows::record(row)?;
             let key = record.key.clone();
-            self.records.insert(key, Entry::found(record));
+            self.records.insert(key, KeyedEntry::found(record));
         }
         Ok(())
     }
@@ -117,43 +121,43 @@ impl<'a> Open<'a> {
     fn take_once(&mut self, found: &[Row]) -> Result<(), Error> {
         for row in found {
             let row = rows::once(row)?;
-            self.once.insert(row.key.clone(), Entry::found(row));
+            self.once.insert(row.key.clone(), KeyedEntry::found(row));
         }
         Ok(())
     }
 
-    /// The last fact that was told; zero if there was none.
+    /// The last fact of this transaction; zero if there is none.
     pub(super) fn last_fact(&self) -> FactSeq {
         self.last_fact
     }
 
-    /// Writes everything that was decided so far.
+    /// Writes all decisions so far.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.pending().send(self.session)?;
-        self.held.written();
+        self.working_set.mark_written();
         self.facts.clear();
         self.facts_gone.clear();
         self.counts.clear();
-        self.once.values_mut().for_each(Entry::written);
-        self.records.values_mut().for_each(Entry::written);
+        self.once.values_mut().for_each(KeyedEntry::written);
+        self.records.values_mut().for_each(KeyedEntry::written);
         Ok(())
     }
 
-    /// Everything that was decided and not written yet, to be written together with the commit.
-    pub(super) fn into_writes(mut self) -> Writes {
+    /// The decisions that are not written yet, to be written together with the commit.
+    pub(super) fn into_writes(mut self) -> EncodedWrites {
         self.pending()
     }
 
-    fn pending(&mut self) -> Writes {
-        let (new, changed, removed) = self.held.take_pending();
-        let mut decided = Decided {
+    fn pending(&mut self) -> EncodedWrites {
+        let (new, changed, removed) = self.working_set.take_pending();
+        let mut decided = DecidedWrites {
             new,
             changed,
             removed,
             facts: &self.facts,
             facts_gone: &self.facts_gone,
             counts: &self.counts,
-            ..Decided::default()
+            ..DecidedWrites::default()
         };
         for entry in self.once.values().filter(|entry| entry.changed) {
             let list = if entry.stored {
@@ -163,7 +167,7 @@ impl<'a> Open<'a> {
             };
             list.extend(&entry.now);
         }
-        // Whoever waits for another's new key waits in the order of the keys, never in a circle.
+        // Sorted by key, so that transactions that wait for new keys of each other cannot deadlock.
         decided.once.sort_unstable_by_key(|row| &row.key);
         decided.new.sort_unstable_by_key(|row| row.intent.seq);
         for (key, entry) in self.records.iter().filter(|(_, entry)| entry.changed) {
@@ -188,12 +192,12 @@ impl<'a> Open<'a> {
             .map(rows::intent)
             .collect::<Result<Vec<_>, _>>()?;
         let whole = intents.len() < limit as usize;
-        self.held.load_lane(probe, intents, whole);
+        self.working_set.load_lane(probe, intents, whole);
         Ok(())
     }
 }
 
-impl<T> Entry<T> {
+impl<T> KeyedEntry<T> {
     fn none() -> Self {
         Self {
             now: None,
@@ -223,12 +227,12 @@ impl<T> Entry<T> {
     }
 }
 
-impl Tx for Open<'_> {
+impl Tx for PostgresTx<'_> {
     fn reserve(&mut self, position: &mut Position) -> Result<(), Error> {
         let left = |last: u64| BLOCK - last % BLOCK;
-        // More than any one command can use up.
+        // More than any one command can use.
         let few = BLOCK / 4;
-        let above = self.held.last_fact() <= position.fact;
+        let above = self.working_set.last_fact() <= position.fact;
         if above && left(position.seq) > few && left(position.fact) > few {
             return Ok(());
         }
@@ -240,36 +244,36 @@ impl Tx for Open<'_> {
     }
 
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
-        if !self.held.knows(id) {
+        if !self.working_set.is_known(id) {
             let ids = vec![&id.0[..]];
             for row in &self.session.query(load::INTENTS, &[&ids])? {
-                self.held.load(rows::intent(row)?);
+                self.working_set.load(rows::intent(row)?);
             }
-            self.held.absent(id);
+            self.working_set.mark_absent(id);
         }
-        Ok(self.held.by_id(id).cloned())
+        Ok(self.working_set.by_id(id).cloned())
     }
 
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
-        let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
+        let mut heads: Vec<ClaimRank> = Vec::with_capacity(probes.len());
         for probe in probes {
-            if self.held.heads(*probe, limit as usize).is_none() {
+            if self.working_set.heads(*probe, limit as usize).is_none() {
                 self.search_lane(*probe, limit)?;
             }
             heads.extend(
-                self.held
+                self.working_set
                     .heads(*probe, limit as usize)
                     .into_iter()
                     .flatten(),
             );
         }
         heads.sort_unstable();
-        // A public row of the caller's own lies in two of its lanes.
+        // A public row of the caller is in two of its lanes.
         heads.dedup();
         heads.truncate(limit as usize);
         let rows = heads
             .into_iter()
-            .map(|(_, _, _, seq)| self.held.get(Seq(seq)));
+            .map(|(_, _, _, seq)| self.working_set.get(Seq(seq)));
         Ok(rows.flatten().cloned().collect())
     }
 
@@ -282,7 +286,7 @@ impl Tx for Open<'_> {
     ) -> Result<Vec<Intent>, Error> {
         let of_face =
             |intent: &&Intent| face.is_none_or(|face| intent.profile.profile().face == face);
-        if let Some(due) = self.held.due(shelf, until) {
+        if let Some(due) = self.working_set.due(shelf, until) {
             let wanted = due.into_iter().filter(of_face).take(limit as usize);
             return Ok(wanted.cloned().collect());
         }
@@ -342,7 +346,10 @@ impl Tx for Open<'_> {
                 .query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
             self.take_once(&found)?;
         }
-        let entry = self.once.entry(key.clone()).or_insert_with(Entry::none);
+        let entry = self
+            .once
+            .entry(key.clone())
+            .or_insert_with(KeyedEntry::none);
         Ok(entry.now.clone())
     }
 
@@ -354,7 +361,10 @@ impl Tx for Open<'_> {
                 .query(load::RECORDS, &[&keys.0, &keys.1, &keys.2])?;
             self.take_records(&found)?;
         }
-        let entry = self.records.entry(key.clone()).or_insert_with(Entry::none);
+        let entry = self
+            .records
+            .entry(key.clone())
+            .or_insert_with(KeyedEntry::none);
         Ok(entry.now.clone())
     }
 
@@ -365,7 +375,7 @@ impl Tx for Open<'_> {
         let of_state = |state: State| i16::from(state.code());
         let (held, waiting) = (of_state(State::Dispatched), of_state(State::Queued));
         let (completed, delayed) = (of_state(State::Acked), i16::from(Shelf::Delayed.code()));
-        let asked = |text, parameters| Asked { text, parameters };
+        let asked = |text, parameters| BoundStatement { text, parameters };
         let answers = self.session.ask(&[
             asked(load::HELD_OF_SERIES, vec![&name, &held]),
             asked(load::WAITING_OF_SERIES, vec![&name, &waiting]),
@@ -375,10 +385,10 @@ impl Tx for Open<'_> {
                 vec![&name, &waiting, &delayed, &now.0],
             ),
         ])?;
-        // Only the last one is locked, so only that one is held.
+        // Only the last one is locked, so only that one joins the working set.
         let [held, waiting, completed, behind] =
-            <[Answer; 4]>::try_from(answers).map_err(|_| Error::Closed)?;
-        let first = |answer: &Answer| answer.rows.first().map(rows::intent).transpose();
+            <[StatementResult; 4]>::try_from(answers).map_err(|_| Error::Closed)?;
+        let first = |answer: &StatementResult| answer.rows.first().map(rows::intent).transpose();
         Ok(Series {
             held: first(&held)?,
             waiting: first(&waiting)?,
@@ -392,19 +402,19 @@ impl Tx for Open<'_> {
     }
 
     fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        self.held
-            .put(intent.clone(), lanes.copied(), Pending::Insert);
+        self.working_set
+            .put(intent.clone(), lanes.copied(), PendingWrite::Insert);
         Ok(())
     }
 
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        self.held
-            .put(intent.clone(), lanes.copied(), Pending::Update);
+        self.working_set
+            .put(intent.clone(), lanes.copied(), PendingWrite::Update);
         Ok(())
     }
 
     fn remove(&mut self, seq: Seq) -> Result<(), Error> {
-        self.held.remove(seq);
+        self.working_set.remove(seq);
         Ok(())
     }
 
@@ -420,24 +430,27 @@ impl Tx for Open<'_> {
     }
 
     fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
-        let entry = self.once.entry(row.key.clone()).or_insert_with(Entry::none);
+        let entry = self
+            .once
+            .entry(row.key.clone())
+            .or_insert_with(KeyedEntry::none);
         entry.set(Some(row));
         Ok(())
     }
 
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
         let entry = self.records.entry(record.key.clone());
-        entry.or_insert_with(Entry::none).set(Some(record));
+        entry.or_insert_with(KeyedEntry::none).set(Some(record));
         Ok(())
     }
 
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error> {
-        // Only what was found, and is locked by that, is deleted.
+        // Only a row that was found, and is therefore locked, is deleted.
         if !self.records.contains_key(key) {
             self.record(key)?;
         }
         let entry = self.records.entry(key.clone());
-        entry.or_insert_with(Entry::none).set(None);
+        entry.or_insert_with(KeyedEntry::none).set(None);
         Ok(())
     }
 
@@ -456,7 +469,7 @@ impl Tx for Open<'_> {
 
     fn forget_facts(&mut self, forget: &ForgetFacts) -> Result<(u64, Option<FactSeq>), Error> {
         self.flush()?;
-        // An array, and no join: whatever the planner thinks of the table, it looks up each number.
+        // An array, and no join: the planner must look up each number.
         let sql = "WITH looked AS MATERIALIZED \
                    (SELECT seq, face, at < $3 AS old FROM facts WHERE seq > $1 ORDER BY seq LIMIT $2), \
                    gone AS (DELETE FROM facts WHERE seq = ANY (ARRAY(SELECT seq FROM looked WHERE old AND face = $4)) \
@@ -466,29 +479,29 @@ impl Tx for Open<'_> {
         let limit = i64::from(forget.limit);
         let parameters: [&(dyn ToSql + Sync); 4] = [&after, &limit, &forget.before.0, &face];
         let found = self.session.query_anew(sql, &parameters)?;
-        let told = found.first().ok_or(Error::Closed)?;
-        let all_old = rows::unsigned(told, 1)? == u64::from(forget.limit);
-        let last = FactSeq(rows::unsigned(told, 2)?);
-        Ok((rows::unsigned(told, 0)?, all_old.then_some(last)))
+        let counts = found.first().ok_or(Error::Closed)?;
+        let all_old = rows::unsigned(counts, 1)? == u64::from(forget.limit);
+        let last = FactSeq(rows::unsigned(counts, 2)?);
+        Ok((rows::unsigned(counts, 0)?, all_old.then_some(last)))
     }
 
     fn left(&self) -> Vec<Probe> {
-        self.held.left().collect()
+        self.working_set.unchanged_lanes().collect()
     }
 }
 
-impl Open<'_> {
+impl PostgresTx<'_> {
     fn hold(&mut self, found: &[Row]) -> Result<Vec<Intent>, Error> {
         let mut intents = Vec::with_capacity(found.len());
         for row in found {
             let intent = rows::intent(row)?;
-            self.held.load(intent.clone());
+            self.working_set.load(intent.clone());
             intents.push(intent);
         }
         Ok(intents)
     }
 
-    /// What another transaction holds is left to the next time.
+    /// Rows that another transaction has locked are left for the next call.
     fn forget_stored(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
         match forget {
             Forget::Once { scope, limit } => {
@@ -498,7 +511,7 @@ impl Open<'_> {
                 self.session.execute_anew(sql, &[&scope, &now.0, &limit])
             }
             Forget::OnceOf { owner } => {
-                // With all scopes named, the key's index serves.
+                // With all scopes listed, the index of the key is used.
                 let scopes: Vec<i16> = once::Scope::ALL
                     .iter()
                     .map(|scope| scope.code().into())
@@ -506,7 +519,7 @@ impl Open<'_> {
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[]) AND owner = $2";
                 self.session.execute_anew(sql, &[&scopes, &stored(owner)])
             }
-            // Scope by scope, so that the first ones are found by the key. None may be left, so locks are waited for.
+            // Scope by scope, so that the first rows are found by the key. None may remain, so this waits for locks.
             Forget::OnceOfFace { face, limit } => {
                 let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
                            WHERE scope = $1 ORDER BY owner, key LIMIT $2 FOR UPDATE)";

@@ -1,10 +1,10 @@
-//! A connection that is driven by the thread that uses it: statements leave together and are answered together.
+//! A blocking PostgreSQL connection, driven by the thread that uses it: statements are sent and answered together.
 //!
-//! A driver that ends each statement by itself makes the server answer each by itself, with a system call and a wake-up on
-//! both sides. Here the end is said once for all of them.
+//! A driver that sends a Sync after each statement makes the server answer each one separately, with a system call and a
+//! wake on both sides. Here one Sync follows all of them.
 //!
-//! Invariant: every call reads up to the server's "ready for query", or else says [`Failure::Lost`] or a refusal that
-//! [`Refusal::is_last`]; after that the connection must not be used.
+//! Invariant: every call reads up to the server's "ready for query", or returns [`WireError::Lost`] or an error that
+//! [`ServerError::is_last`]; after that the connection must not be used.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -33,66 +33,66 @@ use tokio_postgres::types::{Kind, ToSql, Type};
 pub(super) use open::{NO_PASSWORD, open};
 pub(super) use row::Row;
 
-/// How long the server may take for what it was asked before the connection counts as lost: more than it allows itself.
-pub(super) const PATIENCE: Duration = Duration::from_secs(12);
+/// How long the server may take to respond before the connection counts as lost: longer than its statement timeout.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// What may be sent behind a question for rows before it is read. More could get stuck: the server waits to be read, and we
-/// wait to be read.
+/// How many bytes may be sent after a query for rows before its result is read. More could deadlock: each side would wait
+/// until the other reads.
 const UNREAD_MAX: usize = 16 * 1_024;
 
-/// What is read at once.
+/// The size of one read.
 const READ_BYTES: usize = 16 * 1_024;
 
-/// No row of ours comes near it. Without a bound, whoever answers at that address could make us ask for gigabytes.
+/// Our rows are far smaller. Without a limit, a faulty server could make the client allocate gigabytes.
 const MESSAGE_BYTES_MAX: i32 = 64 << 20;
 
 /// A socket, with or without TLS.
-pub(super) trait Stream: Read + Write + Send {
-    /// From now on, reading and writing give up after this time.
-    fn patience(&self, patience: Duration) -> io::Result<()>;
+pub(super) trait WireStream: Read + Write + Send {
+    /// Sets the timeout of reads and writes.
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()>;
 }
 
-/// A statement with what it is given.
-pub(super) struct Asked<'a> {
+/// A statement with its parameters.
+pub(super) struct BoundStatement<'a> {
     pub(super) text: &'static str,
     pub(super) parameters: Vec<&'a (dyn ToSql + Sync)>,
 }
 
-/// What a statement is given.
+/// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
-/// What a statement brought.
+/// The result of a statement.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct StatementResult {
     pub(super) rows: Vec<Row>,
-    /// How many rows it found or wrote.
+    /// The number of rows read or written.
     pub(super) count: u64,
-    /// It was a COMMIT of a transaction that had failed: the server says so by another word, and by no error.
+    /// A COMMIT of a failed transaction: the server rolls back, and reports no error.
     pub(super) undone: bool,
 }
 
-/// Why a statement brought nothing.
+/// Why a statement failed.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The server refused it, and the transaction with it.
-    Refused(Refusal),
-    /// The connection ended, or was silent for too long. What became of the statement is unknown.
+pub(super) enum WireError {
+    /// The server refused the statement, and the transaction failed.
+    Refused(ServerError),
+    /// The connection ended or timed out. The effect of the statement is unknown.
     Lost(io::Error),
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ServerError {
     pub(super) code: SqlState,
     severity: String,
     message: String,
     detail: Option<String>,
-    /// The function of the server that said it. Never translated.
+    /// The function of the server that raised the error. Never translated.
     routine: String,
 }
 
-impl Refusal {
-    /// Whether it says that the server stopped waiting for its standby: what was committed is there, and may be lost with
-    /// this one machine. Its words may be of any language, and not everybody who speaks the protocol names routines.
+impl ServerError {
+    /// Whether the server stopped waiting for its standby: the commit exists, and may be lost with this one machine. The text
+    /// may be in any language, and not every server of this protocol names routines.
     fn doubts_commit(&self) -> bool {
         self.severity == "WARNING"
             && (self.routine == "SyncRepWaitForLSN"
@@ -100,7 +100,7 @@ impl Refusal {
                 || self.message.contains("synchronous replication"))
     }
 
-    /// Whether the server said it and went away.
+    /// Whether the server ended the connection with this error.
     pub(super) fn is_last(&self) -> bool {
         matches!(self.severity.as_str(), "FATAL" | "PANIC")
     }
@@ -129,7 +129,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.severity, self.message)?;
         match &self.detail {
@@ -139,7 +139,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
@@ -149,17 +149,17 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<Failure> for crate::Error {
-    fn from(failure: Failure) -> Self {
+impl From<WireError> for crate::Error {
+    fn from(failure: WireError) -> Self {
         let code = match &failure {
-            Failure::Refused(refusal) => Some(&refusal.code),
-            Failure::Lost(_) => None,
+            WireError::Refused(refusal) => Some(&refusal.code),
+            WireError::Lost(_) => None,
         };
         Self::of_server(code, failure.to_string())
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for WireError {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
@@ -182,30 +182,30 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// What the server knows under a name.
-struct Prepared {
+/// A statement that is prepared at the server.
+struct PreparedStatement {
     name: String,
     parameters: Vec<Type>,
     columns: Arc<[String]>,
 }
 
-pub(super) struct Wire {
-    stream: Box<dyn Stream>,
+pub(super) struct WireConnection {
+    stream: Box<dyn WireStream>,
     incoming: BytesMut,
     outgoing: BytesMut,
-    statements: HashMap<&'static str, Prepared>,
-    /// How many names were given to statements. A name whose statement came to nothing may be taken at the server.
+    statements: HashMap<&'static str, PreparedStatement>,
+    /// How many statement names were used. The name of a failed statement may still exist at the server.
     names: usize,
-    /// Types of our own, which are asked for once.
+    /// The types of our schema, which are looked up once.
     types: HashMap<u32, Type>,
-    /// Why what was committed may not be on the standby, since somebody looked.
+    /// Why a commit since the last check may not be on the standby.
     doubt: Option<String>,
-    /// The server was told where the statements end: there it will be ready again, whatever happens before.
+    /// A Sync was sent: the server will be ready after it, whatever fails before.
     ended: bool,
 }
 
-impl Wire {
-    fn new(stream: Box<dyn Stream>) -> Self {
+impl WireConnection {
+    fn new(stream: Box<dyn WireStream>) -> Self {
         Self {
             stream,
             incoming: BytesMut::new(),
@@ -218,9 +218,12 @@ impl Wire {
         }
     }
 
-    /// Carries out all statements. Of each that was reached there is an answer, and after the first that fails the
-    /// others are not carried out: the last answer is its failure.
-    pub(super) fn ask(&mut self, asked: &[Asked<'_>]) -> Vec<Result<Answer, Failure>> {
+    /// Executes all statements. Returns a result for each that was reached; after the first failure the rest are skipped, and
+    /// the last result is the failure.
+    pub(super) fn ask(
+        &mut self,
+        asked: &[BoundStatement<'_>],
+    ) -> Vec<Result<StatementResult, WireError>> {
         let mut answers = Vec::with_capacity(asked.len());
         if let Err(failure) = self.try_ask(asked, &mut answers) {
             answers.push(Err(failure));
@@ -230,13 +233,13 @@ impl Wire {
 
     fn try_ask(
         &mut self,
-        asked: &[Asked<'_>],
-        answers: &mut Vec<Result<Answer, Failure>>,
-    ) -> Result<(), Failure> {
+        asked: &[BoundStatement<'_>],
+        answers: &mut Vec<Result<StatementResult, WireError>>,
+    ) -> Result<(), WireError> {
         for asked in asked {
             self.prepare(asked.text)?;
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         self.ended = false;
         let mut columns = Vec::with_capacity(asked.len());
         for asked in asked {
@@ -246,10 +249,10 @@ impl Wire {
             bind(prepared, &asked.parameters, &mut self.outgoing)?;
             frontend::execute("", 0, &mut self.outgoing)?;
             let before = &columns[answers.len()..columns.len() - 1];
-            // Whoever only writes answers with a word.
-            let tell_much = before.iter().any(|columns| !columns.is_empty());
-            if tell_much && self.outgoing.len() > UNREAD_MAX {
-                // The ones before it go first, and are read before more is sent.
+            // A statement that only writes has a short response.
+            let has_rows = before.iter().any(|columns| !columns.is_empty());
+            if has_rows && self.outgoing.len() > UNREAD_MAX {
+                // The statements before it are sent first, and their results are read before more is sent.
                 let later = self.outgoing.split_off(start);
                 frontend::flush(&mut self.outgoing);
                 self.send()?;
@@ -269,14 +272,14 @@ impl Wire {
         self.ready(deadline)
     }
 
-    /// A statement that is rare: planned for what the tables hold now. Its parameters are of PostgreSQL's own types: it has
-    /// no name, and to ask for a type would displace it.
+    /// Executes a rare statement, planned for the current content of the tables. Its parameters must be of built-in types: it
+    /// is unnamed, and the lookup of a type would replace it.
     pub(super) fn ask_anew(
         &mut self,
         text: &str,
         parameters: Parameters<'_>,
-    ) -> Result<Answer, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    ) -> Result<StatementResult, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         let prepared = self.parse(String::new(), text)?;
         bind(&prepared, parameters, &mut self.outgoing)?;
         frontend::execute("", 0, &mut self.outgoing)?;
@@ -287,9 +290,9 @@ impl Wire {
         Ok(answer)
     }
 
-    /// A text without parameters, which may be several statements.
-    pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Executes a text without parameters, which may be several statements.
+    pub(super) fn run(&mut self, text: &str) -> Result<Vec<Row>, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         frontend::query(text, &mut self.outgoing)?;
         self.send()?;
         let (mut rows, mut columns): (Vec<Row>, Arc<[String]>) = (Vec::new(), Arc::from([]));
@@ -307,20 +310,20 @@ impl Wire {
         }
     }
 
-    /// Why what was committed since the last look may not be on the standby.
+    /// Why a commit since the last call may not be on the standby.
     pub(super) fn take_doubt(&mut self) -> Option<String> {
         self.doubt.take()
     }
 
-    /// Whether the other side has said anything or gone away, within this time.
-    pub(super) fn stirs_within(&mut self, time: Duration) -> bool {
-        let waited = self.stream.patience(time);
+    /// Whether the server sends anything or closes the connection within this time.
+    pub(super) fn is_readable_within(&mut self, time: Duration) -> bool {
+        let waited = self.stream.set_timeout(time);
         let read = waited.and_then(|()| self.stream.read(&mut [0; 1]));
         !read.is_err_and(|error| is_timeout(&error))
     }
 
-    /// Makes a statement ready, if it is not yet.
-    pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), Failure> {
+    /// Prepares a statement, if it is not prepared yet.
+    pub(super) fn prepare(&mut self, text: &'static str) -> Result<(), WireError> {
         if !self.statements.contains_key(text) {
             let name = format!("s{}", self.names);
             self.names += 1;
@@ -330,8 +333,8 @@ impl Wire {
         Ok(())
     }
 
-    fn parse(&mut self, name: String, text: &str) -> Result<Prepared, Failure> {
-        let deadline = Instant::now() + PATIENCE;
+    fn parse(&mut self, name: String, text: &str) -> Result<PreparedStatement, WireError> {
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         frontend::parse(&name, text, [], &mut self.outgoing)?;
         frontend::describe(b'S', &name, &mut self.outgoing)?;
         self.end();
@@ -350,15 +353,15 @@ impl Wire {
             }
         }
         let parameters = parameters.into_iter().map(|oid| self.type_of(oid));
-        Ok(Prepared {
+        Ok(PreparedStatement {
             name,
             parameters: parameters.collect::<Result<_, _>>()?,
             columns: columns.into(),
         })
     }
 
-    /// An array of a row type of ours is known by what it is an array of.
-    fn type_of(&mut self, oid: u32) -> Result<Type, Failure> {
+    /// The array of a row type is built from its element type.
+    fn type_of(&mut self, oid: u32) -> Result<Type, WireError> {
         if let Some(known) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(known);
         }
@@ -373,16 +376,20 @@ impl Wire {
         Ok(array)
     }
 
-    fn send(&mut self) -> Result<(), Failure> {
+    fn send(&mut self) -> Result<(), WireError> {
         self.stream.write_all(&self.outgoing)?;
         self.stream.flush()?;
         self.outgoing.clear();
         Ok(())
     }
 
-    /// What one statement brings.
-    fn answer(&mut self, columns: &Arc<[String]>, deadline: Instant) -> Result<Answer, Failure> {
-        let mut answer = Answer::default();
+    /// Reads the result of one statement.
+    fn answer(
+        &mut self,
+        columns: &Arc<[String]>,
+        deadline: Instant,
+    ) -> Result<StatementResult, WireError> {
+        let mut answer = StatementResult::default();
         loop {
             match self.receive(deadline)? {
                 Message::DataRow(body) => answer.rows.push(Row::new(body, columns)?),
@@ -395,31 +402,31 @@ impl Wire {
                 }
                 Message::ErrorResponse(body) => return Err(self.refused(body.fields(), deadline)),
                 Message::ReadyForQuery(_) => {
-                    return Err(io::Error::other("an answer is missing").into());
+                    return Err(io::Error::other("a response is missing").into());
                 }
                 _ => {}
             }
         }
     }
 
-    /// After a refusal the server passes over everything up to the next end that it was told of.
-    fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> Failure {
-        let refusal = match Refusal::read(fields) {
+    /// After an error the server skips everything up to the next Sync.
+    fn refused(&mut self, fields: ErrorFields<'_>, deadline: Instant) -> WireError {
+        let refusal = match ServerError::read(fields) {
             Ok(refusal) => refusal,
-            Err(error) => return Failure::Lost(error),
+            Err(error) => return WireError::Lost(error),
         };
         if refusal.is_last() {
-            return Failure::Refused(refusal);
+            return WireError::Refused(refusal);
         }
         self.outgoing.clear();
-        let told = if self.ended {
+        let synced = if self.ended {
             Ok(())
         } else {
             self.end();
             self.send()
         };
-        match told.and_then(|()| self.ready(deadline)) {
-            Ok(()) => Failure::Refused(refusal),
+        match synced.and_then(|()| self.ready(deadline)) {
+            Ok(()) => WireError::Refused(refusal),
             Err(failure) => failure,
         }
     }
@@ -429,7 +436,7 @@ impl Wire {
         self.ended = true;
     }
 
-    fn ready(&mut self, deadline: Instant) -> Result<(), Failure> {
+    fn ready(&mut self, deadline: Instant) -> Result<(), WireError> {
         loop {
             if let Message::ReadyForQuery(_) = self.receive(deadline)? {
                 return Ok(());
@@ -437,8 +444,8 @@ impl Wire {
         }
     }
 
-    /// The next message that is an answer.
-    fn receive(&mut self, deadline: Instant) -> Result<Message, Failure> {
+    /// The next message that is a response.
+    fn receive(&mut self, deadline: Instant) -> Result<Message, WireError> {
         loop {
             let header = Header::parse(&self.incoming)?;
             if header.is_some_and(|header| header.len() > MESSAGE_BYTES_MAX) {
@@ -446,7 +453,7 @@ impl Wire {
             }
             match Message::parse(&mut self.incoming)? {
                 Some(Message::NoticeResponse(body)) => {
-                    let notice = Refusal::read(body.fields())?;
+                    let notice = ServerError::read(body.fields())?;
                     if notice.doubts_commit() {
                         self.doubt = Some(notice.message);
                     }
@@ -458,7 +465,7 @@ impl Wire {
         }
     }
 
-    fn fill(&mut self, deadline: Instant) -> Result<(), Failure> {
+    fn fill(&mut self, deadline: Instant) -> Result<(), WireError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -478,10 +485,10 @@ impl Wire {
 }
 
 fn bind(
-    prepared: &Prepared,
+    prepared: &PreparedStatement,
     parameters: Parameters<'_>,
     out: &mut BytesMut,
-) -> Result<(), Failure> {
+) -> Result<(), WireError> {
     let values = parameters.iter().zip(&prepared.parameters);
     let bound = frontend::bind(
         "",
@@ -496,7 +503,7 @@ fn bind(
         out,
     );
     bound.map_err(|error| match error {
-        BindError::Serialization(error) => Failure::Lost(error),
-        BindError::Conversion(error) => Failure::Lost(io::Error::other(error)),
+        BindError::Serialization(error) => WireError::Lost(error),
+        BindError::Conversion(error) => WireError::Lost(io::Error::other(error)),
     })
 }

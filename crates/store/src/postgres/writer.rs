@@ -1,7 +1,7 @@
-//! The threads that write: each takes what waits, carries it out in one transaction, and answers after its commit.
+//! The writer threads: each takes a group of requests, executes it in one transaction, and answers after its commit.
 //!
-//! Invariant: PostgreSQL says yes to a commit when it is on disk (and on a synchronous standby), so an answer may leave
-//! then. A transaction that met another node's is taken anew from the start.
+//! Invariant: PostgreSQL confirms a commit when it is on disk (and on a synchronous standby), so the replies may be sent
+//! then. A transaction that conflicts with another node's is retried from the start.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,44 +11,47 @@ use std::time::{Duration, Instant};
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::Micros;
 
-use super::address::Address;
-use super::flush::Writes;
-use super::load::{Foreseen, Patience};
-use super::locks::{self, Locks};
+use super::address::DatabaseAddress;
+use super::flush::EncodedWrites;
+use super::load::{LockTimeout, Prefetch};
+use super::locks::{self, KnownLocks};
 use super::session::Session;
-use super::tx::Open;
-use crate::group::{self, Disk, Group, Intake, Line, Ran, Running, Shared, Transact};
+use super::tx::PostgresTx;
+use crate::group::{
+    self, CommitShared, Executed, GroupTurn, RequestGroup, Submitter, SyncTarget, Transact,
+    WriteQueue,
+};
 use crate::ledger::{Batch, Position};
 use crate::{Clock, Error};
 
-/// How often a transaction is taken anew before its requests are refused.
+/// How often a transaction is attempted before its requests are refused.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// And for how long.
+/// How long a transaction is retried.
 const ATTEMPTS_TIME: Duration = Duration::from_secs(8);
 
-/// A group that took longer to fail is not tried in parts, which would take longer still.
+/// A group that took longer to fail is not retried in parts, which would take even longer.
 const BLAME_TIME: Duration = Duration::from_secs(2);
 
 /// Counters are split into this many parts.
 const SHARDS: i64 = 64;
 
 pub(super) struct Writers {
-    intake: Intake,
+    submitter: Submitter,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CommitShared>,
 }
 
-/// What the writers of a node have in common.
-pub(super) struct Node {
+/// State that the writers of a node share.
+pub(super) struct WriterNode {
     pub(super) id: i64,
     pub(super) clock: Arc<dyn Clock>,
-    /// Time never goes back, whatever the clock says and whichever writer looks.
+    /// The last time that any writer used: time never goes back, whatever the clock says.
     pub(super) last_time: AtomicI64,
-    pub(super) locks: Locks,
+    pub(super) locks: KnownLocks,
 }
 
-impl Node {
+impl WriterNode {
     fn now(&self) -> Micros {
         let now = self.clock.now().0;
         let last = self.last_time.fetch_max(now, Ordering::Relaxed);
@@ -58,27 +61,27 @@ impl Node {
 
 impl Writers {
     pub(super) fn start(
-        address: &Address,
-        node: &Arc<Node>,
+        address: &DatabaseAddress,
+        node: &Arc<WriterNode>,
         count: usize,
         queue_max: usize,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = group::line(queue_max, &shared);
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = group::write_queue(queue_max, &shared);
         let mut threads = Vec::with_capacity(count);
         for index in 0..count {
             let (session, shard) = (Session::new(address.clone()), shard(node.id, index));
-            let (line, shared, node) = (line.clone(), Arc::clone(&shared), Arc::clone(node));
+            let (queue, shared, node) = (queue.clone(), Arc::clone(&shared), Arc::clone(node));
             let work = move || {
-                let ledger = Ledger {
+                let writer = PostgresWriter {
                     session,
                     shard,
                     node,
-                    running: None,
+                    turn: None,
                     last: None,
-                    tries: Tries::new(),
+                    attempts: Attempts::new(),
                 };
-                line.guarded(|| ledger.work(&line, &shared));
+                queue.poison_on_panic(|| writer.run_loop(&queue, &shared));
             };
             let thread = std::thread::Builder::new()
                 .name(format!("ledger-writer-{index}"))
@@ -87,23 +90,23 @@ impl Writers {
             threads.push(thread);
         }
         Ok(Self {
-            intake,
+            submitter,
             threads: Mutex::new(threads),
             shared,
         })
     }
 
     pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
-        self.intake.execute(request).await
+        self.submitter.execute(request).await
     }
 
-    /// Lets the threads finish what waits, then ends them.
+    /// Lets the threads execute the queued requests, then ends them.
     pub(super) fn close(&self) {
-        self.intake.close();
+        self.submitter.close();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the ledger ended by a panic");
+                tracing::error!("a thread of the ledger panicked");
             }
         }
     }
@@ -120,33 +123,33 @@ fn shard(node: i64, writer: usize) -> i16 {
     i16::try_from((node.wrapping_mul(7) + writer).rem_euclid(SHARDS)).unwrap_or(0)
 }
 
-/// Nothing is left to do when PostgreSQL has said yes.
-struct Committed;
+/// Nothing to sync: PostgreSQL confirms only durable commits.
+struct DurableCommit;
 
-impl Disk for Committed {
+impl SyncTarget for DurableCommit {
     fn sync(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-struct Ledger<'l> {
+struct PostgresWriter<'l> {
     session: Session,
     shard: i16,
-    node: Arc<Node>,
-    running: Option<Running<'l>>,
-    /// What is left to write in the open transaction: it goes together with the commit.
-    last: Option<Writes>,
-    tries: Tries,
+    node: Arc<WriterNode>,
+    turn: Option<GroupTurn<'l>>,
+    /// The remaining writes of the open transaction, which are sent together with the commit.
+    last: Option<EncodedWrites>,
+    attempts: Attempts,
 }
 
-/// How often the group at hand was carried out.
-struct Tries {
+/// The attempts of the current group.
+struct Attempts {
     count: u32,
     began: Instant,
     reconnected: bool,
 }
 
-impl Tries {
+impl Attempts {
     fn new() -> Self {
         Self {
             count: 1,
@@ -156,52 +159,52 @@ impl Tries {
     }
 }
 
-impl<'l> Ledger<'l> {
-    fn work(mut self, line: &'l Line, shared: &Arc<Shared>) {
-        while let Some((group, running)) = line.gather_in_turn() {
-            self.running = Some(running);
-            self.tries = Tries::new();
+impl<'l> PostgresWriter<'l> {
+    fn run_loop(mut self, queue: &'l WriteQueue, shared: &Arc<CommitShared>) {
+        while let Some((group, turn)) = queue.gather_in_turn() {
+            self.turn = Some(turn);
+            self.attempts = Attempts::new();
             if let Some(group) = self.without_locked(group)
                 && let Some(committed) = group::commit(&mut self, group, shared)
             {
-                let safe = committed.sync(&Committed, shared);
+                let safe = committed.sync(&DurableCommit, shared);
                 committed.answer(safe, shared);
             }
-            self.running = None;
+            self.turn = None;
         }
     }
 
-    /// Whoever needs what was found locked lately does not make the others wait for it again.
-    fn without_locked<'g>(&self, group: Group<'g>) -> Option<Group<'g>> {
+    /// Removes requests that need a row found locked recently, so that the others do not wait for it again.
+    fn without_locked<'g>(&self, group: RequestGroup<'g>) -> Option<RequestGroup<'g>> {
         let locks = &self.node.locks;
         if locks.is_empty() {
             return Some(group);
         }
         let now = self.node.now();
-        group.without(|request| locks.hold_up(request, now))
+        group.without_locked(|request| locks.block(request, now))
     }
 }
 
-impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
+impl Transact for PostgresWriter<'_> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         self.session.ready()?;
         let now = self.node.now();
-        let foreseen = Foreseen::of(group.requests(), now);
+        let prefetch = Prefetch::of(group.requests(), now);
         let mut position = Position {
             time: now,
             ..Position::default()
         };
-        let patience = if group.is_part() {
-            Patience::Brief
+        let lock_timeout = if group.is_part() {
+            LockTimeout::Brief
         } else {
-            Patience::Usual
+            LockTimeout::Usual
         };
-        let mut tx = Open::begin(
+        let mut tx = PostgresTx::begin(
             &mut self.session,
             self.node.id,
             self.shard,
-            &foreseen,
-            patience,
+            &prefetch,
+            lock_timeout,
             &mut position,
         )?;
         let instants = (now, self.node.clock.time_of_day());
@@ -215,7 +218,7 @@ impl Transact for Ledger<'_> {
         let last_fact = tx.last_fact().0;
         self.last = Some(tx.into_writes());
         group.answer_with(replies);
-        Ok(Ran {
+        Ok(Executed {
             news,
             wrote,
             last_fact,
@@ -232,52 +235,52 @@ impl Transact for Ledger<'_> {
     }
 
     fn roll_back(&mut self) {
-        // Where even that fails, the server does it when the connection is gone.
+        // If this fails, the server rolls back when the connection ends.
         if !self.session.is_usable() || self.session.run("ROLLBACK").is_err() {
-            self.session.give_up();
+            self.session.discard();
         }
     }
 
-    fn again(&mut self, error: &Error) -> bool {
-        // It may have happened.
+    fn should_retry(&mut self, error: &Error) -> bool {
+        // The commit may have happened.
         if matches!(error, Error::Unsure(_)) {
             return false;
         }
-        let tries = &mut self.tries;
+        let attempts = &mut self.attempts;
         let conflict = matches!(error, Error::Conflict(_));
-        if conflict && tries.count < ATTEMPTS_MAX && tries.began.elapsed() < ATTEMPTS_TIME {
-            tracing::debug!(%error, count = tries.count, "another node was first; taking the transaction anew");
-            tries.count += 1;
+        if conflict && attempts.count < ATTEMPTS_MAX && attempts.began.elapsed() < ATTEMPTS_TIME {
+            tracing::debug!(%error, count = attempts.count, "conflict with another node; retrying the transaction");
+            attempts.count += 1;
             self.roll_back();
             return true;
         }
-        // Before the commit nothing has happened, so a connection that was lost meanwhile is no reason to refuse.
-        if !self.session.is_usable() && !tries.reconnected {
-            tracing::debug!(%error, "a connection was lost; taking the transaction anew");
-            tries.reconnected = true;
-            self.session.give_up();
+        // Before the commit the transaction has no effect, so after a lost connection it is retried.
+        if !self.session.is_usable() && !attempts.reconnected {
+            tracing::debug!(%error, "a connection was lost; retrying the transaction");
+            attempts.reconnected = true;
+            self.session.discard();
             return true;
         }
         false
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
-        self.session.is_usable() && self.tries.began.elapsed() < BLAME_TIME
+    fn may_blame_request(&self, _: &Error) -> bool {
+        self.session.is_usable() && self.attempts.began.elapsed() < BLAME_TIME
     }
 
-    fn locked_out(&mut self, group: &Group<'_>) -> Vec<bool> {
+    fn find_lock_waiters(&mut self, group: &RequestGroup<'_>) -> Vec<bool> {
         let now = self.node.now();
         match locks::find(&mut self.session, group.requests(), now) {
             Ok(found) => {
                 self.node.locks.note(found);
                 let requests = group.requests();
                 requests
-                    .map(|request| self.node.locks.hold_up(request, now))
+                    .map(|request| self.node.locks.block(request, now))
                     .collect()
             }
-            // Perhaps a whole table is locked, and then everybody waits.
+            // A whole table may be locked; then all requests wait.
             Err(error) => {
-                tracing::debug!(%error, "it cannot be told what is locked");
+                tracing::debug!(%error, "the locked rows could not be determined");
                 self.roll_back();
                 vec![true; group.len()]
             }

@@ -1,4 +1,4 @@
-//! A copy of the file as of one instant, made while the server works on.
+//! A copy of the file as of one instant, made while the server runs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::failpoint::{self, Failpoint};
 
 const PAGES_PER_STEP: i32 = 256;
 
-/// Copies `from` to the new file `to`; `progress` hears pages done and pages in all.
+/// Copies `from` to the new file `to`; `progress` gets the number of copied pages and of all pages.
 pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Result<(), Error> {
     if to.exists() {
         return Err(Error::Open {
@@ -21,8 +21,8 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
         });
     }
     let source = schema::reader(from)?;
-    // One open read holds on to one instant; without it each commit of the server would begin the copy anew, and a
-    // busy server would never let it end.
+    // An open read transaction keeps one snapshot. Without it each commit of the server would restart the copy, and with
+    // a busy server it would never end.
     source.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
     let mut target = Connection::open(to)?;
     let copy = Backup::new(&source, &mut target)?;
@@ -38,7 +38,7 @@ pub fn backup(from: &Path, to: &Path, mut progress: impl FnMut(i32, i32)) -> Res
         }
     }
     drop(copy);
-    // It has no log.
+    // The copy has no log.
     schema::note_open(&target, false)?;
     target.close().map_err(|(_, error)| error)?;
     std::fs::File::open(to)

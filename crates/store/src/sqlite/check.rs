@@ -1,4 +1,4 @@
-//! Reading everything once: is the file sound, and do the parts agree with each other?
+//! Checks the whole file: whether SQLite finds it intact, and whether its tables are consistent.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::check;
 use crate::ledger::Counter;
 
-/// Findings to report; after that many the picture is clear.
+/// The maximum number of findings to report.
 const FINDINGS_MAX: usize = 100;
 
 pub(super) fn check(connection: &Connection) -> Result<Vec<String>, Error> {
@@ -64,19 +64,19 @@ pub(super) fn check_rows(
     Ok(counted)
 }
 
-/// Histories hang together, and whoever follows its own facts finds all of them.
+/// Checks that the chains of facts are complete, and that every fact is reachable by the streams of its owner.
 fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     for (wrong, sql) in [
         (
-            "rows whose history ends at a fact of another one",
+            "rows whose last fact belongs to another row",
             "SELECT count(*) FROM intents i JOIN facts f ON f.seq = i.last_fact WHERE f.intent != i.seq",
         ),
         (
-            "facts that follow one of another row, or a later one",
+            "facts whose predecessor belongs to another row, or is later",
             "SELECT count(*) FROM facts f JOIN facts p ON p.seq = f.previous WHERE p.intent != f.intent OR p.seq >= f.seq",
         ),
         (
-            "facts that nobody can follow",
+            "facts that no stream can reach",
             "SELECT count(*) FROM facts f WHERE NOT EXISTS (SELECT 1 FROM news n WHERE n.owner = f.owner AND n.last = \
              (SELECT min(last) FROM news m WHERE m.owner = f.owner AND m.last >= f.seq) AND n.first <= f.seq)",
         ),
@@ -89,7 +89,7 @@ fn check_facts(connection: &Connection, findings: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// Says `position:` first, which is what a repair mends.
+/// The findings start with `position:`, which a repair corrects.
 fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result<(), Error> {
     let (last_seq, last_fact): (u64, u64) = connection.query_row(
         "SELECT last_seq, last_fact FROM position WHERE id = 1",
@@ -102,12 +102,12 @@ fn check_position(connection: &Connection, findings: &mut Vec<String>) -> Result
         })?;
     if Seq(u64::try_from(seq).unwrap_or(0)) > Seq(last_seq) {
         findings.push(format!(
-            "position: sequence {last_seq} lies behind the last intent {seq}"
+            "position: sequence {last_seq} is behind the last intent {seq}"
         ));
     }
     if reads::last_fact(connection)?.0 > last_fact {
         findings.push(format!(
-            "position: fact {last_fact} lies behind the last one stored"
+            "position: fact {last_fact} is behind the last one stored"
         ));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! A SQLite file as the source or the target of a copy.
 //!
-//! Invariant: a source is only read, as of one instant. Whoever asks for a copy holds the locks of both files.
+//! Invariant: a source is only read, as of one instant. The caller of a copy holds the locks of both files.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -9,23 +9,25 @@ use std::path::{Path, PathBuf};
 use consign_kernel::once;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
-use super::hold::Hold;
+use super::file_lock::FileLock;
 use super::nonces::Nonces;
-use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
-use super::schema::{self, Holds};
-use super::tx::Open;
+use super::schema::{self, FileKind};
+use super::statements::StatementCache;
+use super::tx::SqliteTx;
 use super::{checkpoint, reads, writer};
 use crate::Error;
-use crate::copy::{Cursor, Mark, Marked, Page, Rows, Source, Table, Target, lanes};
+use crate::copy::{
+    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, Rows, lanes,
+};
 use crate::ledger::{Position, Tx};
 
-/// Facts that are noted together for whoever follows its own; a longer stretch has more of others in it.
+/// Facts in one range of the table `news`; a longer range contains more facts of other owners.
 const STRETCH_FACTS: usize = 64;
 
 const MARKED: &str = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'copying'";
 
-/// Refuses a file that is a part of a copy.
+/// Refuses a file that holds an incomplete copy.
 pub(super) fn refuse_part(connection: &Connection, path: &Path) -> Result<(), Error> {
     match mark(connection)? {
         None => Ok(()),
@@ -37,13 +39,13 @@ pub(super) fn refuse_part(connection: &Connection, path: &Path) -> Result<(), Er
 }
 
 /// A file that is only read.
-pub(crate) struct Reader {
+pub(crate) struct SqliteSource {
     path: PathBuf,
     connection: Connection,
     superseded: Option<HashSet<i64>>,
 }
 
-impl Reader {
+impl SqliteSource {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let unfit = |reason: &str| Error::Open {
             path: path.to_owned(),
@@ -57,14 +59,14 @@ impl Reader {
 
     pub(crate) fn existing(path: &Path) -> Result<Option<Self>, Error> {
         match schema::identify(path)? {
-            Holds::Nothing => return Ok(None),
-            Holds::Consign => {}
-            Holds::IntentBus => {
+            FileKind::Nothing => return Ok(None),
+            FileKind::Consign => {}
+            FileKind::IntentBus => {
                 return Err(Error::IntentBusFile {
                     path: path.to_owned(),
                 });
             }
-            Holds::OtherDatabase => {
+            FileKind::OtherDatabase => {
                 return Err(Error::ForeignFile {
                     path: path.to_owned(),
                 });
@@ -76,7 +78,7 @@ impl Reader {
             });
         }
         let connection = schema::reader(path)?;
-        // One open read holds on to one instant.
+        // An open read transaction keeps one snapshot.
         connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_master LIMIT 1")?;
         Ok(Some(Self {
             path: path.to_owned(),
@@ -87,17 +89,17 @@ impl Reader {
 }
 
 /// A file that is written to.
-pub(crate) struct Writer {
-    reader: Reader,
-    // Behind the reader, so that it is closed after it.
-    hold: Hold,
+pub(crate) struct SqliteTarget {
+    reader: SqliteSource,
+    // After the source, so that it is dropped after it.
+    hold: FileLock,
 }
 
-impl Writer {
+impl SqliteTarget {
     pub(crate) fn open(path: &Path, now_us: i64) -> Result<Self, Error> {
         let (connection, hold) = schema::writer(path, now_us)?;
         Ok(Self {
-            reader: Reader {
+            reader: SqliteSource {
                 path: path.to_owned(),
                 connection,
                 superseded: None,
@@ -106,10 +108,10 @@ impl Writer {
         })
     }
 
-    /// Closes the file, of which everything is on the disk then.
+    /// Closes the file, after everything is on the disk.
     pub(crate) fn close(self) -> Result<(), Error> {
         let Self { reader, hold } = self;
-        let Reader {
+        let SqliteSource {
             path, connection, ..
         } = reader;
         connection.close().map_err(|(_, error)| error)?;
@@ -128,14 +130,14 @@ impl Writer {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let done = work(connection).and_then(|()| Ok(connection.execute_batch("COMMIT")?));
         if done.is_err() {
-            // SQLite may have rolled back by itself; the first error says what went wrong.
+            // SQLite may have rolled back by itself; the first error is the cause.
             let _ = connection.execute_batch("ROLLBACK");
         }
         done
     }
 }
 
-impl Source for Reader {
+impl CopySource for SqliteSource {
     fn identity(&mut self) -> Result<String, Error> {
         let found = std::fs::metadata(&self.path);
         let found = found.map_err(|error| Error::Open {
@@ -166,34 +168,36 @@ impl Source for Reader {
         })?)
     }
 
-    fn count(&mut self, table: Table) -> Result<u64, Error> {
+    fn count(&mut self, table: LedgerTable) -> Result<u64, Error> {
         let sql = match table {
-            Table::Intents => "SELECT count(*) FROM intents",
-            Table::Facts => "SELECT count(*) FROM facts",
-            Table::Once => "SELECT count(*) FROM once",
-            Table::Nonces => "SELECT count(*) FROM (SELECT DISTINCT scope, owner, key FROM nonces)",
-            Table::Records => "SELECT count(*) FROM records",
-            Table::Counts => "SELECT count(*) FROM counts WHERE count != 0",
+            LedgerTable::Intents => "SELECT count(*) FROM intents",
+            LedgerTable::Facts => "SELECT count(*) FROM facts",
+            LedgerTable::Once => "SELECT count(*) FROM once",
+            LedgerTable::Nonces => {
+                "SELECT count(*) FROM (SELECT DISTINCT scope, owner, key FROM nonces)"
+            }
+            LedgerTable::Records => "SELECT count(*) FROM records",
+            LedgerTable::Counts => "SELECT count(*) FROM counts WHERE count != 0",
         };
         Ok(self
             .connection
             .query_row(sql, [], |row| rows::unsigned(row, 0))?)
     }
 
-    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         match table {
-            Table::Intents => self.intents(after, limit),
-            Table::Facts => self.facts(after, limit),
-            Table::Once => self.once(after, limit),
-            Table::Nonces => self.nonces(after, limit),
-            Table::Records => self.records(after, limit),
-            Table::Counts => self.counts(after, limit),
+            LedgerTable::Intents => self.intents(after, limit),
+            LedgerTable::Facts => self.facts(after, limit),
+            LedgerTable::Once => self.once(after, limit),
+            LedgerTable::Nonces => self.nonces(after, limit),
+            LedgerTable::Records => self.records(after, limit),
+            LedgerTable::Counts => self.counts(after, limit),
         }
     }
 }
 
-impl Reader {
-    fn intents(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+impl SqliteSource {
+    fn intents(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let mut statement = self.connection.prepare_cached(concat!(
             "SELECT ",
             intent_columns!(),
@@ -210,26 +214,26 @@ impl Reader {
             let lanes = lanes(row.seq.0, stored)?;
             Ok((row, lanes))
         });
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Intents(with_lanes.collect::<Result<_, Error>>()?),
             next,
         })
     }
 
-    fn facts(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn facts(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let mut statement = self.connection.prepare_cached(concat!(
             "SELECT ",
             fact_columns!(),
             " FROM facts WHERE seq > ?1 ORDER BY seq LIMIT ?2"
         ))?;
         let found = collect(&mut statement, params![after.numbers[0], limit], rows::fact)?;
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(|row| Cursor::number(signed(row.seq.0))),
             rows: Rows::Facts(found),
         })
     }
 
-    fn once(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn once(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
                    WHERE (scope, owner, key) > (?1, ?2, ?3) ORDER BY scope, owner, key LIMIT ?4";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -239,14 +243,14 @@ impl Reader {
         let cursor = |once::Key { scope, owner, key }: &once::Key| {
             Cursor::named([scope.code().into(), 0, 0], owner, key)
         };
-        Ok(Page {
+        Ok(RowPage {
             next: found.last().map(|row| cursor(&row.key)),
             rows: Rows::Once(found),
         })
     }
 
-    /// In the order of their use. One that was used again after its time lies there twice, and the later use counts.
-    fn nonces(&mut self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    /// In the order of their use. A nonce that was used again after its expiry is stored twice, and the later use counts.
+    fn nonces(&mut self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         if self.superseded.is_none() {
             let sql = "SELECT seq FROM (SELECT seq, row_number() OVER (PARTITION BY scope, owner, key ORDER BY seq DESC) \
                        AS uses FROM nonces) WHERE uses > 1";
@@ -264,13 +268,13 @@ impl Reader {
         if let Some(superseded) = &self.superseded {
             found.retain(|(seq, _)| !superseded.contains(seq));
         }
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Once(found.into_iter().map(|(_, row)| row).collect()),
             next,
         })
     }
 
-    fn records(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn records(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
                    WHERE (kind, owner, name) > (?1, ?2, ?3) ORDER BY kind, owner, name LIMIT ?4";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -281,13 +285,13 @@ impl Reader {
             let key = &record.key;
             Cursor::named([key.kind.code().into(), 0, 0], &key.owner, &key.name)
         });
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Records(found),
             next,
         })
     }
 
-    fn counts(&self, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn counts(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let sql = "SELECT kind, face, name, state, count FROM counts WHERE count != 0 \
                    AND (kind, face, name, state) > (?1, ?2, ?3, ?4) ORDER BY kind, face, name, state LIMIT ?5";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -298,7 +302,7 @@ impl Reader {
             let (kind, face, name, state) = counter.key();
             Cursor::named([kind.into(), face.into(), state.into()], name, "")
         });
-        Ok(Page {
+        Ok(RowPage {
             rows: Rows::Counts(found),
             next,
         })
@@ -315,13 +319,13 @@ fn collect<T>(
         .collect::<Result<_, _>>()?)
 }
 
-impl Marked for Reader {
-    fn mark(&mut self) -> Result<Option<Mark>, Error> {
+impl MarkedSource for SqliteSource {
+    fn mark(&mut self) -> Result<Option<CopyMark>, Error> {
         mark(&self.connection)
     }
 }
 
-fn mark(connection: &Connection) -> Result<Option<Mark>, Error> {
+fn mark(connection: &Connection) -> Result<Option<CopyMark>, Error> {
     let marked: bool = connection.query_row(MARKED, [], |row| row.get(0))?;
     if !marked {
         return Ok(None);
@@ -329,7 +333,7 @@ fn mark(connection: &Connection) -> Result<Option<Mark>, Error> {
     let sql = "SELECT source, fingerprint, began_at, tables, first, second, third, name, key FROM copying";
     let mark = connection.query_row(sql, [], |row| {
         let tables: i64 = row.get(3)?;
-        Ok(Mark {
+        Ok(CopyMark {
             source: row.get(0)?,
             fingerprint: row.get(1)?,
             began_at: row.get(2)?,
@@ -343,7 +347,7 @@ fn mark(connection: &Connection) -> Result<Option<Mark>, Error> {
     Ok(mark.optional()?)
 }
 
-fn put_mark(connection: &Connection, mark: &Mark) -> Result<(), Error> {
+fn put_mark(connection: &Connection, mark: &CopyMark) -> Result<(), Error> {
     let sql = "INSERT OR REPLACE INTO copying (id, source, fingerprint, began_at, tables, first, second, third, name, key) \
                VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let [first, second, third] = mark.cursor.numbers;
@@ -362,7 +366,7 @@ fn put_mark(connection: &Connection, mark: &Mark) -> Result<(), Error> {
     Ok(())
 }
 
-impl Source for Writer {
+impl CopySource for SqliteTarget {
     fn identity(&mut self) -> Result<String, Error> {
         self.reader.identity()
     }
@@ -383,23 +387,23 @@ impl Source for Writer {
         self.reader.highest()
     }
 
-    fn count(&mut self, table: Table) -> Result<u64, Error> {
+    fn count(&mut self, table: LedgerTable) -> Result<u64, Error> {
         self.reader.count(table)
     }
 
-    fn page(&mut self, table: Table, after: &Cursor, limit: u32) -> Result<Page, Error> {
+    fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         self.reader.page(table, after, limit)
     }
 }
 
-impl Marked for Writer {
-    fn mark(&mut self) -> Result<Option<Mark>, Error> {
+impl MarkedSource for SqliteTarget {
+    fn mark(&mut self) -> Result<Option<CopyMark>, Error> {
         self.reader.mark()
     }
 }
 
-impl Target for Writer {
-    fn begin(&mut self, mark: &Mark) -> Result<(), Error> {
+impl CopyTarget for SqliteTarget {
+    fn begin(&mut self, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(|connection| {
             connection.execute_batch(
                 "DROP TABLE IF EXISTS copying; DELETE FROM intents; DELETE FROM facts; DELETE FROM news; DELETE FROM once; \
@@ -412,7 +416,7 @@ impl Target for Writer {
         })
     }
 
-    fn write(&mut self, rows: Rows, mark: &Mark) -> Result<(), Error> {
+    fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(|connection| {
             write_rows(connection, rows)?;
             put_mark(connection, mark)
@@ -427,17 +431,17 @@ impl Target for Writer {
             connection.execute(sql, params![time.0, signed(seq), signed(fact)])?;
             Ok(connection.execute_batch("DROP TABLE copying")?)
         })?;
-        // So that whoever opens or moves the file next finds everything in it.
+        // So that the file alone is complete when it is opened or moved next.
         checkpoint::merge_all(&self.reader.connection)?;
         Ok(())
     }
 }
 
-/// By the code that writes for a server.
+/// Uses the same code as the writer of a server.
 fn write_rows(connection: &Connection, rows: Rows) -> Result<(), Error> {
-    let mut prepared = Prepared::new(connection);
+    let mut prepared = StatementCache::new(connection);
     let mut nonces = Nonces::default();
-    let mut open = Open::new(&mut prepared, &mut nonces);
+    let mut open = SqliteTx::new(&mut prepared, &mut nonces);
     match rows {
         Rows::Intents(rows) => {
             for (intent, lanes) in rows {

@@ -1,6 +1,6 @@
-//! Reading a file of the original Intent Bus. Read only; what to make of the rows is decided elsewhere.
+//! Reads a file of the original Intent Bus. The meaning of the rows is decided elsewhere.
 //!
-//! Invariant: a row with a cell that cannot be read is handed out as such, and never hides the rows around it.
+//! Invariant: a row with an unreadable cell is returned as such, and never hides other rows.
 
 mod cells;
 
@@ -8,16 +8,16 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row};
 
-use super::schema::{self, Holds};
+use super::schema::{self, FileKind};
 use crate::Error;
-use cells::Cells;
+use cells::ForeignCells;
 
 #[derive(Debug)]
 pub struct IntentBusFile {
     connection: Connection,
 }
 
-/// How much a file holds.
+/// The number of rows in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignRows {
     pub intents: u64,
@@ -28,11 +28,11 @@ pub struct ForeignRows {
     pub nonces: u64,
 }
 
-/// A row with a cell that does not hold what its column is for.
+/// A row with a cell whose value does not fit its column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableRow {
     pub rowid: i64,
-    /// Only of intents: the other tables have keys where an id would be.
+    /// Only for intents: the ids of other tables are secret keys.
     pub id: Option<String>,
     /// Which cell, and what is wrong with it.
     pub reason: String,
@@ -86,19 +86,19 @@ pub struct ForeignKv {
 }
 
 impl IntentBusFile {
-    /// Opens the file as it lies there. It must not be in use: its log, if any, is read with it.
+    /// Opens the file read-only. It must not be in use: its log, if any, is read too.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let unfit = |reason: &str| Error::Open {
             path: path.to_owned(),
             reason: reason.to_owned(),
         };
         match schema::identify(path)? {
-            Holds::IntentBus => {}
-            Holds::Nothing => return Err(unfit("there is no such file, or it is empty")),
-            Holds::Consign => return Err(unfit("it is a ledger of consign already")),
-            Holds::OtherDatabase => return Err(unfit("it is not a database of the Intent Bus")),
+            FileKind::IntentBus => {}
+            FileKind::Nothing => return Err(unfit("there is no such file, or it is empty")),
+            FileKind::Consign => return Err(unfit("it is a ledger of consign already")),
+            FileKind::OtherDatabase => return Err(unfit("it is not a database of the Intent Bus")),
         }
-        // Without a log the file can be read without leaving side files next to it.
+        // Without a log the file can be read without creating side files.
         let log = path.with_file_name(format!(
             "{}-wal",
             path.file_name().unwrap_or_default().to_string_lossy()
@@ -123,7 +123,7 @@ impl IntentBusFile {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Intents in stored order, beginning with a row id; ids may be negative.
+    /// Intents in stored order, starting at a row id; ids may be negative.
     pub fn intents(
         &self,
         from: i64,
@@ -138,15 +138,15 @@ impl IntentBusFile {
             let rowid = row.get("rowid")?;
             let unreadable = |reason| UnreadableRow {
                 rowid,
-                id: Cells(row).text("id").ok(),
+                id: ForeignCells(row).text("id").ok(),
                 reason,
             };
-            Ok(foreign_intent(rowid, &Cells(row)).map_err(unreadable))
+            Ok(foreign_intent(rowid, &ForeignCells(row)).map_err(unreadable))
         })?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Why and when the original put an intent aside, by intent id.
+    /// Why and when the original marked an intent as dead, by intent id.
     pub fn dead_reason(&self, intent_id: &str) -> Result<Option<(String, Option<f64>)>, Error> {
         let sql = "SELECT reason, created_at FROM dead_letters WHERE intent_id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -154,8 +154,8 @@ impl IntentBusFile {
         let Some(row) = found.next()? else {
             return Ok(None);
         };
-        let cells = Cells(row);
-        // Worth a remark, but not the loss of the intent.
+        let cells = ForeignCells(row);
+        // Worth a warning, but no reason to skip the intent.
         let reason = match cells.text_or_null("reason") {
             Ok(reason) => reason.unwrap_or_default(),
             Err(reason) => format!("dead letter: {reason}"),
@@ -197,12 +197,12 @@ impl IntentBusFile {
     fn all<T>(
         &self,
         sql: &str,
-        read: impl Fn(&Cells<'_>) -> Result<T, String>,
+        read: impl Fn(&ForeignCells<'_>) -> Result<T, String>,
     ) -> Result<Vec<Result<T, UnreadableRow>>, Error> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let found = statement.query_map([], |row: &Row<'_>| {
             let rowid = row.get("rowid")?;
-            Ok(read(&Cells(row)).map_err(|reason| UnreadableRow {
+            Ok(read(&ForeignCells(row)).map_err(|reason| UnreadableRow {
                 rowid,
                 id: None,
                 reason,
@@ -212,7 +212,7 @@ impl IntentBusFile {
     }
 }
 
-fn foreign_intent(rowid: i64, cells: &Cells<'_>) -> Result<ForeignIntent, String> {
+fn foreign_intent(rowid: i64, cells: &ForeignCells<'_>) -> Result<ForeignIntent, String> {
     Ok(ForeignIntent {
         rowid,
         id: cells.text("id")?,

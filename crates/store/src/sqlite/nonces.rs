@@ -1,8 +1,8 @@
-//! Keys of which nothing is remembered but that they were used: the nonces of signed requests.
+//! The nonces of signed requests: once-keys of which only the use is stored.
 //!
-//! They are random, so an index of them would touch another page with every request, which costs more than the work it
-//! guards. They are written one behind the other, and the writer, which alone asks for them, keeps them in mind.
-//! Invariant: what is in mind is what the file holds, as of the open transaction.
+//! They are random, so an index of them would touch another page with every request, which costs more than the request
+//! itself. They are appended, and the writer, which alone reads them, keeps them in memory.
+//! Invariant: the memory equals the content of the file, as of the open transaction.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,24 +11,24 @@ use consign_kernel::ids::Micros;
 use consign_kernel::once;
 use rusqlite::{Connection, params};
 
-use super::prepared::Prepared;
 use super::rows;
+use super::statements::StatementCache;
 use crate::Error;
 
-/// Looks at the oldest, so that many that lie there twice do not make one command long.
+/// Passes over the oldest rows in one command, so that many duplicates do not make it long.
 const PASSES_MAX: u32 = 4;
 const DELETE: &str = "DELETE FROM nonces WHERE seq = ?1";
 
 #[derive(Default)]
 pub(super) struct Nonces {
-    /// Sixty-four bits that nobody outside can foresee stand for a key.
+    /// A keyed hash of sixty-four bits, which clients cannot predict, stands for a key.
     names: RandomState,
     until: HashMap<u64, Micros>,
-    /// What the open transaction replaced.
+    /// The values that the open transaction replaced.
     undo: Vec<(u64, Option<Micros>)>,
-    /// The open transaction forgot something, which is not undone one by one.
+    /// The open transaction removed nonces, which are not undone one by one.
     forgot: bool,
-    /// A transaction that forgot something was rolled back, so everything is to be read anew.
+    /// A transaction that removed nonces was rolled back, so everything must be read again.
     stale: bool,
 }
 
@@ -50,7 +50,7 @@ impl Nonces {
         Ok(())
     }
 
-    /// To be called before a transaction reads from it.
+    /// Must be called before a transaction reads nonces.
     pub(super) fn refresh(&mut self, connection: &Connection) -> Result<(), Error> {
         if self.stale {
             self.reload(connection)?;
@@ -70,7 +70,7 @@ impl Nonces {
 
     pub(super) fn put(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         row: &once::Row,
     ) -> Result<(), Error> {
         let sql = "INSERT INTO nonces (scope, owner, key, until) VALUES (?1, ?2, ?3, ?4)";
@@ -82,15 +82,15 @@ impl Nonces {
         Ok(())
     }
 
-    /// Forgets the oldest that are over, at most so many. One that was used again lies there twice and counts once.
+    /// Removes the oldest expired nonces, at most so many. A nonce that was used again is stored twice and counts once.
     pub(super) fn forget_over(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         now: Micros,
         limit: u32,
     ) -> Result<usize, Error> {
-        // Before anything else: whatever fails from here on, memory is read anew.
+        // First: if anything fails from here on, the memory is read again.
         self.forgot = true;
         let mut forgotten = 0;
         for _ in 0..PASSES_MAX {
@@ -118,10 +118,10 @@ impl Nonces {
         Ok(forgotten)
     }
 
-    /// Forgets those of an owner. Rare, so everything is read for it.
+    /// Removes the nonces of an owner. This is rare, so all rows are read.
     pub(super) fn forget_owner(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         owner: &str,
     ) -> Result<usize, Error> {
@@ -143,10 +143,10 @@ impl Nonces {
         Ok(forgotten)
     }
 
-    /// Forgets the oldest of a scope, over or not, at most so many.
+    /// Removes the oldest nonces of a scope, expired or not, at most so many.
     pub(super) fn forget_first(
         &mut self,
-        prepared: &mut Prepared<'_>,
+        prepared: &mut StatementCache<'_>,
         scope: once::Scope,
         limit: usize,
     ) -> Result<usize, Error> {
@@ -155,7 +155,7 @@ impl Nonces {
         for (seq, row) in &oldest {
             prepared.get(DELETE)?.execute([seq])?;
             let name = self.name(&row.key);
-            // One that was used again lies there once more, and is forgotten with its last row.
+            // A nonce that was used again has another row, and is removed with its last row.
             if self.until.get(&name) == Some(&row.until) {
                 self.until.remove(&name);
             }
@@ -180,7 +180,7 @@ impl Nonces {
 }
 
 fn oldest(
-    prepared: &mut Prepared<'_>,
+    prepared: &mut StatementCache<'_>,
     scope: once::Scope,
     limit: usize,
 ) -> Result<Vec<(i64, once::Row)>, Error> {

@@ -1,5 +1,5 @@
-//! Where the sequences stand. A number that is given out twice makes every later commit fail, so a stored position counts only
-//! as long as the tables hold nothing beyond it.
+//! The positions of the sequences. A number that is assigned twice makes every later commit fail, so a stored position is
+//! valid only while the tables hold nothing beyond it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,16 +12,16 @@ use super::{check, copy, reads, schema, writer};
 use crate::Error;
 use crate::ledger::{Counter, Position};
 
-/// What a repair found wrong, each in a sentence; it is mended, unless nothing was to be changed.
+/// What a repair found wrong, one sentence each; it is corrected, except in a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
     pub repaired: Vec<String>,
-    /// What could not be mended, and why.
+    /// What could not be corrected, and why.
     pub left: Vec<String>,
 }
 
-/// The position to go on from. Looks at the ends of two indexes, and reads everything only if one of them lies beyond what is
-/// stored.
+/// The position to continue from. Reads the ends of two indexes, and all tables only if one of them is beyond the stored
+/// position.
 pub(super) fn recover(connection: &Connection) -> Result<Position, Error> {
     let stored = writer::read_position(connection)?;
     let [seq, fact] = ends(connection)?;
@@ -39,20 +39,20 @@ pub(super) fn recover(connection: &Connection) -> Result<Position, Error> {
         stored_fact = stored.fact,
         seq = position.seq,
         fact = position.fact,
-        "the stored positions lay behind the tables, as after two writers; they were set to what the tables hold"
+        "the stored positions were behind the tables, as after two writers; they were set to what the tables hold"
     );
     write(connection, position)?;
     number_plugin_facts(connection, plugin_facts(connection)?)?;
     Ok(position)
 }
 
-/// The highest numbers that an intent and a fact have now.
+/// The highest numbers of the stored intents and facts.
 fn ends(connection: &Connection) -> Result<[u64; 2], Error> {
     let sql = "SELECT (SELECT coalesce(max(seq), 0) FROM intents), (SELECT coalesce(max(seq), 0) FROM facts)";
     Ok(connection.query_row(sql, [], |row| Ok([unsigned(row, 0)?, unsigned(row, 1)?]))?)
 }
 
-/// The highest numbers that the tables mention anywhere: what was deleted may still be named elsewhere.
+/// The highest numbers that occur in any table: a deleted row may still be referenced.
 fn highest(connection: &Connection) -> Result<Position, Error> {
     let sql = "SELECT max((SELECT coalesce(max(seq), 0) FROM intents), (SELECT coalesce(max(intent), 0) FROM facts)), \
                max((SELECT coalesce(max(seq), 0) FROM facts), (SELECT coalesce(max(last), 0) FROM news), \
@@ -84,8 +84,8 @@ fn number_plugin_facts(connection: &Connection, last: i64) -> Result<(), Error> 
     Ok(())
 }
 
-/// Mends the positions and counters of a file that nobody has open, and its time, if that is later than `now` by more than
-/// `ahead_us_max` and nothing depends on it. With `dry_run` it only says what it would do.
+/// Repairs the positions and counters of a file that no process has open, and its time, if that is ahead of `now` by more
+/// than `ahead_us_max` and nothing depends on it. With `dry_run` it only reports what it would do.
 pub fn repair(path: &Path, now: Micros, ahead_us_max: i64, dry_run: bool) -> Result<Repair, Error> {
     if dry_run && !schema::pending(path)?.is_empty() {
         return Err(Error::TooOld {
@@ -143,7 +143,7 @@ fn repair_counters(connection: &Connection, repair: &mut Repair) -> Result<(), E
         .iter()
         .any(|line| line.contains("cannot be read"))
     {
-        let line = "counters: some rows cannot be read, so nobody can count them".to_owned();
+        let line = "counters: some rows cannot be read, so they cannot be counted".to_owned();
         repair.left.push(line);
         return Ok(());
     }
@@ -164,7 +164,7 @@ fn repair_counters(connection: &Connection, repair: &mut Repair) -> Result<(), E
     Ok(())
 }
 
-/// A time that lies ahead goes back only if no open row was made or leased after it: such a row would wait until then.
+/// A time that is ahead is set back only if no open row was created or leased after it: such a row would wait until then.
 fn repair_time(
     connection: &Connection,
     now: Micros,

@@ -1,4 +1,4 @@
-//! Reads, on connections that cannot write.
+//! Reads, on read-only connections.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,24 +16,28 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
-use crate::group::Shared;
+use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Answered, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage, Outline,
-    OutlinePage, Work,
+    BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
+    LeaseCount, Outline, OutlinePage,
 };
 
-/// Rows one listing may look at; a sparse filter then answers a short page and where to go on.
+/// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
-pub(super) struct Readers {
+pub(super) struct SqliteReadPool {
     idle: Mutex<Vec<Connection>>,
     returned: Condvar,
-    shared: Arc<Shared>,
+    shared: Arc<CommitShared>,
 }
 
-impl Readers {
-    pub(super) fn open(path: &Path, count: usize, shared: &Arc<Shared>) -> Result<Self, Error> {
+impl SqliteReadPool {
+    pub(super) fn open(
+        path: &Path,
+        count: usize,
+        shared: &Arc<CommitShared>,
+    ) -> Result<Self, Error> {
         let idle = (0..count)
             .map(|_| schema::read_only(path, false))
             .collect::<Result<_, _>>()?;
@@ -44,12 +48,12 @@ impl Readers {
         })
     }
 
-    /// Runs a read on a blocking thread, so that a slow disk never holds up the others. What it saw is shown when it is
-    /// safe.
+    /// Runs a read on a blocking thread, so that a slow disk never delays other tasks. The result is returned when every
+    /// commit that it saw is synced.
     pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
-    ) -> Answered<'static, T> {
+    ) -> BoxFuture<'static, T> {
         let readers = Arc::clone(self);
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
@@ -62,7 +66,7 @@ impl Readers {
             let seen = done
                 .await
                 .map_err(|error| Error::Unavailable(error.to_string()))?;
-            shared.safety.reached().await?;
+            shared.durability.until_synced().await?;
             seen
         })
     }
@@ -97,7 +101,7 @@ pub(super) fn intent(connection: &Connection, id: IntentId) -> Result<Option<Int
         .optional()?)
 }
 
-/// The newest rows, or the newest of an owner: two statements, so that each has the index it needs.
+/// The newest rows, or the newest of an owner: two statements, so that each uses its own index.
 macro_rules! newest {
     ($filter:ident, $columns:ident) => {
         if $filter.owner.is_some() {
@@ -133,7 +137,7 @@ pub(super) fn outlines(
     Ok(OutlinePage { outlines, next })
 }
 
-/// `wants` says of each row where it lies and whether it is asked for.
+/// `wants` returns for each row its position and whether it matches.
 fn page<T>(
     connection: &Connection,
     filter: &IntentFilter,
@@ -191,12 +195,12 @@ pub(super) fn child_jobs(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Payloads stay where they are; nothing is sorted, so that the walk ends with the first that is found.
-pub(super) fn job_naming(
+/// Payloads are not copied; nothing is sorted, so that the scan ends at the first match.
+pub(super) fn find_job_by_payload(
     connection: &Connection,
     text: &str,
     after: IntentId,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Outline>, Error> {
     let sql = concat!(
         "SELECT ",
@@ -205,7 +209,7 @@ pub(super) fn job_naming(
     );
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement
-        .query_row(params![after.0, among, text], rows::outline)
+        .query_row(params![after.0, scan_max, text], rows::outline)
         .optional()?)
 }
 
@@ -226,8 +230,8 @@ pub(super) fn open_jobs(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Through the index of open jobs: the plus sign keeps the planner from walking all rows in their order instead.
-pub(super) fn queue(
+/// Uses the index of open jobs: the plus sign keeps the planner from scanning all rows in their order instead.
+pub(super) fn jobs_by_state(
     connection: &Connection,
     state: Option<State>,
     limit: u32,
@@ -243,13 +247,13 @@ pub(super) fn queue(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn work(connection: &Connection, now: Micros) -> Result<Vec<Work>, Error> {
+pub(super) fn job_counts(connection: &Connection, now: Micros) -> Result<Vec<JobCount>, Error> {
     let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > ?1), \
                count(*) FILTER (WHERE state = 3) FROM intents INDEXED BY jobs_by_work \
                WHERE profile = 1 AND state IN (2, 3) GROUP BY capability ORDER BY capability";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map([now.0], |row| {
-        Ok(Work {
+        Ok(JobCount {
             capability: row.get(0)?,
             queued: rows::unsigned(row, 1)?,
             delayed: rows::unsigned(row, 2)?,
@@ -259,8 +263,8 @@ pub(super) fn work(connection: &Connection, now: Micros) -> Result<Vec<Work>, Er
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Through the index of deadlines: the plus signs keep the planner from walking all rows in their order instead.
-pub(super) fn under_way(
+/// Uses the index of deadlines: the plus signs keep the planner from scanning all rows in their order instead.
+pub(super) fn active_rows(
     connection: &Connection,
     profile: ProfileId,
     state: State,
@@ -323,9 +327,9 @@ pub(super) fn last_fact_to(
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
-    among: u32,
+    scan_max: u32,
 ) -> Result<Option<Fact>, Error> {
-    let (mut found, mut left) = (None, among);
+    let (mut found, mut left) = (None, scan_max);
     walk_back(connection, intent, before, |fact| {
         found = Some(fact).filter(|fact| left > 0 && states.contains(&fact.to));
         left = left.saturating_sub(1);
@@ -334,8 +338,8 @@ pub(super) fn last_fact_to(
     Ok(found)
 }
 
-/// Shows the facts of an intent, newest first or from before one of them, for as long as `more` says so. Old ones may have been
-/// forgotten.
+/// Passes the facts of an intent to `more`, newest first or from before one of them, until it returns false. Old facts may
+/// have been removed.
 fn walk_back(
     connection: &Connection,
     intent: Seq,
@@ -362,7 +366,7 @@ fn walk_back(
         let Some(fact) = statement.query_row([seq], rows::fact).optional()? else {
             break;
         };
-        // Always an earlier one, so that even a damaged chain has an end.
+        // Only an earlier fact, so that even a damaged chain ends.
         next = fact
             .previous
             .filter(|previous| *previous < fact.seq)
@@ -374,14 +378,14 @@ fn walk_back(
     Ok(())
 }
 
-/// The stretches of an owner, and in each of them its own facts; both in order, so that nothing is sorted.
+/// The fact ranges of an owner, and in each of them its own facts; both in order, so that nothing is sorted.
 pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
      f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, i.id, i.namespace, i.goal, i.parent FROM news n \
      CROSS JOIN facts f ON f.seq BETWEEN max(n.first, ?2 + 1) AND n.last AND f.owner = ?1 \
      LEFT JOIN intents i ON i.seq = f.intent WHERE n.owner = ?1 AND n.last > ?2 ORDER BY n.last, f.seq LIMIT ?3";
 
 pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
-    // One writer: sequence numbers become visible in order, so the stream may go up to the last one.
+    // With one writer, numbers become visible in order, so the stream may reach the last one.
     let sql = EVENTS;
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
@@ -476,13 +480,13 @@ pub(super) fn counts(connection: &Connection, face: Face) -> Result<Vec<Count>, 
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Reads as much of the index of deadlines as there are leases, and nothing of the table.
-pub(super) fn held(connection: &Connection) -> Result<Vec<Held>, Error> {
+/// Reads only the leased part of the index of deadlines, and nothing of the table.
+pub(super) fn lease_counts(connection: &Connection) -> Result<Vec<LeaseCount>, Error> {
     let sql = "SELECT count(*) FROM intents WHERE shelf = ?1";
     let leases = connection
         .prepare_cached(sql)?
         .query_row([Shelf::Leased.code()], |row| rows::unsigned(row, 0))?;
-    let held = (leases > 0).then_some(Held { node: None, leases });
+    let held = (leases > 0).then_some(LeaseCount { node: None, leases });
     Ok(held.into_iter().collect())
 }
 
@@ -546,7 +550,7 @@ pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
     let mut statement = connection.prepare(concat!(rows::nonces!(), " ORDER BY seq"))?;
     let mut nonces = BTreeMap::new();
     for row in statement.query_map([], rows::nonce)? {
-        // One that was used again after its time lies there twice; the later use counts.
+        // A nonce that was used again after its expiry is stored twice; the later use counts.
         let row = row?;
         nonces.insert(row.key.clone(), row);
     }
@@ -571,7 +575,7 @@ pub(super) fn counters(connection: &Connection) -> Result<Vec<(Counter, i64)>, E
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Its kind, face, name and state, and how much it counts.
+/// Reads kind, face, name, state and count.
 pub(super) fn counter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Counter, i64)> {
     let face = rows::coded(row, 1, Face::from_code)?;
     let counter = match row.get::<_, u8>(0)? {
@@ -592,7 +596,7 @@ pub(super) fn counter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Counter, i64
     Ok((counter, row.get(4)?))
 }
 
-/// The last fact that is visible; kept here for the checker.
+/// The last visible fact, for the check.
 pub(super) fn last_fact(connection: &Connection) -> Result<FactSeq, Error> {
     let last: i64 = connection.query_row("SELECT coalesce(max(seq), 0) FROM facts", [], |row| {
         row.get(0)
@@ -600,7 +604,7 @@ pub(super) fn last_fact(connection: &Connection) -> Result<FactSeq, Error> {
     Ok(FactSeq(u64::try_from(last).unwrap_or(0)))
 }
 
-/// Also when that fact is forgotten by now.
+/// The highest number, even if its fact is removed by now.
 pub(super) fn highest_fact(connection: &Connection) -> Result<FactSeq, Error> {
     let position = super::writer::read_position(connection)?;
     Ok(FactSeq(position.fact))

@@ -1,4 +1,4 @@
-//! Rows to structs and back. A value that cannot be read is damage, reported with the row it was found in.
+//! Converts rows to structs and back. An unreadable value is damage, reported with its row.
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
@@ -22,7 +22,7 @@ macro_rules! intent_columns {
 }
 pub(super) use intent_columns;
 
-/// Columns in the order [`outline`] reads them. All of them lie before result and payload, so that none of these is read.
+/// Columns in the order [`outline`] reads them. All of them precede result and payload, so that neither is read.
 macro_rules! outline_columns {
     () => {
         "seq, id, profile, state, cause, run_at, attempts, created_at, claimed_at, settled_at, namespace, goal, \
@@ -31,7 +31,7 @@ macro_rules! outline_columns {
 }
 pub(super) use outline_columns;
 
-/// The four columns of lanes behind those of an intent.
+/// The four lane columns after those of an intent.
 pub(super) fn lanes(row: &Row<'_>) -> rusqlite::Result<[Option<i64>; 4]> {
     Ok([row.get(33)?, row.get(34)?, row.get(35)?, row.get(36)?])
 }
@@ -194,7 +194,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     })
 }
 
-/// Sequences are below 2^63 for longer than any disk lasts.
+/// Sequences never reach 2^63 in practice.
 pub(super) fn signed(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! Opening a file: whose it is, how it is set up, which migrations it needs.
+//! Opens a file: identifies it, sets its pragmas, runs its migrations.
 //!
-//! Invariant: a file that is not ours is left untouched, down to its side files.
+//! Invariant: a file of another program is left untouched, including its side files.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,105 +10,106 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::checkpoint::PAGES_MAX;
-use super::hold::Hold;
+use super::file_lock::FileLock;
 use crate::Error;
 use crate::failpoint::{self, Failpoint};
 
-/// "CNSG", in the header of every file of ours.
+/// "CNSG", in the header of every Consign file.
 const APPLICATION_ID: i32 = 0x434e_5347;
-/// Where SQLite's file format keeps it, big-endian.
+/// Its position in SQLite's file format, big-endian.
 const APPLICATION_ID_AT: usize = 68;
-/// And the number that says whether a writer has the file open, and so whether its log may hold more than the file.
+/// The position of the number that says whether a writer has the file open, and so whether its log may hold more than the
+/// file.
 const OPEN_AT: usize = 60;
 
-/// RETURNING needs 3.35; the WAL-reset corruption was mended in 3.51.3.
+/// RETURNING needs 3.35; the WAL-reset corruption is fixed in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-struct Migration {
+struct SqliteMigration {
     version: u32,
     name: &'static str,
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[
-    Migration {
+const MIGRATIONS: &[SqliteMigration] = &[
+    SqliteMigration {
         version: 1,
         name: "ledger",
         sql: include_str!("migrations/0001_ledger.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 2,
         name: "chains",
         sql: include_str!("migrations/0002_chains.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 3,
         name: "ties",
         sql: include_str!("migrations/0003_ties.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 4,
         name: "tables",
         sql: include_str!("migrations/0004_tables.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 5,
         name: "transactions",
         sql: include_str!("migrations/0005_transactions.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 6,
         name: "forward",
         sql: include_str!("migrations/0006_forward.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 7,
         name: "past_jobs",
         sql: include_str!("migrations/0007_past_jobs.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 8,
         name: "short_guard",
         sql: include_str!("migrations/0008_short_guard.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 9,
         name: "unconsented",
         sql: include_str!("migrations/0009_unconsented.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 10,
         name: "wall_offset",
         sql: include_str!("migrations/0010_wall_offset.sql"),
     },
-    Migration {
+    SqliteMigration {
         version: 11,
         name: "guarded_profiles",
         sql: include_str!("migrations/0011_guarded_profiles.sql"),
     },
 ];
 
-/// What a path holds before we touch it.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FileKind {
     Nothing,
     Consign,
     IntentBus,
     OtherDatabase,
 }
 
-/// Looks without leaving a trace: no lock, no side file.
+/// Reads the file without a lock and without creating side files.
 ///
-/// Our own files are known by their header alone. After a kill in the middle of a checkpoint the file is whole only
-/// together with its log, and SQLite, told to leave the log alone, would call it damaged.
-pub fn identify(path: &Path) -> Result<Holds, Error> {
+/// Consign files are identified by their header alone. After a kill during a checkpoint the file is complete only
+/// together with its log, and SQLite without the log would report it as damaged.
+pub fn identify(path: &Path) -> Result<FileKind, Error> {
     let unreadable = |reason: String| Error::Open {
         path: path.to_owned(),
         reason,
     };
     match mark(path).map_err(|error| unreadable(error.to_string()))? {
-        None => return Ok(Holds::Nothing),
-        Some(APPLICATION_ID) => return Ok(Holds::Consign),
+        None => return Ok(FileKind::Nothing),
+        Some(APPLICATION_ID) => return Ok(FileKind::Consign),
         Some(_) => {}
     }
     let open = |reason: rusqlite::Error| unreadable(reason.to_string());
@@ -121,19 +122,19 @@ pub fn identify(path: &Path) -> Result<Holds, Error> {
         )
         .map_err(open)?;
     Ok(if tables == 3 {
-        Holds::IntentBus
+        FileKind::IntentBus
     } else {
-        Holds::OtherDatabase
+        FileKind::OtherDatabase
     })
 }
 
-/// The application id in the header of a SQLite file; zero if the file is none. `None` if there is nothing yet.
+/// The application id in the header of a SQLite file; zero if it is not one. `None` if there is no file.
 fn mark(path: &Path) -> std::io::Result<Option<i32>> {
     Ok(header(path)?.map(|header| number(&header, APPLICATION_ID_AT)))
 }
 
-/// Refuses a file by a name that its log does not lie beside: the last writer was cut off, and what it acknowledged is in the log
-/// beside another link to the file. Gives whether the last writer was cut off.
+/// Refuses a path whose log is beside another link to the file: the last writer was interrupted, and acknowledged commits
+/// are in that log. Returns whether the last writer was interrupted.
 fn refuse_without_log(path: &Path) -> Result<bool, Error> {
     let unfit = |reason: String| Error::Open {
         path: path.to_owned(),
@@ -151,26 +152,26 @@ fn refuse_without_log(path: &Path) -> Result<bool, Error> {
     };
     match look().map_err(|error| unfit(error.to_string()))? {
         (links, false) if links > 1 => Err(unfit(format!(
-            "it has {links} links, and the server that had it open last was cut off; its log lies beside the name by which that \
+            "it has {links} links, and the server that had it open last was interrupted; its log is beside the name by which that \
              server opened it, so start it by that name"
         ))),
         _ => Ok(true),
     }
 }
 
-/// Notes in the file itself that its log may hold more than the file does, or that it does not.
+/// Stores in the file itself whether its log may hold more than the file.
 pub(super) fn note_open(connection: &Connection, open: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", i32::from(open))
 }
 
-type Header = [u8; APPLICATION_ID_AT + 4];
+type FileHeader = [u8; APPLICATION_ID_AT + 4];
 
-fn number(header: &Header, at: usize) -> i32 {
+fn number(header: &FileHeader, at: usize) -> i32 {
     i32::from_be_bytes(header[at..at + 4].try_into().unwrap_or_default())
 }
 
-/// Zeros if the file is no database. `None` if there is nothing yet.
-fn header(path: &Path) -> std::io::Result<Option<Header>> {
+/// Zeros if the file is not a database. `None` if there is no file.
+fn header(path: &Path) -> std::io::Result<Option<FileHeader>> {
     let mut header = [0; APPLICATION_ID_AT + 4];
     let mut file = match std::fs::File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -188,21 +189,21 @@ fn header(path: &Path) -> std::io::Result<Option<Header>> {
     Ok(Some(header))
 }
 
-/// The writer's connection, migrated and ready, and the right to use it.
-pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Error> {
+/// The writer's connection, migrated and ready, and the lock of the file.
+pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, FileLock), Error> {
     let fresh = match identify(path)? {
-        Holds::IntentBus => {
+        FileKind::IntentBus => {
             return Err(Error::IntentBusFile {
                 path: path.to_owned(),
             });
         }
-        Holds::OtherDatabase => {
+        FileKind::OtherDatabase => {
             return Err(Error::ForeignFile {
                 path: path.to_owned(),
             });
         }
-        Holds::Nothing => true,
-        Holds::Consign => false,
+        FileKind::Nothing => true,
+        FileKind::Consign => false,
     };
     let open = |reason: rusqlite::Error| Error::Open {
         path: path.to_owned(),
@@ -222,8 +223,8 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Err
             reason: reason.to_string(),
         })?;
     }
-    // Before SQLite touches it, and until after it is closed.
-    let hold = Hold::take(path)?;
+    // Before SQLite opens the file, and until after SQLite has closed it.
+    let hold = FileLock::take(path)?;
     let cut_off = refuse_without_log(path)?;
     let mut connection = Connection::open(path).map_err(open)?;
     // Before the log exists, so that the mark is in the file itself and a kill cannot leave it in the log alone.
@@ -240,7 +241,7 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, Hold), Err
     Ok((connection, hold))
 }
 
-/// Payloads are nobody else's business; SQLite gives its side files the same mode.
+/// Payloads are private; SQLite gives its side files the same mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -249,14 +250,14 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(|_| ())
 }
 
-/// A connection of a process that has the file not open yet, and only reads it.
+/// A read-only connection of a process that does not have the file open yet.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
-    // Before SQLite makes a log by this name.
+    // Before SQLite creates a log by this name.
     refuse_without_log(path)?;
     Ok(read_only(path, false)?)
 }
 
-/// A reader's connection. `immutable` promises that nobody writes meanwhile and touches no side file.
+/// A reader's connection. With `immutable` the caller guarantees that no process writes, and no side file is touched.
 pub(super) fn read_only(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -282,33 +283,33 @@ fn settle_pragmas(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     debug_assert_eq!(mode, "wal");
-    // While the file is made and migrated, SQLite syncs the log at every commit.
+    // While the file is created and migrated, SQLite syncs the log at every commit.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
-    // The log shrinks again after a flood.
+    // The log shrinks again after a burst.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     plan_once(connection)
 }
 
-/// SQLite goes on to sync what a merge or a new beginning of the log rests on, and no longer syncs at a commit: the
-/// writer does that itself before it answers.
+/// SQLite still syncs what a merge or a restart of the log depends on, and no longer syncs at a commit: the writer does
+/// that itself before it answers.
 pub(super) fn leave_syncs_to_us(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
-/// A statement is planned when it is prepared and never again. Without the guarantee SQLite looks at bound values, such
-/// as a LIMIT, and plans anew each time one is bound, which costs more than the work itself.
+/// A statement is planned once, when it is prepared. Without this setting SQLite examines bound values, such as a LIMIT,
+/// and plans again each time one is bound, which costs more than the statement itself.
 fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
 
-/// The migrations that a file of ours still needs, by number and name. Changes nothing.
+/// The migrations that a Consign file still needs, by number and name. Changes nothing.
 pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
     let connection = reader(path)?;
     let found: u32 = if connection.table_exists(None, "migrations")? {
@@ -326,7 +327,7 @@ pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
         .collect())
 }
 
-/// Brings the schema of a file of ours up to date, and does nothing else.
+/// Migrates the schema of a Consign file, and does nothing else.
 pub fn migrate(path: &Path, now_us: i64) -> Result<(), Error> {
     let (connection, _hold) = writer(path, now_us)?;
     Ok(connection.close().map_err(|(_, error)| error)?)

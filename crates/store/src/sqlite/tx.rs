@@ -1,4 +1,4 @@
-//! The writer's side of a transaction: plain loads and writes, no rule.
+//! The writer's transaction: loads and writes, no rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +15,22 @@ use consign_kernel::state::State;
 use rusqlite::{OptionalExtension, params};
 
 use super::nonces::Nonces;
-use super::prepared::Prepared;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
+use super::statements::StatementCache;
 use crate::Error;
 use crate::ledger::{Counter, Tx, UNCONSENTED, profiles_of};
 
 /// The open transaction of the one writer.
-pub(super) struct Open<'a, 'c> {
-    prepared: &'a mut Prepared<'c>,
+pub(super) struct SqliteTx<'a, 'c> {
+    prepared: &'a mut StatementCache<'c>,
     nonces: &'a mut Nonces,
     /// The first and the last fact of each owner.
     news: BTreeMap<String, (FactSeq, FactSeq)>,
 }
 
-/// What decides between two claimable rows, smallest first.
-type Rank = (i64, i64, i64, i64);
+/// The order of claimable rows, smallest first.
+type LaneRank = (i64, i64, i64, i64);
 
 macro_rules! probe_sql {
     ($lane:literal) => {
@@ -51,8 +51,8 @@ fn probe_sql(column: Column) -> &'static str {
     }
 }
 
-impl<'a, 'c> Open<'a, 'c> {
-    pub(super) fn new(prepared: &'a mut Prepared<'c>, nonces: &'a mut Nonces) -> Self {
+impl<'a, 'c> SqliteTx<'a, 'c> {
+    pub(super) fn new(prepared: &'a mut StatementCache<'c>, nonces: &'a mut Nonces) -> Self {
         Self {
             prepared,
             nonces,
@@ -60,12 +60,12 @@ impl<'a, 'c> Open<'a, 'c> {
         }
     }
 
-    /// Notes whose facts were written. Call once, before the commit.
+    /// Stores the fact ranges of the owners. Must be called once, before the commit.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         self.note_news()
     }
 
-    /// Ends the stretch of facts that are noted together, and begins another.
+    /// Stores the current fact ranges, and starts new ones.
     pub(super) fn note_news(&mut self) -> Result<(), Error> {
         let sql = "INSERT INTO news (owner, last, first) VALUES (?1, ?2, ?3)";
         for (owner, (first, last)) in std::mem::take(&mut self.news) {
@@ -81,7 +81,7 @@ impl<'a, 'c> Open<'a, 'c> {
     }
 }
 
-impl Tx for Open<'_, '_> {
+impl Tx for SqliteTx<'_, '_> {
     fn intent(&mut self, id: IntentId) -> Result<Option<Intent>, Error> {
         let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
         Ok(self
@@ -92,7 +92,7 @@ impl Tx for Open<'_, '_> {
     }
 
     fn pick(&mut self, probes: &[Probe], limit: u32) -> Result<Vec<Intent>, Error> {
-        let mut heads: Vec<Rank> = Vec::with_capacity(probes.len());
+        let mut heads: Vec<LaneRank> = Vec::with_capacity(probes.len());
         for probe in probes {
             let statement = self.prepared.get(probe_sql(probe.column))?;
             let mut found = statement.query(params![probe.lane, limit])?;
@@ -102,7 +102,7 @@ impl Tx for Open<'_, '_> {
             }
         }
         heads.sort_unstable();
-        // A public row of the caller's own lies in two of its lanes.
+        // A public row of the caller is in two of its lanes.
         heads.dedup();
         heads.truncate(limit as usize);
         heads
@@ -302,10 +302,10 @@ impl Tx for Open<'_, '_> {
         Ok(())
     }
 
-    /// Only what a step can change. A write to a row that is gone is an error, not a silence.
+    /// Writes only what a step can change. Writing a row that is gone is an error.
     ///
-    /// Should a constraint refuse it, the transaction is undone and not this statement alone: for that, SQLite would keep a
-    /// copy of each page that the statement changes, because the table has a trigger.
+    /// If a constraint fails, the whole transaction is undone and not only this statement: for that, SQLite would keep a copy
+    /// of each page that the statement changes, because the table has a trigger.
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
         let sql = "UPDATE OR ROLLBACK intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
                    own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
@@ -395,7 +395,7 @@ impl Tx for Open<'_, '_> {
             self.prepared
                 .get("DELETE FROM facts WHERE seq = ?1")?
                 .execute([seq])?;
-            // The stretch that it was noted in may be empty now.
+            // The range that contained it may be empty now.
             let sql = "DELETE FROM news WHERE owner = ?1 AND last = \
                        (SELECT min(last) FROM news WHERE owner = ?1 AND last >= ?2) AND NOT EXISTS \
                        (SELECT 1 FROM facts WHERE seq BETWEEN news.first AND news.last AND owner = ?1)";
@@ -408,7 +408,7 @@ impl Tx for Open<'_, '_> {
         if row.key.scope.is_bare() {
             return self.nonces.put(self.prepared, &row);
         }
-        // The kernel saw no live row under this key; one past its time is replaced.
+        // The kernel saw no valid row under this key; an expired row is replaced.
         let sql = "INSERT OR REPLACE INTO once (scope, owner, key, fingerprint, intent, answer, until) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         self.prepared.get(sql)?.execute(params![
@@ -429,7 +429,7 @@ impl Tx for Open<'_, '_> {
     }
 
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
-        // Not REPLACE, which no guard against changes would see.
+        // Not REPLACE, which bypasses the guard triggers.
         let sql = "INSERT INTO records (kind, owner, name, version, value, expires_at) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (kind, owner, name) DO UPDATE SET \
                    version = excluded.version, value = excluded.value, expires_at = excluded.expires_at";
@@ -480,7 +480,7 @@ impl Tx for Open<'_, '_> {
                     .get(sql)?
                     .execute(params![scope.code(), now.0, limit])?
             }
-            // Scope by scope, so that the primary key leads to the rows.
+            // Scope by scope, so that the primary key finds the rows.
             Forget::OnceOf { owner } => {
                 let mut changed = 0;
                 for scope in once::Scope::ALL {
@@ -540,7 +540,7 @@ impl Tx for Open<'_, '_> {
             self.prepared.get(sql)?.execute([seq])?;
         }
         for owner in owners {
-            // Other faces may keep theirs longer.
+            // Other faces may keep their facts longer.
             let sql = "DELETE FROM news WHERE owner = ?1 AND last <= ?2 AND NOT EXISTS \
                        (SELECT 1 FROM facts WHERE seq BETWEEN news.first AND news.last AND owner = ?1)";
             let statement = self.prepared.get(sql)?;
@@ -550,7 +550,7 @@ impl Tx for Open<'_, '_> {
     }
 }
 
-impl Open<'_, '_> {
+impl SqliteTx<'_, '_> {
     fn forget_owner(&mut self, scope: once::Scope, owner: &str) -> Result<usize, Error> {
         if scope.is_bare() {
             return self.nonces.forget_owner(self.prepared, scope, owner);
@@ -560,7 +560,7 @@ impl Open<'_, '_> {
         Ok(statement.execute(params![scope.code(), owner])?)
     }
 
-    /// Once-keys of everybody, at most so many.
+    /// Removes once-keys of all owners, at most so many.
     fn forget_scope(&mut self, scope: once::Scope, limit: usize) -> Result<usize, Error> {
         if scope.is_bare() {
             return self.nonces.forget_first(self.prepared, scope, limit);

@@ -1,7 +1,7 @@
-//! The one thread that writes, and the one that makes safe what was written.
+//! The writer thread, and the thread that syncs its commits.
 //!
-//! Invariant: `BEGIN IMMEDIATE`, everything that waits, `COMMIT`, then a sync of the log; the answers follow
-//! ([`crate::group`]). The sync is ours and not a part of SQLite's `COMMIT`, so that the next transaction can run meanwhile.
+//! Invariant: `BEGIN IMMEDIATE`, all queued requests, `COMMIT`, then a sync of the log; the replies follow
+//! ([`crate::group`]). The sync is separate from SQLite's `COMMIT`, so that the next transaction can run meanwhile.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,52 +13,54 @@ use consign_kernel::ids::Micros;
 use rusqlite::Connection;
 
 use super::checkpoint::{self, Checkpointer};
-use super::identity::Identity;
-use super::log::Log;
+use super::file_identity::FileIdentity;
 use super::nonces::Nonces;
 use super::positions;
-use super::prepared::Prepared;
 use super::rows::{signed, unsigned};
 use super::schema;
-use super::tx::Open;
-use crate::group::{self, Came, Group, Intake, Line, Ran, Shared, Transact};
+use super::statements::StatementCache;
+use super::tx::SqliteTx;
+use super::wal::WalFile;
+use crate::group::{
+    self, Arrival, CommitShared, Executed, RequestGroup, Submitter, Transact, WriteQueue,
+};
 use crate::ledger::{Batch, Position, instants};
 use crate::{Clock, Error};
 
-pub(super) struct Writer {
-    intake: Intake,
+pub(super) struct WriterThreads {
+    submitter: Submitter,
     checkpointer: Mutex<Option<Checkpointer>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CommitShared>,
 }
 
-impl Writer {
+impl WriterThreads {
     pub(super) fn start(
         path: &Path,
         connection: Connection,
         clock: Arc<dyn Clock>,
         queue_max: usize,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let (intake, line) = group::line(queue_max, &shared);
-        let identity = Identity::of(path)?;
+        let shared = Arc::new(CommitShared::default());
+        let (submitter, queue) = group::write_queue(queue_max, &shared);
+        let identity = FileIdentity::of(path)?;
         let position = positions::recover(&connection)?;
         let nonces = Nonces::load(&connection)?;
         shared
             .meters
             .last_fact
             .store(position.fact, Ordering::Relaxed);
-        let log = Arc::new(Log::open(&connection)?);
+        let log = Arc::new(WalFile::open(&connection)?);
         let checkpointer = Checkpointer::start(path, &shared, &log)?;
-        let rest_wanted = Arc::clone(&checkpointer.rest_wanted);
-        let (beside, log_beside) = (line.clone(), Arc::clone(&log));
+        let merge_wanted = Arc::clone(&checkpointer.merge_wanted);
+        let (sync_queue, synced_log) = (queue.clone(), Arc::clone(&log));
         let syncer = spawn("ledger-sync", move || {
-            beside.guarded(|| beside.sync_for_writer(&*log_beside));
+            sync_queue.poison_on_panic(|| sync_queue.run_sync_thread(&*synced_log));
         })?;
         let in_thread = Arc::clone(&shared);
         let writer = spawn("ledger-writer", move || {
-            let ledger = Ledger {
-                prepared: Prepared::new(&connection),
+            let sqlite_writer = SqliteWriter {
+                prepared: StatementCache::new(&connection),
                 nonces,
                 identity,
                 log: Arc::clone(&log),
@@ -66,22 +68,24 @@ impl Writer {
                 clock,
                 position,
                 next: None,
-                carrying: false,
+                executing: false,
             };
-            line.guarded(|| ledger.work(&line, &log, &in_thread, &rest_wanted));
-            line.end();
-            if in_thread.safety.is_lost() {
+            queue.poison_on_panic(|| {
+                sqlite_writer.run_loop(&queue, &log, &in_thread, &merge_wanted)
+            });
+            queue.stop_sync_thread();
+            if in_thread.durability.is_lost() {
                 checkpoint::rescue(&connection, &log, &in_thread);
                 checkpoint::leave_log(&connection);
             } else {
-                // All of it, so that whoever opens or copies the file next finds everything there.
+                // All of it, so that the file alone is complete when it is opened or copied next.
                 let merged = schema::note_open(&connection, false);
                 let merged = merged.and_then(|()| checkpoint::merge_all(&connection));
                 checkpoint::noted(merged, &in_thread);
             }
         })?;
         Ok(Self {
-            intake,
+            submitter,
             checkpointer: Mutex::new(Some(checkpointer)),
             threads: Mutex::new(vec![writer, syncer]),
             shared,
@@ -89,13 +93,13 @@ impl Writer {
     }
 
     pub(super) async fn execute(&self, request: Request) -> Result<Reply, Error> {
-        self.intake.execute(request).await
+        self.submitter.execute(request).await
     }
 
-    /// Lets the threads finish what waits, then ends them.
+    /// Lets the threads execute the queued requests, then ends them.
     pub(super) fn close(&self) {
-        self.intake.close();
-        // The last merge needs the log for itself.
+        self.submitter.close();
+        // The last merge needs exclusive access to the log.
         drop(
             self.checkpointer
                 .lock()
@@ -105,7 +109,7 @@ impl Writer {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the ledger ended by a panic");
+                tracing::error!("a thread of the ledger panicked");
             }
         }
     }
@@ -118,26 +122,26 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         .map_err(|error| Error::Unavailable(error.to_string()))
 }
 
-impl Drop for Writer {
+impl Drop for WriterThreads {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// The statements and where the sequences stand.
-struct Ledger<'c> {
-    prepared: Prepared<'c>,
+/// The state of the writer thread: statements and positions.
+struct SqliteWriter<'c> {
+    prepared: StatementCache<'c>,
     nonces: Nonces,
-    identity: Identity,
-    log: Arc<Log>,
-    shared: Arc<Shared>,
+    identity: FileIdentity,
+    log: Arc<WalFile>,
+    shared: Arc<CommitShared>,
     clock: Arc<dyn Clock>,
     /// As of the last commit.
     position: Position,
     /// As of the open transaction.
     next: Option<Position>,
-    /// A transaction was opened, and not all of its requests are carried out yet.
-    carrying: bool,
+    /// A transaction is open, and not all of its requests are executed yet.
+    executing: bool,
 }
 
 pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> {
@@ -151,42 +155,48 @@ pub(super) fn read_position(connection: &Connection) -> Result<Position, Error> 
     })?)
 }
 
-impl Ledger<'_> {
+impl SqliteWriter<'_> {
     fn confirm_log(&self) -> Result<(), Error> {
         let confirmed = self.log.confirm_length(self.prepared.connection());
         if let Err(error @ Error::Taken(_)) = &confirmed {
-            tracing::error!(%error, "nothing more is accepted until a new start");
-            self.shared.safety.lost_by(error);
+            tracing::error!(%error, "no request is accepted until a restart");
+            self.shared.durability.mark_lost_by(error);
             return Err(Error::Lost);
         }
         confirmed
     }
 
-    fn work(mut self, line: &Line, log: &Log, shared: &Arc<Shared>, rest_wanted: &AtomicBool) {
-        while let Some(group) = line.gather() {
+    fn run_loop(
+        mut self,
+        queue: &WriteQueue,
+        log: &WalFile,
+        shared: &Arc<CommitShared>,
+        merge_wanted: &AtomicBool,
+    ) {
+        while let Some(group) = queue.gather() {
             if let Some(committed) = group::commit(&mut self, group, shared) {
-                line.make_safe(committed, log);
+                queue.sync_and_answer(committed, log);
             }
-            if rest_wanted.swap(false, Ordering::Relaxed) && !shared.safety.is_lost() {
+            if merge_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
                 checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
             }
         }
     }
 }
 
-impl Transact for Ledger<'_> {
-    fn run(&mut self, group: &mut Group<'_>) -> Result<Ran, Error> {
-        self.carrying = false;
+impl Transact for SqliteWriter<'_> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
+        self.executing = false;
         self.identity.confirm()?;
         self.confirm_log()?;
         self.nonces.refresh(self.prepared.connection())?;
         self.prepared.get("BEGIN IMMEDIATE")?.execute([])?;
-        self.carrying = true;
+        self.executing = true;
         let mut position = self.position;
-        let mut tx = Open::new(&mut self.prepared, &mut self.nonces);
+        let mut tx = SqliteTx::new(&mut self.prepared, &mut self.nonces);
         let mut batch = Batch::new(&mut tx, instants(&*self.clock), &mut position);
-        group.each(|request, came| {
-            if came == Came::Later {
+        group.run_each(|request, arrival| {
+            if arrival == Arrival::Later {
                 batch.now_is(&*self.clock);
             }
             batch.run(request)
@@ -201,8 +211,8 @@ impl Transact for Ledger<'_> {
             self.prepared.get(sql)?.execute(at)?;
         }
         self.next = Some(position);
-        self.carrying = false;
-        Ok(Ran {
+        self.executing = false;
+        Ok(Executed {
             news,
             wrote,
             last_fact: position.fact,
@@ -223,14 +233,14 @@ impl Transact for Ledger<'_> {
             .prepared
             .get("ROLLBACK")
             .and_then(|statement| statement.execute([]));
-        // SQLite may have rolled back by itself; then this is refused, which is fine.
+        // SQLite may have rolled back by itself; then the statement fails, which is harmless.
         if let Err(rollback) = undone {
-            tracing::debug!(%rollback, "nothing left to roll back");
+            tracing::debug!(%rollback, "nothing to roll back");
         }
     }
 
-    fn blames_one(&self, _: &Error) -> bool {
-        // Before, it is the file or its lock; afterwards, the disk.
-        self.carrying
+    fn may_blame_request(&self, _: &Error) -> bool {
+        // Before that the file or its lock fails; afterwards, the disk.
+        self.executing
     }
 }

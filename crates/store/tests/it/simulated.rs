@@ -6,7 +6,7 @@ use std::time::Duration;
 use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::conformance::ManualClock;
-use consign_store::memory::simulated::{self, Fault, Machine, Simulated, Turn};
+use consign_store::memory::simulated::{self, DiskFault, Simulated, SimulatedMachine, Turn};
 use consign_store::{Error, Store};
 use tokio::task::JoinHandle;
 
@@ -34,7 +34,7 @@ fn key() -> record::Key {
     }
 }
 
-fn start() -> (Arc<Simulated>, Machine) {
+fn start() -> (Arc<Simulated>, SimulatedMachine) {
     simulated::start(clock(), 16)
 }
 
@@ -51,16 +51,19 @@ async fn a_refused_commit_is_told_and_leaves_nothing() {
     let (store, mut machine) = start();
     let request = put(&store);
     settle().await;
-    assert_eq!(machine.turn(Fault::Refused), Turn::Failed);
+    assert_eq!(machine.turn(DiskFault::Refused), Turn::Failed);
     let refused = request.await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
     assert!(store.record(key()).await.unwrap().is_none());
-    assert_eq!(machine.turn(Fault::None), Turn::Idle);
+    assert_eq!(machine.turn(DiskFault::None), Turn::Idle);
 }
 
 #[tokio::test]
 async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
-    for (fault, kept) in [(Fault::CrashBefore, false), (Fault::CrashAfter, true)] {
+    for (fault, kept) in [
+        (DiskFault::CrashBefore, false),
+        (DiskFault::CrashAfter, true),
+    ] {
         let (store, mut machine) = start();
         let request = put(&store);
         settle().await;
@@ -71,7 +74,7 @@ async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
         assert_eq!(store.record(key()).await.unwrap().is_some(), kept);
         let again = put(&store);
         settle().await;
-        assert_eq!(machine.turn(Fault::None), Turn::Committed);
+        assert_eq!(machine.turn(DiskFault::None), Turn::Committed);
         assert!(again.await.unwrap().is_ok());
     }
 }
@@ -79,14 +82,14 @@ async fn a_crash_tells_nobody_and_keeps_only_what_was_committed_before_it() {
 #[tokio::test]
 async fn what_is_not_safe_yet_is_neither_answered_nor_shown_nor_kept() {
     for (fault, kept) in [
-        (Fault::None, true),
-        (Fault::CrashBefore, false),
-        (Fault::Gone, false),
+        (DiskFault::None, true),
+        (DiskFault::CrashBefore, false),
+        (DiskFault::Gone, false),
     ] {
         let (store, mut machine) = start();
         let request = put(&store);
         settle().await;
-        assert_eq!(machine.turn(Fault::Slow), Turn::Slow);
+        assert_eq!(machine.turn(DiskFault::Slow), Turn::Slow);
         settle().await;
         assert!(!request.is_finished());
         assert!(store.record(key()).await.unwrap().is_none());
@@ -102,24 +105,24 @@ async fn after_a_failed_sync_nothing_is_accepted_until_a_new_start() {
     let (store, mut machine) = start();
     let request = put(&store);
     settle().await;
-    assert_eq!(machine.turn(Fault::Lost), Turn::Crashed);
+    assert_eq!(machine.turn(DiskFault::Lost), Turn::Crashed);
     assert!(matches!(request.await.unwrap(), Err(Error::Lost)));
     assert!(matches!(put(&store).await.unwrap(), Err(Error::Lost)));
     let (store, mut machine) = machine.restart(clock());
     let again = put(&store);
     settle().await;
-    assert_eq!(machine.turn(Fault::None), Turn::Committed);
+    assert_eq!(machine.turn(DiskFault::None), Turn::Committed);
     assert!(again.await.unwrap().is_ok());
 }
 
 /// The second group runs while the first one is not safe, and goes down with it.
 #[tokio::test]
 async fn a_group_that_ran_on_a_lost_one_is_refused() {
-    for fault in [Fault::Lost, Fault::Gone, Fault::CrashBefore] {
+    for fault in [DiskFault::Lost, DiskFault::Gone, DiskFault::CrashBefore] {
         let (store, mut machine) = start();
         let first = put(&store);
         settle().await;
-        assert_eq!(machine.turn(Fault::Slow), Turn::Slow);
+        assert_eq!(machine.turn(DiskFault::Slow), Turn::Slow);
         let second = put(&store);
         settle().await;
         assert_eq!(machine.turn(fault), Turn::Crashed);
@@ -129,7 +132,7 @@ async fn a_group_that_ran_on_a_lost_one_is_refused() {
         let kept = store.record(key()).await.unwrap();
         assert_eq!(
             kept.map(|record| record.version),
-            (fault == Fault::Lost).then_some(1)
+            (fault == DiskFault::Lost).then_some(1)
         );
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
-use consign_store::{Answered, Error, Passing, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
 
 /// The current obstacles.
 #[derive(Debug, Default)]
@@ -132,12 +132,12 @@ impl ObstructedStore {
     }
 }
 
-impl Passing for ObstructedStore {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for ObstructedStore {
+    fn inner(&self) -> &SharedStore {
         &self.store
     }
 
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let obstacles = &self.obstacles;
         if obstacles.refuses_claim(&request)
             || obstacles.refuses(&request)

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use consign_store::postgres::Postgres;
-use consign_store::{Answered, Error, Passing, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
 use tokio::runtime::Handle;
 
 pub(super) struct OtherRuntimeStore {
@@ -27,12 +27,12 @@ impl OtherRuntimeStore {
 }
 
 /// Writes pass unchanged: the writers are threads already.
-impl Passing for OtherRuntimeStore {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for OtherRuntimeStore {
+    fn inner(&self) -> &SharedStore {
         &self.store
     }
 
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consign_kernel::record::{Kind, Record};
-use consign_store::{Answered, Error, Passing, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -68,12 +68,12 @@ struct Counted {
     reads: Arc<Reads>,
 }
 
-impl Passing for Counted {
-    fn behind(&self) -> &SharedStore {
+impl Forwarding for Counted {
+    fn inner(&self) -> &SharedStore {
         &self.store
     }
 
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> Answered<'_, T>
+    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,

@@ -13,7 +13,7 @@ use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemT
 use consign_faces::intent::settings::IntentSettings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
-use consign_store::sqlite::{self, Holds, QUEUE_REQUESTS_MAX, Sqlite, identify};
+use consign_store::sqlite::{self, FileKind, QUEUE_REQUESTS_MAX, Sqlite, identify};
 
 use crate::data_dir::DataDir;
 use crate::ledger_location::LedgerLocation;
@@ -73,7 +73,7 @@ impl ImportLedger {
             seal: SealKey::new(random()?),
             signer: Signer::from_seed(&random()?),
         };
-        if identify(path)? == Holds::Consign {
+        if identify(path)? == FileKind::Consign {
             let lock = DataLock::database(path)?;
             return Self::on_file(path, keys, settings, vec![lock], Vec::new());
         }

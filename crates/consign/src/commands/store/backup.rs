@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use consign_store::copy;
-use consign_store::postgres::{Address, Postgres};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use serde::Serialize;
 
 use super::{ProgressPrinter, StoreArgs, must_be_ours, no_ledger, now, warn_cost};
@@ -141,7 +141,7 @@ fn copy_file(from: &Path, to: &Path, show: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn save(from: &Address, to: &Path, show: bool) -> anyhow::Result<()> {
+async fn save(from: &DatabaseAddress, to: &Path, show: bool) -> anyhow::Result<()> {
     let (from, to) = (from.clone(), to.to_owned());
     let saved = tokio::task::spawn_blocking(move || {
         let mut printer = ProgressPrinter::new(show);

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use consign_kernel::ids::SECOND_US;
-use consign_store::postgres::{Address, Postgres};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_store::sqlite::{self, Sqlite};
 use serde::Serialize;
 
@@ -154,7 +154,7 @@ fn is_repairable(finding: &str) -> bool {
     ["position:", "counter ", "time:"]
         .iter()
         .any(|kind| finding.starts_with(kind))
-        || finding.contains("beyond the numbers that were given out")
+        || finding.contains("beyond the assigned numbers")
 }
 
 /// A last commit in the future is no damage, but no server starts on such a file.
@@ -171,12 +171,12 @@ pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<S
     must_be_ours(&path)?;
     // A running server locks its files. A copy made by `store backup` can be checked at any time.
     let _lock = DataLock::database(&path)?;
-    let looked = tokio::task::spawn_blocking(move || Sqlite::look_over(&path, now()));
+    let looked = tokio::task::spawn_blocking(move || Sqlite::check_file(&path, now()));
     Ok(looked.await.context("the check panicked")??)
 }
 
 /// Reads one snapshot, so servers may run. A schema of another version is not migrated under them.
-async fn check_database(address: &Address) -> anyhow::Result<Vec<String>> {
+async fn check_database(address: &DatabaseAddress) -> anyhow::Result<Vec<String>> {
     let pending = Postgres::pending(address).await?;
     let pending = pending.ok_or_else(|| no_ledger(address))?;
     if !pending.is_empty() {
@@ -186,5 +186,5 @@ async fn check_database(address: &Address) -> anyhow::Result<Vec<String>> {
                 .into(),
         );
     }
-    Ok(Postgres::look_over(address).await?)
+    Ok(Postgres::check_database(address).await?)
 }

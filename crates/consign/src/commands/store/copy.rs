@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use consign_kernel::ids::SECOND_US;
-use consign_store::copy::{self, Found, Options, Plan};
+use consign_store::copy::{self, CopyPlan, Options, TargetContent};
 use serde::Serialize;
 
 use super::{ProgressPrinter, now};
@@ -141,8 +141,8 @@ impl Args {
     async fn rehearse(&self, from: &LedgerLocation, to: &LedgerLocation) -> anyhow::Result<Exit> {
         must_exist(from)?;
         let (source, target, anew) = (from.to_end(), to.to_end(), self.anew);
-        let plan = tokio::task::spawn_blocking(move || copy::look(&source, &target, anew));
-        let mut plan: Plan = plan.await.context("the dry run panicked")??;
+        let plan = tokio::task::spawn_blocking(move || copy::plan(&source, &target, anew));
+        let mut plan: CopyPlan = plan.await.context("the dry run panicked")??;
         for place in [from, to] {
             if let LedgerLocation::File(path) = place
                 && DataLock::is_held(path)
@@ -160,7 +160,7 @@ impl Args {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: true,
-            resumed: plan.found == Found::Part && !self.anew,
+            resumed: plan.found == TargetContent::Part && !self.anew,
             tables: tables.collect(),
             target: Some(word(&plan.found)),
             obstacles: plan.obstacles.clone(),
@@ -206,22 +206,24 @@ fn must_exist(from: &LedgerLocation) -> anyhow::Result<()> {
     }
 }
 
-fn word(found: &Found) -> &'static str {
+fn word(found: &TargetContent) -> &'static str {
     match found {
-        Found::Nothing => "nothing",
-        Found::Empty => "empty",
-        Found::Ledger => "ledger",
-        Found::Part => "part",
-        Found::OtherPart(_) => "other part",
+        TargetContent::Nothing => "nothing",
+        TargetContent::Empty => "empty",
+        TargetContent::Ledger => "ledger",
+        TargetContent::Part => "part",
+        TargetContent::OtherPart(_) => "other part",
     }
 }
 
-fn sentence(found: &Found) -> String {
+fn sentence(found: &TargetContent) -> String {
     match found {
-        Found::Nothing => "would be created".to_owned(),
-        Found::Empty => "has an empty ledger".to_owned(),
-        Found::Ledger => "has a ledger with content".to_owned(),
-        Found::Part => "has a part of this copy, which would be continued".to_owned(),
-        Found::OtherPart(other) => format!("has a part of a copy of {}", render::safe(other)),
+        TargetContent::Nothing => "would be created".to_owned(),
+        TargetContent::Empty => "has an empty ledger".to_owned(),
+        TargetContent::Ledger => "has a ledger with content".to_owned(),
+        TargetContent::Part => "has a part of this copy, which would be continued".to_owned(),
+        TargetContent::OtherPart(other) => {
+            format!("has a part of a copy of {}", render::safe(other))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows into a database, as one stream for each batch.
+//! Writes rows into a database, one COPY stream for each batch.
 
 use std::pin::pin;
 
@@ -17,8 +17,8 @@ use crate::copy::Rows;
 use crate::ledger::Counter;
 use crate::postgres::rows::{result_code, signed, stored};
 
-/// A value of a row, and a row.
-type Cell<'r> = Box<dyn ToSql + Sync + Send + 'r>;
+/// A value of a row.
+type CellValue<'r> = Box<dyn ToSql + Sync + Send + 'r>;
 
 pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
     match rows {
@@ -36,13 +36,13 @@ pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
     }
 }
 
-/// A table, and its columns in the order in which their cells come.
-type Columns = (&'static str, &'static [(&'static str, Type)]);
+/// A table, and its columns in the order of the cells.
+type TableColumns = (&'static str, &'static [(&'static str, Type)]);
 
 async fn stream<'r>(
     client: &Client,
-    (table, columns): Columns,
-    rows: impl ExactSizeIterator<Item = Vec<Cell<'r>>>,
+    (table, columns): TableColumns,
+    rows: impl ExactSizeIterator<Item = Vec<CellValue<'r>>>,
 ) -> Result<(), Error> {
     if rows.len() == 0 {
         return Ok(());
@@ -67,8 +67,8 @@ macro_rules! columns {
     };
 }
 
-/// Without `node`: no node that runs there gave out these leases.
-const INTENTS: Columns = (
+/// Without `node`: no node of the target granted these leases.
+const INTENTS: TableColumns = (
     "intents",
     columns![
         "seq" INT8, "id" BYTEA, "profile" INT2, "state" INT2, "cause" INT2, "shelf" INT2, "wake_at" INT8,
@@ -81,7 +81,7 @@ const INTENTS: Columns = (
     ],
 );
 
-fn intent<'r>(row: &'r Intent, lanes: Option<&Lanes>) -> Vec<Cell<'r>> {
+fn intent<'r>(row: &'r Intent, lanes: Option<&Lanes>) -> Vec<CellValue<'r>> {
     let result = row.result.as_ref();
     vec![
         Box::new(signed(row.seq.0)),
@@ -124,7 +124,7 @@ fn intent<'r>(row: &'r Intent, lanes: Option<&Lanes>) -> Vec<Cell<'r>> {
     ]
 }
 
-const FACTS: Columns = (
+const FACTS: TableColumns = (
     "facts",
     columns![
         "seq" INT8, "intent" INT8, "previous" INT8, "at" INT8, "attempt" INT8, "face" INT2, "verb" INT2,
@@ -133,7 +133,7 @@ const FACTS: Columns = (
     ],
 );
 
-fn fact(row: &Fact) -> Vec<Cell<'_>> {
+fn fact(row: &Fact) -> Vec<CellValue<'_>> {
     vec![
         Box::new(signed(row.seq.0)),
         Box::new(signed(row.intent.0)),
@@ -152,14 +152,14 @@ fn fact(row: &Fact) -> Vec<Cell<'_>> {
     ]
 }
 
-const ONCE: Columns = (
+const ONCE: TableColumns = (
     "once",
     columns![
         "scope" INT2, "owner" TEXT, "key" TEXT, "fingerprint" BYTEA, "intent" BYTEA, "answer" TEXT, "until" INT8,
     ],
 );
 
-fn once_row(row: &once::Row) -> Vec<Cell<'_>> {
+fn once_row(row: &once::Row) -> Vec<CellValue<'_>> {
     vec![
         code(row.key.scope.code()),
         text(&row.key.owner),
@@ -171,12 +171,12 @@ fn once_row(row: &once::Row) -> Vec<Cell<'_>> {
     ]
 }
 
-const RECORDS: Columns = (
+const RECORDS: TableColumns = (
     "records",
     columns!["kind" INT2, "owner" TEXT, "name" TEXT, "version" INT8, "value" TEXT, "expires_at" INT8],
 );
 
-fn record(row: &Record) -> Vec<Cell<'_>> {
+fn record(row: &Record) -> Vec<CellValue<'_>> {
     vec![
         code(row.key.kind.code()),
         text(&row.key.owner),
@@ -187,13 +187,13 @@ fn record(row: &Record) -> Vec<Cell<'_>> {
     ]
 }
 
-/// All of it in the first shard; the writers add to theirs.
-const COUNTS: Columns = (
+/// All counts go to the first shard; the writers add to theirs.
+const COUNTS: TableColumns = (
     "counts",
     columns!["kind" INT2, "face" INT2, "name" TEXT, "state" INT2, "shard" INT2, "count" INT8],
 );
 
-fn count(counter: &Counter, count: i64) -> Vec<Cell<'_>> {
+fn count(counter: &Counter, count: i64) -> Vec<CellValue<'_>> {
     let (kind, face, name, state) = counter.key();
     vec![
         code(kind),
@@ -205,14 +205,14 @@ fn count(counter: &Counter, count: i64) -> Vec<Cell<'_>> {
     ]
 }
 
-fn code<'r>(code: u8) -> Cell<'r> {
+fn code<'r>(code: u8) -> CellValue<'r> {
     Box::new(i16::from(code))
 }
 
-fn text(text: &str) -> Cell<'_> {
+fn text(text: &str) -> CellValue<'_> {
     Box::new(stored(text))
 }
 
-fn maybe(text: Option<&String>) -> Cell<'_> {
+fn maybe(text: Option<&String>) -> CellValue<'_> {
     Box::new(text.map(|text| stored(text)))
 }

@@ -1,4 +1,4 @@
-//! Opening a connection to one host: whether it is who it says, and how it is told who we are.
+//! Opens a connection to one host: TLS, authentication and start-up.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -19,31 +19,31 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::fallible_iterator::FallibleIterator as _;
 
-use super::{Failure, PATIENCE, Row, Stream, Wire};
+use super::{RESPONSE_TIMEOUT, Row, WireConnection, WireError, WireStream};
 
-/// For one host, until it answers at all.
+/// For one host, until the connection is open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(in super::super) const NO_PASSWORD: &str = "the server wants a password and was given none; set \
     CONSIGN_STORE_PASSWORD, or name a file by --store-password-file";
 
-/// Enters the one host of an address, if it takes writes. `patience` is until it has let us in.
+/// Connects to the one host of an address, if it accepts writes. `timeout_after` applies until the session is open.
 pub(in super::super) fn open(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
-    patience: Duration,
-) -> Result<Wire, Failure> {
-    let stream = connect(config, tls, patience)?;
-    stream.patience(patience)?;
-    let mut wire = Wire::new(stream);
-    wire.enter(config, patience)?;
-    wire.stream.patience(PATIENCE)?;
+    timeout_after: Duration,
+) -> Result<WireConnection, WireError> {
+    let stream = connect(config, tls, timeout_after)?;
+    stream.set_timeout(timeout_after)?;
+    let mut wire = WireConnection::new(stream);
+    wire.authenticate(config, timeout_after)?;
+    wire.stream.set_timeout(RESPONSE_TIMEOUT)?;
     let rows = wire.run("SHOW transaction_read_only")?;
     if rows.first().is_some_and(|row| Row::word(row) == "on") {
         let standby = "the server takes no writes; name the primary too";
-        // The same kind as from the driver of readers.
+        // The same kind as from the driver of the readers.
         let kind = io::ErrorKind::PermissionDenied;
-        return Err(Failure::Lost(io::Error::new(kind, standby)));
+        return Err(WireError::Lost(io::Error::new(kind, standby)));
     }
     Ok(wire)
 }
@@ -51,10 +51,10 @@ pub(in super::super) fn open(
 fn connect(
     config: &Config,
     tls: Option<&Arc<ClientConfig>>,
-    patience: Duration,
-) -> io::Result<Box<dyn Stream>> {
+    timeout_after: Duration,
+) -> io::Result<Box<dyn WireStream>> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
-    // An address that was given apart saves looking up the name.
+    // A given IP address saves the lookup of the name.
     let ip = config.get_hostaddrs().first();
     let (name, stream) = match (config.get_hosts().first(), ip) {
         #[cfg(unix)]
@@ -69,7 +69,7 @@ fn connect(
     };
     keep_alive(&stream, config)?;
     Ok(match tls {
-        Some(tls) => Box::new(secure(stream, name, tls, patience)?),
+        Some(tls) => Box::new(secure(stream, name, tls, timeout_after)?),
         None => Box::new(stream),
     })
 }
@@ -88,8 +88,8 @@ fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// As the driver does for readers: a connection that idles is not forgotten on the way, and one whose other end is gone is
-/// found out before somebody needs it.
+/// As the driver does for readers: an idle connection stays open in the network, and a dead one is detected before it is
+/// needed.
 fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, config.get_keepalives())?;
     sockopt::set_tcp_keepidle(stream, config.get_keepalives_idle())?;
@@ -106,14 +106,14 @@ fn keep_alive(stream: &TcpStream, config: &Config) -> io::Result<()> {
 
 type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// The server is asked for TLS before anything else is said.
+/// Requests TLS before anything else is sent.
 fn secure(
     mut stream: TcpStream,
     name: String,
     tls: &Arc<ClientConfig>,
-    patience: Duration,
+    timeout_after: Duration,
 ) -> io::Result<Secured> {
-    stream.patience(patience)?;
+    stream.set_timeout(timeout_after)?;
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
     stream.write_all(&request)?;
@@ -125,17 +125,21 @@ fn secure(
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
     let connection = ClientConnection::new(Arc::clone(tls), name).map_err(io::Error::other)?;
     let mut secured = StreamOwned::new(connection, stream);
-    // So that a certificate that does not fit is told here.
+    // So that an invalid certificate is reported here.
     while secured.conn.is_handshaking() {
         secured.conn.complete_io(&mut secured.sock)?;
     }
     Ok(secured)
 }
 
-impl Wire {
-    /// Says who we are and proves it, until the server is ready.
-    pub(super) fn enter(&mut self, config: &Config, patience: Duration) -> Result<(), Failure> {
-        let deadline = Instant::now() + patience;
+impl WireConnection {
+    /// Authenticates, until the server is ready.
+    pub(super) fn authenticate(
+        &mut self,
+        config: &Config,
+        timeout_after: Duration,
+    ) -> Result<(), WireError> {
+        let deadline = Instant::now() + timeout_after;
         let user = config.get_user().unwrap_or_default();
         let password = || {
             let missing = || io::Error::other(NO_PASSWORD);
@@ -157,8 +161,8 @@ impl Wire {
         loop {
             match self.receive(deadline)? {
                 Message::ReadyForQuery(_) if unproven => {
-                    let stranger = "the server did not prove that it knows the password";
-                    return Err(io::Error::other(stranger).into());
+                    let unproven = "the server did not prove that it knows the password";
+                    return Err(io::Error::other(unproven).into());
                 }
                 Message::ReadyForQuery(_) => return Ok(()),
                 Message::AuthenticationCleartextPassword => {
@@ -172,7 +176,7 @@ impl Wire {
                 }
                 Message::AuthenticationSasl(body) => {
                     if !body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256))? {
-                        return Err(unknown_way());
+                        return Err(unknown_method());
                     }
                     let proof = ScramSha256::new(password()?, ChannelBinding::unsupported());
                     let first = proof.message();
@@ -181,7 +185,7 @@ impl Wire {
                     (scram, unproven) = (Some(proof), true);
                 }
                 Message::AuthenticationSaslContinue(body) => {
-                    let proof = scram.as_mut().ok_or_else(unknown_way)?;
+                    let proof = scram.as_mut().ok_or_else(unknown_method)?;
                     proof.update(body.data())?;
                     frontend::sasl_response(proof.message(), &mut self.outgoing)?;
                     self.send()?;
@@ -190,42 +194,42 @@ impl Wire {
                 Message::AuthenticationSaslFinal(body) => {
                     scram
                         .as_mut()
-                        .ok_or_else(unknown_way)?
+                        .ok_or_else(unknown_method)?
                         .finish(body.data())?;
                     unproven = false;
                 }
                 Message::AuthenticationOk | Message::BackendKeyData(_) => {}
                 Message::ErrorResponse(body) => {
-                    return Err(Failure::Refused(super::Refusal::read(body.fields())?));
+                    return Err(WireError::Refused(super::ServerError::read(body.fields())?));
                 }
-                _ => return Err(unknown_way()),
+                _ => return Err(unknown_method()),
             }
         }
     }
 }
 
-fn unknown_way() -> Failure {
-    let wanted = "the server wants to be convinced in a way that is not offered here; use SCRAM or a password";
-    Failure::Lost(io::Error::other(wanted))
+fn unknown_method() -> WireError {
+    let wanted = "the server wants an authentication method that is not offered here; use SCRAM or a password";
+    WireError::Lost(io::Error::other(wanted))
 }
 
-impl Stream for TcpStream {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))?;
-        self.set_write_timeout(Some(patience))
+impl WireStream for TcpStream {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout_after))?;
+        self.set_write_timeout(Some(timeout_after))
     }
 }
 
 #[cfg(unix)]
-impl Stream for UnixStream {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(patience))?;
-        self.set_write_timeout(Some(patience))
+impl WireStream for UnixStream {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(timeout_after))?;
+        self.set_write_timeout(Some(timeout_after))
     }
 }
 
-impl Stream for Secured {
-    fn patience(&self, patience: Duration) -> io::Result<()> {
-        self.sock.patience(patience)
+impl WireStream for Secured {
+    fn set_timeout(&self, timeout_after: Duration) -> io::Result<()> {
+        self.sock.set_timeout(timeout_after)
     }
 }

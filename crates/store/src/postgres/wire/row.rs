@@ -1,4 +1,4 @@
-//! A row as it came from the server.
+//! A row as the server sent it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use postgres_protocol::message::backend::DataRowBody;
 use tokio_postgres::fallible_iterator::FallibleIterator as _;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::super::rows::Source;
+use super::super::rows::SqlRow;
 use crate::Error;
 
 #[derive(Debug)]
@@ -36,20 +36,20 @@ impl Row {
         self.body.buffer().get(range.clone())
     }
 
-    /// The first cell of an answer that came as text.
+    /// The first cell of a result in text format, as a number.
     pub(super) fn number_as_text(&self) -> Option<u32> {
         std::str::from_utf8(self.cell(0)?).ok()?.parse().ok()
     }
 
-    /// The same, as it is.
+    /// The first cell of a result in text format.
     pub(in super::super) fn word(&self) -> &str {
         let text = self.cell(0).and_then(|cell| std::str::from_utf8(cell).ok());
         text.unwrap_or_default()
     }
 }
 
-/// Every cell is what the statement says it is, so nobody looks at its type again. A length that does not fit is an error.
-impl Source for Row {
+/// Every cell has the type of the statement, so it is not checked again. A wrong length is an error.
+impl SqlRow for Row {
     fn cell<'r, T: FromSql<'r>>(&'r self, index: usize) -> Result<T, Error> {
         T::from_sql_nullable(&Type::UNKNOWN, self.cell(index))
             .map_err(|error| Error::Corrupt(error.to_string()))

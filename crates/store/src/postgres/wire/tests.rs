@@ -1,25 +1,25 @@
-//! What a server rarely does, from a script; and what needs one that really answers.
+//! Rare behaviour of a server, from a script; and behaviour that needs a real server.
 
 use std::io::Cursor;
 use std::sync::Mutex;
 
-use super::super::address::Address;
+use super::super::address::DatabaseAddress;
 use super::super::rows;
 use super::*;
 
-/// Says what is written here, and remembers what it heard.
-struct Scripted {
+/// Returns scripted bytes, and records what was sent.
+struct ScriptedStream {
     says: Cursor<Vec<u8>>,
     heard: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Read for Scripted {
+impl Read for ScriptedStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.says.read(into)
     }
 }
 
-impl Write for Scripted {
+impl Write for ScriptedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.heard.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -30,20 +30,20 @@ impl Write for Scripted {
     }
 }
 
-impl Stream for Scripted {
-    fn patience(&self, _: Duration) -> io::Result<()> {
+impl WireStream for ScriptedStream {
+    fn set_timeout(&self, _: Duration) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A connection to a server that says all of this, and what it hears.
-fn scripted(says: &[Vec<u8>]) -> (Wire, Arc<Mutex<Vec<u8>>>) {
+/// A connection to a server that sends all of this, and the bytes that it receives.
+fn scripted(says: &[Vec<u8>]) -> (WireConnection, Arc<Mutex<Vec<u8>>>) {
     let heard = Arc::default();
-    let stream = Scripted {
+    let stream = ScriptedStream {
         says: Cursor::new(says.concat()),
         heard: Arc::clone(&heard),
     };
-    (Wire::new(Box::new(stream)), heard)
+    (WireConnection::new(Box::new(stream)), heard)
 }
 
 fn message(tag: u8, body: &[u8]) -> Vec<u8> {
@@ -59,15 +59,15 @@ fn error() -> Vec<u8> {
     message(b'E', b"VERROR\0C57014\0Mcanceled\0\0")
 }
 
-fn real() -> Wire {
+fn real() -> WireConnection {
     let cluster = consign_testkit::postgres::shared().unwrap();
-    let address = Address::parse(&cluster.url("postgres"), None).unwrap();
+    let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
     address.open().unwrap()
 }
 
-fn lost<T: fmt::Debug>(failed: Result<T, Failure>) -> String {
+fn lost<T: fmt::Debug>(failed: Result<T, WireError>) -> String {
     match failed {
-        Err(Failure::Lost(error)) => error.to_string(),
+        Err(WireError::Lost(error)) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -77,17 +77,17 @@ fn questions_and_answers_of_many_megabytes_do_not_wait_for_each_other() {
     const MANY: &str = "SELECT repeat('x', 1000000) FROM generate_series(1, 24)";
     const LONG: &str = "SELECT octet_length($1::bytea)";
     let bytes = vec![7_u8; 24_000_000];
-    let many = || Asked {
+    let many = || BoundStatement {
         text: MANY,
         parameters: Vec::new(),
     };
-    let long = || Asked {
+    let long = || BoundStatement {
         text: LONG,
         parameters: vec![&bytes],
     };
     let mut wire = real();
     let answers = wire.ask(&[many(), long(), many(), many(), long()]);
-    let answers: Vec<Answer> = answers.into_iter().map(Result::unwrap).collect();
+    let answers: Vec<StatementResult> = answers.into_iter().map(Result::unwrap).collect();
     let found: Vec<_> = answers.iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(found, [24, 1, 24, 24, 1]);
     for index in [1, 4] {
@@ -100,8 +100,8 @@ fn questions_and_answers_of_many_megabytes_do_not_wait_for_each_other() {
 fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
     const DIVIDE: &str = "SELECT 6 / $1::int4";
     const LONG: &str = "SELECT octet_length($1::bytea)";
-    fn divide(by: &i32) -> Asked<'_> {
-        Asked {
+    fn divide(by: &i32) -> BoundStatement<'_> {
+        BoundStatement {
             text: DIVIDE,
             parameters: vec![by],
         }
@@ -112,7 +112,7 @@ fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
         let asked = [
             divide(&two),
             divide(&zero),
-            Asked {
+            BoundStatement {
                 text: LONG,
                 parameters: vec![&bytes],
             },
@@ -120,7 +120,7 @@ fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
         ];
         let answers = wire.ask(&asked);
         assert!(
-            matches!(&answers[..], [Ok(_), Err(Failure::Refused(refusal))] if refusal.code == SqlState::DIVISION_BY_ZERO),
+            matches!(&answers[..], [Ok(_), Err(WireError::Refused(refusal))] if refusal.code == SqlState::DIVISION_BY_ZERO),
             "{answers:?}"
         );
         assert!(wire.outgoing.is_empty());
@@ -131,14 +131,14 @@ fn a_refusal_of_what_was_sent_early_leaves_the_connection_usable() {
 
 #[test]
 fn a_statement_that_could_not_be_made_ready_does_not_leave_its_name_in_the_way() {
-    // It is parsed and has a parameter of our own type, and asking for that type is refused.
+    // It is parsed and has a parameter of a schema type, and the lookup of that type is refused.
     let described = message(b't', &[&[0, 1][..], &99_999_u32.to_be_bytes()].concat());
     let parsed = [message(b'1', b""), described, message(b'n', b""), ready()].concat();
     let refused = [error(), ready()].concat();
     let (mut wire, heard) = scripted(&[parsed.clone(), refused.clone(), parsed, refused]);
     for name in [b"s0\0", b"s1\0"] {
         heard.lock().unwrap().clear();
-        assert!(matches!(wire.prepare("SELECT"), Err(Failure::Refused(_))));
+        assert!(matches!(wire.prepare("SELECT"), Err(WireError::Refused(_))));
         let heard = heard.lock().unwrap();
         assert_eq!(&heard[5..8], name);
     }
@@ -156,7 +156,7 @@ fn a_message_without_bounds_ends_the_connection_before_room_is_made_for_it() {
 fn an_answer_that_is_missing_ends_the_connection() {
     let parsed = [message(b'1', b""), message(b'n', b""), ready()].concat();
     let (mut wire, _) = scripted(&[parsed, message(b'I', b""), ready()]);
-    let asked = Asked {
+    let asked = BoundStatement {
         text: "",
         parameters: Vec::new(),
     };
@@ -173,12 +173,12 @@ fn a_server_that_lets_us_in_without_its_own_proof_is_left() {
     let mut config = tokio_postgres::Config::new();
     config.user("app").password("hidden");
     let (mut wire, heard) = scripted(&[sasl, welcome.clone()]);
-    assert!(lost(wire.enter(&config, PATIENCE)).contains("prove"));
+    assert!(lost(wire.authenticate(&config, RESPONSE_TIMEOUT)).contains("prove"));
     let heard = heard.lock().unwrap();
     assert!(!String::from_utf8_lossy(&heard).contains("hidden"));
-    // One that asks for nothing has nothing to prove.
+    // A server that requests no password has nothing to prove.
     let (mut wire, _) = scripted(&[welcome]);
-    wire.enter(&config, PATIENCE).unwrap();
+    wire.authenticate(&config, RESPONSE_TIMEOUT).unwrap();
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn only_a_warning_about_the_standby_leaves_a_commit_in_doubt() {
         wire.run("COMMIT").unwrap();
         wire.take_doubt()
     };
-    // As the server says it, in whatever language, and as somebody else may.
+    // As PostgreSQL reports it, in any language, and as another server may.
     let routine = b"VWARNING\0C01000\0Mrien\0RSyncRepWaitForLSN\0\0";
     assert_eq!(doubted(routine).as_deref(), Some("rien"));
     let words = b"VWARNING\0C01000\0Mcanceling wait for synchronous replication\0\0";

@@ -1,18 +1,18 @@
-//! Cells of a foreign row, read for what they mean rather than for how they are stored.
+//! Cells of a foreign row, read by their meaning and not by their storage class.
 //!
-//! Invariant: a cell is taken only if nothing of it is lost; otherwise the answer says which column and why.
-//! It does not know what a column is for, and fills in no defaults.
+//! Invariant: a cell is converted only without loss; otherwise the error names the column and the reason.
+//! This module does not know what a column is for, and fills in no defaults.
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
-/// Up to here every whole number has a double of its own.
+/// Up to here every integer has an exact double.
 const EXACT_MAX: i64 = 1 << 53;
 
 /// The cells of one row, by column name.
-pub(super) struct Cells<'row>(pub(super) &'row Row<'row>);
+pub(super) struct ForeignCells<'row>(pub(super) &'row Row<'row>);
 
-impl Cells<'_> {
+impl ForeignCells<'_> {
     pub(super) fn text(&self, column: &str) -> Result<String, String> {
         filled(column, self.text_or_null(column)?)
     }
@@ -79,7 +79,7 @@ fn filled<T>(column: &str, value: Option<T>) -> Result<T, String> {
     value.ok_or_else(|| format!("its {column} is null"))
 }
 
-/// Text that begins and ends like a number, so that `inf` and `nan` are none.
+/// Text that starts and ends like a number, so that `inf` and `nan` are not numbers.
 fn number(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?.trim();
     text.ends_with(|last: char| last.is_ascii_digit())

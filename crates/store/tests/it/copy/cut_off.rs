@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use consign_store::Error;
-use consign_store::copy::{End, Found, Stage};
+use consign_store::copy::{CopyEnd, CopyStage, TargetContent};
 
 use super::{
     content, copied, database, file, filled, fresh_database, look, open, options, run, same,
 };
 
 /// Runs a copy that ends, without a chance to tidy up, when it has told its progress so many times.
-async fn cut_off(from: &End, to: &End, after: u32) {
+async fn cut_off(from: &CopyEnd, to: &CopyEnd, after: u32) {
     let options = options(from, to);
     let ended = tokio::task::spawn_blocking(move || {
         let mut told = 0;
         consign_store::copy::copy(&options, |progress| {
             told += 1;
             assert!(
-                progress.stage == Stage::Copying && told < after,
+                progress.stage == CopyStage::Copying && told < after,
                 "cut off here"
             );
         })
@@ -25,7 +25,7 @@ async fn cut_off(from: &End, to: &End, after: u32) {
     assert!(ended.await.is_err());
 }
 
-async fn is_refused(end: &End, clock: &Arc<consign_store::conformance::ManualClock>) {
+async fn is_refused(end: &CopyEnd, clock: &Arc<consign_store::conformance::ManualClock>) {
     let Err(error) = open(end, clock).await else {
         panic!("a part of a copy was opened");
     };
@@ -37,19 +37,19 @@ async fn is_refused(end: &End, clock: &Arc<consign_store::conformance::ManualClo
     );
 }
 
-async fn goes_on(to: &End) {
+async fn goes_on(to: &CopyEnd) {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = filled(&folder, "first.db", &clock, 1_500).await;
     let before = content(&first, &clock).await;
     let to = match to {
-        End::File(name) => End::File(folder.path().join(name)),
-        database @ End::Database(_) => database.clone(),
+        CopyEnd::File(name) => CopyEnd::File(folder.path().join(name)),
+        database @ CopyEnd::Database(_) => database.clone(),
     };
     // In the middle of the intents, in the middle of the facts, behind all rows.
     for after in [2, 4, 1_000] {
         cut_off(&first, &to, after).await;
         is_refused(&to, &clock).await;
-        assert_eq!(look(&first, &to).await.found, Found::Part);
+        assert_eq!(look(&first, &to).await.found, TargetContent::Part);
     }
     let (tell, told) = std::sync::mpsc::channel();
     let report = run(options(&first, &to), move |progress| {
@@ -57,7 +57,7 @@ async fn goes_on(to: &End) {
         let _ = tell.send(progress.stage);
     });
     assert!(report.await.unwrap().resumed);
-    let copying = told.try_iter().filter(|stage| *stage == Stage::Copying);
+    let copying = told.try_iter().filter(|stage| *stage == CopyStage::Copying);
     assert_eq!(
         copying.count(),
         0,
@@ -74,7 +74,7 @@ async fn a_copy_to_postgres_goes_on_where_it_was_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_to_a_file_goes_on_where_it_was_cut_off() {
-    goes_on(&End::File("second.db".into())).await;
+    goes_on(&CopyEnd::File("second.db".into())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,7 +91,7 @@ async fn a_copy_from_postgres_goes_on_though_its_server_crashed_meanwhile() {
         let jump = "SELECT setval(name, (SELECT max(last_value) FROM pg_sequences) + 32) \
                     FROM (VALUES ('consign.intent_blocks'), ('consign.fact_blocks')) AS s (name)";
         kept.sql(jump).unwrap();
-        assert_eq!(look(&second, &third).await.found, Found::Part);
+        assert_eq!(look(&second, &third).await.found, TargetContent::Part);
     }
     assert!(copied(&second, &third).await.resumed);
     same(&content(&third, &clock).await, &before);

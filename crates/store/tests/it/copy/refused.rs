@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use consign_store::conformance::item;
-use consign_store::copy::{self, End, Stage};
-use consign_store::postgres::Address;
+use consign_store::copy::{self, CopyEnd, CopyStage};
+use consign_store::postgres::DatabaseAddress;
 
 use super::{content, copied, database, file, filled, fresh_database, open, options, run, world};
 
-async fn refusal(from: &End, to: &End) -> String {
+async fn refusal(from: &CopyEnd, to: &CopyEnd) -> String {
     let refused = run(options(from, to), |_| {}).await;
     refused.unwrap_err().to_string()
 }
@@ -21,7 +21,7 @@ async fn a_target_that_is_the_source_or_has_content_is_refused() {
     let second = database(&kept);
     let link = folder.path().join("link.db");
     std::os::unix::fs::symlink(folder.path().join("first.db"), &link).unwrap();
-    let said = refusal(&first, &End::File(link)).await;
+    let said = refusal(&first, &CopyEnd::File(link)).await;
     assert!(said.contains("the same database"), "{said}");
 
     copied(&first, &second).await;
@@ -36,9 +36,9 @@ async fn a_target_that_is_the_source_or_has_content_is_refused() {
 }
 
 /// What a rehearsal finds in the way.
-async fn obstacles(from: &End, to: &End) -> Vec<String> {
+async fn obstacles(from: &CopyEnd, to: &CopyEnd) -> Vec<String> {
     let (from, to) = (from.clone(), to.clone());
-    let plan = tokio::task::spawn_blocking(move || copy::look(&from, &to, false));
+    let plan = tokio::task::spawn_blocking(move || copy::plan(&from, &to, false));
     plan.await.unwrap().unwrap().obstacles
 }
 
@@ -67,7 +67,7 @@ async fn a_rehearsal_refuses_what_the_copy_would_refuse() {
         .sql("DROP ROLE IF EXISTS consign_guest; CREATE ROLE consign_guest LOGIN")
         .unwrap();
     let url = locked.url().replace("postgres@", "consign_guest@");
-    let target = End::Database(Box::new(Address::parse(&url, None).unwrap()));
+    let target = CopyEnd::Database(Box::new(DatabaseAddress::parse(&url, None).unwrap()));
     let found = obstacles(&first, &target).await;
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("GRANT CREATE"), "{found:?}");
@@ -87,7 +87,7 @@ async fn a_ledger_of_which_not_everything_is_known_is_not_copied() {
     drop(world(&second, &clock).await);
     let said = refusal(&second, &file(&folder, "third.db")).await;
     assert!(said.contains("upgrade the binary"), "{said}");
-    let End::Database(address) = second else {
+    let CopyEnd::Database(address) = second else {
         unreachable!("it is one");
     };
     let to = folder.path().join("saved.db");
@@ -148,7 +148,7 @@ async fn a_source_that_is_written_to_during_the_copy_is_noticed() {
     let (busy, used) = (second.clone(), Arc::clone(&clock));
     let mut begun = false;
     let refused = run(options(&second, &third), move |progress| {
-        if progress.stage == Stage::Verifying && !std::mem::replace(&mut begun, true) {
+        if progress.stage == CopyStage::Verifying && !std::mem::replace(&mut begun, true) {
             handle.block_on(async {
                 let node = world(&busy, &used).await;
                 node.publish(item()).await;
@@ -185,7 +185,7 @@ async fn a_row_that_came_out_different_is_found_and_nothing_starts_on_it() {
             ..options(&first, &second)
         };
         let refused = run(anew, move |progress| {
-            if progress.stage == Stage::Verifying && !std::mem::replace(&mut done, true) {
+            if progress.stage == CopyStage::Verifying && !std::mem::replace(&mut done, true) {
                 meddled.sql(sql).unwrap();
             }
         });

@@ -17,7 +17,7 @@ use consign_kernel::ids::IntentId;
 use consign_kernel::limits;
 use consign_store::Error;
 use consign_store::conformance::{ManualClock, World, claim_by, guarded, item};
-use consign_store::postgres::{Address, Postgres};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_testkit::postgres::{Cluster, FAST};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -109,7 +109,7 @@ impl Drop for Server {
 
 pub(super) async fn open(url: &str, password: Option<&str>) -> Result<World, Error> {
     let clock = Arc::new(ManualClock::default());
-    let address = Address::parse(url, password).unwrap();
+    let address = DatabaseAddress::parse(url, password).unwrap();
     let store = Postgres::open(options_at(address, &clock, 1)).await?;
     Ok(World::new(Arc::new(store), clock, ()))
 }

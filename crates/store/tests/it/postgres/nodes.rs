@@ -54,7 +54,7 @@ async fn each_intent_goes_to_one_claimer_of_two_nodes() {
 async fn each_node_is_told_to_hold_what_it_gave_out() {
     let cluster = Cluster::new(2).await;
     let held = async || {
-        let held = cluster.nodes[0].held().await.unwrap();
+        let held = cluster.nodes[0].lease_counts().await.unwrap();
         held.into_iter()
             .map(|held| (held.node, held.leases))
             .collect::<Vec<_>>()

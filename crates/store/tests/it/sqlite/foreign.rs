@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use consign_store::Error;
 use consign_store::conformance::ManualClock;
-use consign_store::sqlite::{Holds, Sqlite, identify};
+use consign_store::sqlite::{FileKind, Sqlite, identify};
 use rusqlite::Connection;
 
 use super::import::INTENT_BUS_SCHEMA;
@@ -91,10 +91,10 @@ fn an_empty_file_becomes_ours_whatever_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd name?mode=ro#100%41.db");
     std::fs::write(&path, "").unwrap();
-    assert_eq!(identify(&path).unwrap(), Holds::Nothing);
+    assert_eq!(identify(&path).unwrap(), FileKind::Nothing);
     let store = open(path.clone(), &Arc::new(ManualClock::default()), 8).unwrap();
     store.close();
-    assert_eq!(identify(&path).unwrap(), Holds::Consign);
+    assert_eq!(identify(&path).unwrap(), FileKind::Consign);
     drop(store);
     assert!(open(path, &Arc::new(ManualClock::default()), 8).is_ok());
 }

@@ -76,14 +76,14 @@ async fn s5_a_repair_says_what_it_would_do_and_then_does_it() {
         )
         .unwrap();
     let (path, now) = (world.path(), world.clock.now());
-    let before = Sqlite::look_over(&path, now).unwrap();
+    let before = Sqlite::check_file(&path, now).unwrap();
     assert!(
         before.iter().any(|line| line.starts_with("position:")),
         "{before:?}"
     );
     let planned = sqlite::repair(&path, now, 0, true).unwrap();
     assert_eq!(
-        Sqlite::look_over(&path, now).unwrap(),
+        Sqlite::check_file(&path, now).unwrap(),
         before,
         "nothing was changed"
     );
@@ -100,7 +100,7 @@ async fn s5_a_repair_says_what_it_would_do_and_then_does_it() {
             "{what}: {done:?}"
         );
     }
-    assert_eq!(Sqlite::look_over(&path, now).unwrap(), [""; 0]);
+    assert_eq!(Sqlite::check_file(&path, now).unwrap(), [""; 0]);
     assert_eq!(
         sqlite::repair(&path, now, 0, false).unwrap().repaired,
         [""; 0]

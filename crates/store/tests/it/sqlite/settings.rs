@@ -5,7 +5,7 @@ use std::time::Duration;
 use consign_kernel::intent::Shelf;
 use consign_kernel::state::State;
 use consign_store::conformance::{claim_by, item};
-use consign_store::sqlite::{Holds, identify};
+use consign_store::sqlite::{FileKind, identify};
 
 use super::World;
 
@@ -21,7 +21,7 @@ async fn the_file_is_ours_and_keeps_a_write_ahead_log_ip_181() {
         .query_row("PRAGMA journal_mode", [], |row| row.get(0))
         .unwrap();
     assert_eq!(mode, "wal");
-    assert_eq!(identify(&world.path()).unwrap(), Holds::Consign);
+    assert_eq!(identify(&world.path()).unwrap(), FileKind::Consign);
 }
 
 #[test]

@@ -57,7 +57,7 @@ async fn s10_a_file_has_one_writer_by_whatever_name_and_a_copy_has_its_own() {
         let refused = sqlite::migrate(name, 0).unwrap_err();
         assert!(matches!(refused, Error::InUse { .. }), "{refused}");
         assert!(sqlite::repair(name, Micros::default(), 0, true).is_err());
-        assert!(Sqlite::look_over(name, Micros::default()).is_err());
+        assert!(Sqlite::check_file(name, Micros::default()).is_err());
     }
     assert!(admitted(&world).await, "the first one works on");
     world.store.close();
@@ -115,7 +115,7 @@ async fn s9_nothing_is_acknowledged_after_the_log_was_taken_away() {
             let kept = intents(&world.path());
             assert!(kept >= 3, "{what}: {kept} of 3");
             assert_eq!(
-                Sqlite::look_over(&world.path(), Micros::default()).unwrap(),
+                Sqlite::check_file(&world.path(), Micros::default()).unwrap(),
                 [""; 0],
                 "{what}"
             );

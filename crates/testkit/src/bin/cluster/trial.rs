@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use consign_kernel::ids::Micros;
-use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX};
+use consign_store::postgres::{DatabaseAddress, Options, Postgres, QUEUE_REQUESTS_MAX};
 use consign_store::{Clock, Store as _};
 use consign_testkit::campaign::client_pool::ClientPool;
 use consign_testkit::campaign::clients::CLIENTS;
@@ -206,7 +206,7 @@ impl<'a> ClusterTrial<'a> {
         let url = self.pair.url();
         let found = runtime.block_on(async {
             let store = Postgres::open(Options {
-                address: Address::parse(&url, None)?,
+                address: DatabaseAddress::parse(&url, None)?,
                 clock: Arc::new(CampaignClock),
                 queue_max: QUEUE_REQUESTS_MAX,
                 writers: 1,

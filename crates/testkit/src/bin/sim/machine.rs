@@ -10,7 +10,7 @@ use consign_engine::{Clock, Engine, EngineClock, Options, SealKey, Timekeeper};
 use consign_kernel::ids::Micros;
 use consign_kernel::receipt::{PublicKey, Signer};
 use consign_store::SharedStore;
-use consign_store::memory::simulated::{self, Fault, Machine, Turn};
+use consign_store::memory::simulated::{self, DiskFault, SimulatedMachine, Turn};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct SimMachine {
     clock: Arc<MachineClock>,
     pub(crate) store: SharedStore,
     /// Taken only while it restarts.
-    machine: Option<Machine>,
+    machine: Option<SimulatedMachine>,
     pub(crate) engine: Engine,
     timekeeper: JoinHandle<()>,
     seed: u64,
@@ -75,8 +75,8 @@ impl SimMachine {
     }
 
     /// Commits the waiting requests.
-    pub(crate) fn turn(&mut self, fault: Fault) -> Turn {
-        if fault != Fault::None {
+    pub(crate) fn turn(&mut self, fault: DiskFault) -> Turn {
+        if fault != DiskFault::None {
             self.calm_since = Instant::now();
         }
         self.machine

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Token};
 use consign_store::Dump;
-use consign_store::memory::simulated::{Fault, Turn};
+use consign_store::memory::simulated::{DiskFault, Turn};
 use consign_testkit::seeded_random::SeededRandom;
 
 use crate::client_checks::ClientChecks;
@@ -134,19 +134,19 @@ impl Simulation {
         self.judge().await
     }
 
-    fn fault(&mut self) -> Fault {
+    fn fault(&mut self) -> DiskFault {
         match self.random.below(100) {
-            0..4 => Fault::Refused,
-            4..7 => Fault::CrashBefore,
-            7..10 => Fault::CrashAfter,
-            10 => Fault::Lost,
-            11 => Fault::Gone,
-            12..27 => Fault::Slow,
-            _ => Fault::None,
+            0..4 => DiskFault::Refused,
+            4..7 => DiskFault::CrashBefore,
+            7..10 => DiskFault::CrashAfter,
+            10 => DiskFault::Lost,
+            11 => DiskFault::Gone,
+            12..27 => DiskFault::Slow,
+            _ => DiskFault::None,
         }
     }
 
-    async fn turn(&mut self, fault: Fault) -> Result<(), BrokenPromise> {
+    async fn turn(&mut self, fault: DiskFault) -> Result<(), BrokenPromise> {
         let turn = self.world.turn(fault);
         match turn {
             Turn::Idle => {}
@@ -157,7 +157,7 @@ impl Simulation {
                     self.cut();
                 }
             }
-            Turn::Failed if fault == Fault::None => {
+            Turn::Failed if fault == DiskFault::None => {
                 return Err("a commit failed although the disk is fine".to_owned());
             }
             Turn::Failed => {
@@ -166,11 +166,12 @@ impl Simulation {
             }
             Turn::Crashed => {
                 self.count(match fault {
-                    Fault::CrashAfter => "crashes after a commit",
-                    Fault::Lost | Fault::Gone => "failed syncs",
-                    Fault::None | Fault::Refused | Fault::Slow | Fault::CrashBefore => {
-                        "crashes before a commit"
-                    }
+                    DiskFault::CrashAfter => "crashes after a commit",
+                    DiskFault::Lost | DiskFault::Gone => "failed syncs",
+                    DiskFault::None
+                    | DiskFault::Refused
+                    | DiskFault::Slow
+                    | DiskFault::CrashBefore => "crashes before a commit",
                 });
                 self.note(&format!("the machine dies: {fault:?}"));
                 // Responses that were sent before the crash still arrive.
@@ -189,7 +190,7 @@ impl Simulation {
         self.note("rest");
         for _ in 0..REST_TURNS {
             self.world.pass(REST_TICK).await;
-            match self.world.turn(Fault::None) {
+            match self.world.turn(DiskFault::None) {
                 Turn::Idle => {}
                 Turn::Failed => {
                     return Err("a commit failed although the disk is fine".to_owned());

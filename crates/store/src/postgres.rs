@@ -1,29 +1,29 @@
-//! The backend for many nodes: stateless writers on one PostgreSQL database, which keeps and replicates everything.
+//! The backend for many nodes: stateless writers on one PostgreSQL database, which stores and replicates everything.
 //!
-//! Invariant: a row is locked before it is decided upon, and a key that must be used once has a unique index, so any
-//! number of nodes may write at the same time. What one of them lost a race for is decided anew.
+//! Invariant: a row is locked before a decision about it, and a once-key has a unique index, so any number of nodes may
+//! write at the same time. A transaction that loses a race is retried.
 
 mod address;
-mod bells;
-mod cells;
 mod check;
 pub(crate) mod copy;
+mod fact_watermark;
 mod flush;
-mod held;
-mod horizon;
 mod hosts;
 mod load;
 mod locks;
 mod nodes;
+mod notify;
 mod positions;
 mod readers;
 mod reads;
+mod row_encoder;
 mod rows;
 mod schema;
 mod session;
 mod settings;
 mod tx;
 mod wire;
+mod working_set;
 mod writer;
 
 use std::fmt;
@@ -38,36 +38,36 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-pub use address::Address;
+pub use address::DatabaseAddress;
 pub(crate) use address::cause;
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Outline, OutlinePage, Stats, Store, Work,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
-use bells::Bells;
-use horizon::Horizon;
-use locks::Locks;
-use readers::Readers;
-use writer::{Node, Writers};
+use fact_watermark::FactWatermark;
+use locks::KnownLocks;
+use notify::Notifier;
+use readers::PostgresReadPool;
+use writer::{WriterNode, Writers};
 
 /// How many requests may wait for the writers before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
-/// While one group is under way, the next one may begin beside it. A third writer only makes groups smaller.
+/// While one group is in progress, the next one may start beside it. A third writer only makes groups smaller.
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
-/// A name for databases that hold nothing but this version's empty schema, for tests to copy.
+/// The name of a database that holds only this version's empty schema, for tests to copy.
 pub const TEMPLATE: &str = "consign_template_15";
 
 #[derive(Clone)]
 pub struct Options {
-    pub address: Address,
+    pub address: DatabaseAddress,
     pub clock: Arc<dyn Clock>,
     pub queue_max: usize,
     pub writers: usize,
-    /// Which node this is; no other one that runs has the same number.
+    /// The number of this node; no other running node has the same.
     pub node: i64,
-    /// Later migrations are not run, as by a program of before; only tests hold one back.
+    /// Later migrations are not run, as by an older program; only tests set this.
     pub hold: Option<i32>,
 }
 
@@ -82,74 +82,74 @@ impl fmt::Debug for Options {
 }
 
 pub struct Postgres {
-    address: Address,
+    address: DatabaseAddress,
     writers: Writers,
-    readers: Arc<Readers>,
-    horizon: Horizon,
+    readers: Arc<PostgresReadPool>,
+    watermark: FactWatermark,
     clock: Arc<dyn Clock>,
-    _bells: Bells,
+    _notifier: Notifier,
 }
 
 impl Postgres {
-    /// Reaches the database, brings its schema up to date, starts the writers.
+    /// Connects to the database, migrates its schema, starts the writers.
     pub async fn open(options: Options) -> Result<Self, Error> {
         schema::migrate(&options.address, options.clock.now().0, options.hold).await?;
         for behind in positions::recover(&options.address, false).await? {
             tracing::warn!(
                 behind,
-                "a sequence lay behind its table, as after a restore without sequences"
+                "a sequence was behind its table, as after a restore without sequences"
             );
         }
-        let readers = Readers::new(options.address.clone(), READERS);
-        let horizon = Horizon::default();
-        let last_fact = reads::last_fact(&readers, &horizon).await?;
-        // With a connection that stays, by which a copy sees that somebody is there.
+        let readers = PostgresReadPool::new(options.address.clone(), READERS);
+        let watermark = FactWatermark::default();
+        let last_fact = reads::last_fact(&readers, &watermark).await?;
+        // On a connection that stays open, by which a copy detects this server.
         copy::refuse_part(&options.address).await?;
-        let node = Arc::new(Node {
+        let node = Arc::new(WriterNode {
             id: options.node,
             clock: Arc::clone(&options.clock),
             last_time: AtomicI64::new(0),
-            locks: Locks::default(),
+            locks: KnownLocks::default(),
         });
         let writers = Writers::start(&options.address, &node, options.writers, options.queue_max)?;
         let last = &writers.shared.meters.last_fact;
         last.store(last_fact.0, Ordering::Relaxed);
-        let bells = Bells::hang(&options.address, node.id, &writers.shared);
+        let notifier = Notifier::start(&options.address, node.id, &writers.shared);
         Ok(Self {
             address: options.address,
             writers,
             readers,
-            horizon,
+            watermark,
             clock: options.clock,
-            _bells: bells,
+            _notifier: notifier,
         })
     }
 
-    /// Brings the schema up to date, and does nothing else.
-    pub async fn migrate(address: &Address, now: Micros) -> Result<(), Error> {
+    /// Migrates the schema, and does nothing else.
+    pub async fn migrate(address: &DatabaseAddress, now: Micros) -> Result<(), Error> {
         schema::migrate(address, now.0, None).await
     }
 
     /// The migrations that the ledger still needs; `None` if there is no ledger. Changes nothing.
-    pub async fn pending(address: &Address) -> Result<Option<Vec<String>>, Error> {
+    pub async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<String>>, Error> {
         schema::pending(address).await
     }
 
-    /// Reads everything once and says what is wrong with it, as [`Store::check`] does. Writes nothing, so nodes may run.
-    pub async fn look_over(address: &Address) -> Result<Vec<String>, Error> {
+    /// Checks a database as [`Store::check`] does. Writes nothing, so nodes may run.
+    pub async fn check_database(address: &DatabaseAddress) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
-        let checked = check::check(&Readers::new(address.clone(), 1)).await;
+        let checked = check::check(&PostgresReadPool::new(address.clone(), 1)).await;
         checked.map_err(instant_lost)
     }
 
-    /// Brings sequences that lie behind their tables up to them, and says which. With `dry_run` it only says so.
-    pub async fn repair(address: &Address, dry_run: bool) -> Result<Vec<String>, Error> {
+    /// Advances sequences that are behind their tables, and returns which. With `dry_run` it changes nothing.
+    pub async fn repair(address: &DatabaseAddress, dry_run: bool) -> Result<Vec<String>, Error> {
         copy::refuse_part(address).await?;
         positions::recover(address, dry_run).await
     }
 
-    /// When the last fact was written, by the database's clock of that time; `None` if there is none.
-    pub async fn last_time(address: &Address) -> Result<Option<Micros>, Error> {
+    /// When the last fact was written, by the database's clock; `None` if there is none.
+    pub async fn last_time(address: &DatabaseAddress) -> Result<Option<Micros>, Error> {
         if !schema::exists(address).await? {
             return Ok(None);
         }
@@ -159,54 +159,54 @@ impl Postgres {
         Ok(found.map(|row| row.try_get(0)).transpose()?.map(Micros))
     }
 
-    /// Whether it follows another server and takes no writes.
-    pub async fn is_standby(address: &Address) -> Result<bool, Error> {
+    /// Whether the server is a standby and accepts no writes.
+    pub async fn is_standby(address: &DatabaseAddress) -> Result<bool, Error> {
         let client = address.connect().await?;
         let found = client.query_one("SELECT pg_is_in_recovery()", &[]).await?;
         Ok(found.try_get(0)?)
     }
 
-    /// The clock that all nodes of this database go by.
+    /// The clock that all nodes of this database use.
     pub fn clock(&self) -> DatabaseClock {
         DatabaseClock::at(&self.address)
     }
 
-    /// Whether the database has a ledger already.
-    pub async fn exists(address: &Address) -> Result<bool, Error> {
+    /// Whether the database has a ledger.
+    pub async fn exists(address: &DatabaseAddress) -> Result<bool, Error> {
         schema::exists(address).await
     }
 
-    /// Returns only if a thread of the ledger failed. Then everything is refused, and only a new start helps.
+    /// Returns only if a thread of the ledger panicked. Then everything is refused until a restart.
     pub async fn until_lost(&self) {
-        self.writers.shared.safety.until_lost().await;
+        self.writers.shared.durability.until_lost().await;
     }
 
     pub fn is_lost(&self) -> bool {
-        self.writers.shared.safety.is_lost()
+        self.writers.shared.durability.is_lost()
     }
 
-    /// Finishes what waits and ends the writers. Later requests are refused.
+    /// Executes the queued requests and ends the writers. Later requests are refused.
     pub fn close(&self) {
         self.writers.close();
     }
 }
 
-/// A standby has to go on with what its primary cleaned away, and then ends whoever still looks at it.
+/// A standby must apply the cleanup of its primary, and then cancels transactions that still read the old rows.
 pub(crate) fn instant_lost(error: Error) -> Error {
     let Error::Conflict(reason) = error else {
         return error;
     };
     Error::Unavailable(format!(
-        "the database did not keep what it showed at the beginning: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
+        "the database did not keep the snapshot of the read: {reason}; on a standby, set max_standby_streaming_delay = -1 for as long as this runs"
     ))
 }
 
-/// The database's clock, on a connection of its own: nothing is in the way of an answer.
-pub struct DatabaseClock(Arc<Readers>);
+/// The database's clock, on a connection of its own, so that no other statement delays the answer.
+pub struct DatabaseClock(Arc<PostgresReadPool>);
 
 impl DatabaseClock {
-    pub fn at(address: &Address) -> Self {
-        Self(Readers::new(address.clone(), 1))
+    pub fn at(address: &DatabaseAddress) -> Self {
+        Self(PostgresReadPool::new(address.clone(), 1))
     }
 
     pub async fn ask(&self) -> Result<Micros, Error> {
@@ -229,23 +229,23 @@ impl fmt::Debug for Postgres {
 }
 
 impl Store for Postgres {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(self.writers.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.writers.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
         Box::pin(reads::intent(&self.readers, id))
     }
 
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
         Box::pin(async move { reads::intents(&self.readers, &filter).await })
     }
 
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
         Box::pin(async move { reads::outlines(&self.readers, &filter).await })
     }
 
@@ -254,52 +254,56 @@ impl Store for Postgres {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>> {
+    ) -> BoxFuture<'_, Vec<Outline>> {
         Box::pin(async move {
             reads::open_jobs(&self.readers, &capability, goal.as_deref(), limit).await
         })
     }
 
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
-        Box::pin(reads::queue(&self.readers, state, limit))
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
+        Box::pin(reads::jobs_by_state(&self.readers, state, limit))
     }
 
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
-        Box::pin(reads::work(&self.readers, now))
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
+        Box::pin(reads::job_counts(&self.readers, now))
     }
 
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         Box::pin(reads::children(&self.readers, parent, limit))
     }
 
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         Box::pin(reads::child_jobs(&self.readers, parent, limit))
     }
 
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>> {
-        Box::pin(async move { reads::job_naming(&self.readers, &text, after, among).await })
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>> {
+        Box::pin(
+            async move { reads::find_job_by_payload(&self.readers, &text, after, scan_max).await },
+        )
     }
 
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
-        Box::pin(async move { reads::under_way(&self.readers, profile, state, after, limit).await })
+    ) -> BoxFuture<'_, Vec<Intent>> {
+        Box::pin(
+            async move { reads::active_rows(&self.readers, profile, state, after, limit).await },
+        )
     }
 
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         Box::pin(reads::dead(&self.readers, face, limit))
     }
 
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
         Box::pin(reads::facts(&self.readers, intent, limit))
     }
 
@@ -308,30 +312,30 @@ impl Store for Postgres {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>> {
         Box::pin(reads::last_fact_to(
             &self.readers,
             intent,
             states,
             before,
-            among,
+            scan_max,
         ))
     }
 
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
-        Box::pin(async move { reads::events(&self.readers, &self.horizon, &filter).await })
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
+        Box::pin(async move { reads::events(&self.readers, &self.watermark, &filter).await })
     }
 
-    fn last_fact(&self) -> Answered<'_, FactSeq> {
-        Box::pin(reads::last_fact(&self.readers, &self.horizon))
+    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
+        Box::pin(reads::last_fact(&self.readers, &self.watermark))
     }
 
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
-        Box::pin(reads::highest_fact(&self.readers, &self.horizon))
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
+        Box::pin(reads::highest_fact(&self.readers, &self.watermark))
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
         let now = self.clock.now();
         Box::pin(async move { reads::record(&self.readers, &key, now).await })
     }
@@ -342,7 +346,7 @@ impl Store for Postgres {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         Box::pin(
             async move { reads::records(&self.readers, kind, &owner, &after, now, limit).await },
@@ -355,30 +359,30 @@ impl Store for Postgres {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         Box::pin(async move {
             reads::last_records(&self.readers, kind, &owner, &before, now, limit).await
         })
     }
 
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
         Box::pin(reads::counts(&self.readers, face))
     }
 
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        Box::pin(nodes::held(&self.readers))
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
+        Box::pin(nodes::lease_counts(&self.readers))
     }
 
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
         Box::pin(reads::next_due(&self.readers))
     }
 
-    fn check(&self) -> Answered<'_, Vec<String>> {
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
         Box::pin(check::check(&self.readers))
     }
 
-    fn dump(&self) -> Answered<'_, Dump> {
+    fn dump(&self) -> BoxFuture<'_, Dump> {
         Box::pin(reads::dump(&self.readers))
     }
 
@@ -399,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lost_the_instant_it_looked_at_is_told_what_to_set_and_others_their_own_reason() {
+    fn a_lost_snapshot_names_the_setting_and_other_errors_keep_their_text() {
         let lost = instant_lost(Error::Conflict("conflict with recovery".to_owned()));
         let said = lost.to_string();
         assert!(said.contains("conflict with recovery"), "{said}");

@@ -1,7 +1,8 @@
-//! SQLite's log: made safe by us, and watched, because everything acknowledged since the last merge is in it alone.
+//! SQLite's write-ahead log: the store syncs it, and checks it, because commits since the last merge are only in it.
 //!
-//! Invariant: nothing is acknowledged that was written to a log which another process removed, replaced or truncated. What such
-//! a log holds is merged into the file at once if it can still be read through our descriptor, and never if it is damaged.
+//! Invariant: no commit is acknowledged that was written to a log which another process removed, replaced or truncated. The
+//! content of such a log is merged into the file at once if it can still be read through the open descriptor, and never if
+//! it is damaged.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -14,9 +15,9 @@ use rusqlite::Connection;
 use super::checkpoint;
 use super::schema;
 use crate::Error;
-use crate::group::Disk;
+use crate::group::SyncTarget;
 
-/// What every log begins with, but for the last bit, which tells the order of bytes in its sums.
+/// The first bytes of every log, except for the last bit, which gives the byte order of its checksums.
 const MAGIC: u32 = 0x377f_0682;
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
@@ -25,25 +26,25 @@ const WHOLE: u8 = 0;
 const TAKEN: u8 = 1;
 const DAMAGED: u8 = 2;
 
-/// SQLite's log, opened once more. SQLite holds its locks on other files, so this one does not disturb them.
+/// SQLite's log, opened a second time. SQLite holds its locks on other files, so this descriptor does not affect them.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct WalFile {
     file: File,
     path: PathBuf,
     identity: (u64, u64),
-    /// The index of the log, which other processes need to read beside us.
+    /// The index of the log, which other processes need to read the database.
     index: Option<(PathBuf, (u64, u64))>,
     page_bytes: u64,
-    /// How long it was after the last sync.
+    /// The length after the last sync.
     length: AtomicU64,
     state: AtomicU8,
 }
 
-impl Log {
-    /// Begins with an empty log: what an earlier process left in it may never have reached the disk, and is in the
-    /// file now, written anew.
+impl WalFile {
+    /// Starts with an empty log: what an earlier process left in it may never have reached the disk, and is now in the
+    /// file, written again.
     pub(super) fn open(connection: &Connection) -> Result<Self, Error> {
-        // Where SQLite itself went, through links.
+        // The path that SQLite resolved, through links.
         let beside =
             |end: &str| PathBuf::from(format!("{}-{end}", connection.path().unwrap_or_default()));
         let path = beside("wal");
@@ -77,14 +78,14 @@ impl Log {
         })
     }
 
-    /// Before a commit: whether the log is as long as it was. The commit itself would hide that, since it writes behind the
-    /// place where the log should end.
+    /// Before a commit: checks that the log was not truncated. The commit itself would hide that, since it writes after the
+    /// position where the log should end.
     pub(super) fn confirm_length(&self, connection: &Connection) -> Result<(), Error> {
         let length = self.file.metadata().map_or(0, |found| found.len());
         if length >= self.length.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // SQLite itself cuts off what a flood left, and so may whoever merges by hand.
+        // SQLite itself truncates a long log after a merge, and so does a manual checkpoint.
         if checkpoint::unmerged_pages(connection)?.is_none_or(|pages| length >= self.bytes(pages)) {
             self.length.store(length, Ordering::Relaxed);
             return Ok(());
@@ -92,13 +93,13 @@ impl Log {
         Err(self.damaged())
     }
 
-    /// Beside commits: whether all that SQLite relies on is still there.
+    /// Between commits: checks that all files that SQLite relies on are still there.
     pub(super) fn confirm(&self, connection: &Connection) -> Result<(), Error> {
         self.confirm_place()?;
         if let Some((path, identity)) = &self.index {
             self.lies_at(path, *identity)?;
         }
-        // Twice, because SQLite may begin the log anew between the two looks.
+        // Twice, because SQLite may restart the log between the two checks.
         for _ in 0..2 {
             let Some(pages) = checkpoint::unmerged_pages(connection)? else {
                 return Ok(());
@@ -111,7 +112,7 @@ impl Log {
         Err(self.damaged())
     }
 
-    /// Gives how long it is.
+    /// Returns the length.
     fn confirm_place(&self) -> Result<u64, Error> {
         self.lies_at(&self.path, self.identity)
     }
@@ -129,7 +130,7 @@ impl Log {
         }
     }
 
-    /// Whether it was taken away under us, and yet holds everything.
+    /// Whether the log was removed by another process, and still holds everything.
     pub(super) fn is_rescuable(&self) -> bool {
         self.state.load(Ordering::Relaxed) == TAKEN
     }
@@ -143,13 +144,13 @@ impl Log {
         ))
     }
 
-    /// How long a log of so many pages is at least.
+    /// The minimum length of a log of so many pages.
     fn bytes(&self, pages: u64) -> u64 {
         HEADER_BYTES + pages * (FRAME_HEADER_BYTES + self.page_bytes)
     }
 }
 
-impl Disk for Log {
+impl SyncTarget for WalFile {
     fn sync(&self) -> Result<(), Error> {
         if plant::on(Plant::NormalSync) {
             return Ok(());

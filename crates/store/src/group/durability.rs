@@ -1,4 +1,4 @@
-//! How far commits are safe, for those who read: what a reader saw may be committed and not yet synced.
+//! Tracks which commits are synced, for readers: a read may have seen a commit that is not synced yet.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,59 +7,59 @@ use tokio::sync::Notify;
 
 use crate::Error;
 
-/// Commits are made safe one after the other, so two numbers tell everything.
+/// Commits are synced one after the other, so two numbers describe the state.
 #[derive(Debug, Default)]
-pub(crate) struct Safety {
+pub(crate) struct Durability {
     committed: AtomicU64,
-    safe: AtomicU64,
+    synced: AtomicU64,
     lost: AtomicBool,
-    /// It was the disk that failed: what is in the log may not be there.
+    /// A sync failed: what the log shows may not be on the disk.
     failed_sync: AtomicBool,
     why: OnceLock<String>,
     changed: Notify,
-    /// Apart from the others, so that whoever waits for it is not woken by every commit.
+    /// Separate from `changed`, so that its waiters are not woken by every commit.
     lost_now: Notify,
 }
 
-impl Safety {
-    /// To be called before readers can see the commit.
-    pub(super) fn committing(&self) {
+impl Durability {
+    /// Must be called before readers can see the commit.
+    pub(super) fn begin_commit(&self) {
         self.committed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The last commit is safe, or was undone.
-    pub(super) fn safe(&self) {
+    /// The last commit is synced, or was undone.
+    pub(super) fn mark_synced(&self) {
         let committed = self.committed.load(Ordering::SeqCst);
-        self.safe.store(committed, Ordering::SeqCst);
+        self.synced.store(committed, Ordering::SeqCst);
         self.changed.notify_waiters();
     }
 
-    /// Nothing more is accepted, because of this.
-    pub(crate) fn lost_by(&self, error: &Error) {
+    /// The store accepts nothing any more, because of this error.
+    pub(crate) fn mark_lost_by(&self, error: &Error) {
         if matches!(error, Error::Taken(_)) {
             self.why.get_or_init(|| error.to_string());
-            self.lost();
+            self.mark_lost();
         } else {
-            self.sync_failed();
+            self.mark_sync_failed();
         }
     }
 
-    /// The disk did not keep what it was given.
-    pub(crate) fn sync_failed(&self) {
+    /// A sync failed.
+    pub(crate) fn mark_sync_failed(&self) {
         self.failed_sync.store(true, Ordering::SeqCst);
-        self.lost();
+        self.mark_lost();
     }
 
     pub(crate) fn failed_sync(&self) -> bool {
         self.failed_sync.load(Ordering::SeqCst)
     }
 
-    /// Why nothing is accepted any more, if it is not the disk's fault.
+    /// Why the store accepts nothing any more, if the reason is not the disk.
     pub(crate) fn why_lost(&self) -> Option<&str> {
         self.why.get().map(String::as_str)
     }
 
-    pub(crate) fn lost(&self) {
+    pub(crate) fn mark_lost(&self) {
         self.lost.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         self.lost_now.notify_waiters();
@@ -76,7 +76,7 @@ impl Safety {
         Ok(())
     }
 
-    /// Returns only if a commit was lost.
+    /// Returns only after a commit was lost.
     pub(crate) async fn until_lost(&self) {
         let lost = self.lost_now.notified();
         if !self.is_lost() {
@@ -84,13 +84,13 @@ impl Safety {
         }
     }
 
-    /// Returns when everything that can be read at the moment is safe.
-    pub(crate) async fn reached(&self) -> Result<(), Error> {
+    /// Returns when every commit that is visible now is synced.
+    pub(crate) async fn until_synced(&self) -> Result<(), Error> {
         let seen = self.committed.load(Ordering::SeqCst);
         loop {
             let changed = self.changed.notified();
             self.confirm()?;
-            if self.safe.load(Ordering::SeqCst) >= seen {
+            if self.synced.load(Ordering::SeqCst) >= seen {
                 return Ok(());
             }
             changed.await;
@@ -112,27 +112,33 @@ mod tests {
 
     #[test]
     fn a_reader_waits_for_the_commits_it_may_have_seen_and_for_no_later_one() {
-        let safety = Safety::default();
-        assert!(matches!(poll(pin!(safety.reached())), Poll::Ready(Ok(()))));
-        safety.committing();
-        let mut reader = pin!(safety.reached());
+        let durability = Durability::default();
+        assert!(matches!(
+            poll(pin!(durability.until_synced())),
+            Poll::Ready(Ok(()))
+        ));
+        durability.begin_commit();
+        let mut reader = pin!(durability.until_synced());
         assert!(poll(reader.as_mut()).is_pending());
-        safety.safe();
-        safety.committing();
+        durability.mark_synced();
+        durability.begin_commit();
         assert!(matches!(poll(reader), Poll::Ready(Ok(()))));
-        assert!(poll(pin!(safety.reached())).is_pending());
+        assert!(poll(pin!(durability.until_synced())).is_pending());
     }
 
     #[test]
     fn after_a_loss_readers_and_writers_are_refused_and_whoever_waits_for_it_hears() {
-        let safety = Safety::default();
-        safety.committing();
-        let (mut reader, mut server) = (pin!(safety.reached()), pin!(safety.until_lost()));
+        let durability = Durability::default();
+        durability.begin_commit();
+        let (mut reader, mut server) = (
+            pin!(durability.until_synced()),
+            pin!(durability.until_lost()),
+        );
         assert!(poll(reader.as_mut()).is_pending());
         assert!(poll(server.as_mut()).is_pending());
-        safety.lost();
+        durability.mark_lost();
         assert!(matches!(poll(reader), Poll::Ready(Err(Error::Lost))));
         assert!(poll(server).is_ready());
-        assert!(matches!(safety.confirm(), Err(Error::Lost)));
+        assert!(matches!(durability.confirm(), Err(Error::Lost)));
     }
 }

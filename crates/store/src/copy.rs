@@ -1,8 +1,8 @@
-//! Everything a ledger holds, copied from one database to another, whichever two they are.
+//! Copies the whole content of a ledger from one database to another, of either kind.
 //!
-//! Invariant: a target is marked in the transaction that begins the copy, and the mark goes with the last one, after the rows of
-//! both sides were counted and hashed. In between no server starts on it, and the same copy, run again, goes on where it
-//! was: how far it has come is written together with the rows.
+//! Invariant: the first transaction of a copy marks the target, and the last one removes the mark, after the rows of both
+//! sides were counted and hashed. In between no server starts on the target, and the same copy, run again, resumes: its
+//! progress is written together with the rows.
 
 mod digest;
 mod ends;
@@ -14,49 +14,49 @@ use std::path::Path;
 
 use crate::failpoint::{self, Failpoint};
 use crate::ledger::Position;
-use crate::postgres::Address;
+use crate::postgres::DatabaseAddress;
 use crate::{Error, sqlite};
 use digest::Digest;
 
-pub use ends::End;
-pub use rows::Table;
+pub use ends::CopyEnd;
+pub use rows::LedgerTable;
 
-pub(crate) use ends::{Marked, Source, Target};
-pub(crate) use rows::{Cursor, Mark, Page, Rows, lanes};
+pub(crate) use ends::{CopySource, CopyTarget, MarkedSource};
+pub(crate) use rows::{CopyMark, Cursor, RowPage, Rows, lanes};
 
-/// Rows that are read and written in one go: some dozen megabytes at most.
+/// Rows in one batch: some dozen megabytes at most.
 pub const BATCH_ROWS_DEFAULT: u32 = 2_000;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub from: End,
-    pub to: End,
-    /// Throws away what a copy that was cut off has left in the target.
+    pub from: CopyEnd,
+    pub to: CopyEnd,
+    /// Discards what an interrupted copy has left in the target.
     pub anew: bool,
     pub batch_rows: u32,
-    /// The time of the wall clock, noted in the target.
+    /// The time of the wall clock, stored in the target.
     pub now_us: i64,
 }
 
-/// What a copy is doing.
+/// The stage of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CopyStage {
     Copying,
     Verifying,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    pub stage: Stage,
-    pub table: Table,
+    pub stage: CopyStage,
+    pub table: LedgerTable,
     pub done: u64,
     pub all: u64,
 }
 
-/// What both sides hold now.
+/// The result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// It went on where an earlier one was cut off.
+pub struct CopyReport {
+    /// The copy resumed an interrupted one.
     pub resumed: bool,
     pub tables: Vec<Copied>,
     /// The time of the last commit in the source, in microseconds.
@@ -65,77 +65,77 @@ pub struct Report {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    pub table: Table,
+    pub table: LedgerTable,
     pub rows: u64,
-    /// The same on both sides.
+    /// Equal on both sides.
     pub digest: String,
 }
 
-/// What a target holds before a copy.
+/// The content of a target before a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum TargetContent {
     /// No database, or one without a ledger.
     Nothing,
     /// A ledger without content.
     Empty,
-    /// A ledger that is in use or was.
+    /// A ledger with content.
     Ledger,
-    /// A part of a copy of this very source.
+    /// An incomplete copy of this source.
     Part,
-    /// A part of a copy of something else, named here, or of this source as it was before.
+    /// An incomplete copy of another source, named here, or of an earlier state of this one.
     OtherPart(String),
 }
 
 /// What a copy would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub tables: Vec<(Table, u64)>,
-    pub found: Found,
+pub struct CopyPlan {
+    pub tables: Vec<(LedgerTable, u64)>,
+    pub found: TargetContent,
     /// Why the copy would be refused.
     pub obstacles: Vec<String>,
 }
 
-/// Looks at both ends and changes nothing.
-pub fn look(from: &End, to: &End, anew: bool) -> Result<Plan, Error> {
+/// Examines both ends and changes nothing.
+pub fn plan(from: &CopyEnd, to: &CopyEnd, anew: bool) -> Result<CopyPlan, Error> {
     let mut source = from.source()?;
     let mut obstacles = Vec::new();
     if source.others()? > 0 {
         obstacles.push(in_use(from));
     }
-    let content = Content::of(&mut *source)?;
-    let mut found = Found::Nothing;
+    let content = LedgerContent::of(&mut *source)?;
+    let mut found = TargetContent::Nothing;
     if let Some(mut target) = to.existing()? {
-        let seen = Seen::at(&mut *target, &mut *source, &content, (from, to), anew)?;
-        found = seen.found;
-        obstacles.extend(seen.obstacles);
+        let checked = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), anew)?;
+        found = checked.found;
+        obstacles.extend(checked.obstacles);
     } else {
         obstacles.extend(to.obstacle()?);
     }
-    Ok(Plan {
+    Ok(CopyPlan {
         tables: content.counts,
         found,
         obstacles,
     })
 }
 
-/// What lies in a target, and why nothing is copied to it.
-struct Seen {
-    found: Found,
-    mark: Option<Mark>,
+/// The content of a target, and why a copy is refused.
+struct TargetCheck {
+    found: TargetContent,
+    mark: Option<CopyMark>,
     obstacles: Vec<String>,
 }
 
-impl Seen {
-    fn at<T: Marked + ?Sized>(
+impl TargetCheck {
+    fn at<T: MarkedSource + ?Sized>(
         target: &mut T,
-        source: &mut dyn Source,
-        content: &Content,
-        (from, to): (&End, &End),
+        source: &mut dyn CopySource,
+        content: &LedgerContent,
+        (from, to): (&CopyEnd, &CopyEnd),
         anew: bool,
     ) -> Result<Self, Error> {
         if target.identity()? == source.identity()? {
             return Ok(Self {
-                found: Found::Nothing,
+                found: TargetContent::Nothing,
                 mark: None,
                 obstacles: vec![same(from)],
             });
@@ -164,34 +164,35 @@ impl Seen {
     }
 }
 
-/// Copies everything, and verifies it. Blocks until it is done.
-pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<Report, Error> {
+/// Copies everything, and verifies it. Blocks until the end.
+pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyReport, Error> {
     let Options { from, to, anew, .. } = options;
-    // Before the source is opened, and given back after it is closed.
+    // Taken before the source is opened, and released after it is closed.
     let _hold = from.hold()?;
     let mut source = from.source()?;
     if source.others()? > 0 {
         return Err(Error::Copy(in_use(from)));
     }
-    let content = Content::of(&mut *source)?;
-    // To be written to it is brought up to date first, and one that is refused is not changed.
+    let content = LedgerContent::of(&mut *source)?;
+    // Opening the target for writing migrates it, and a refused target must not change.
     if let Some(mut target) = to.existing()? {
-        Seen::at(&mut *target, &mut *source, &content, (from, to), *anew)?.unless_refused()?;
+        TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?
+            .unless_refused()?;
     }
     let mut target = to.target(options.now_us)?;
-    // Somebody may have come meanwhile; from here on the lock keeps other copies away.
-    let seen = Seen::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
-    let Seen { found, mark, .. } = seen.unless_refused()?;
-    let resumed = mark.filter(|_| found == Found::Part && !anew);
-    let mut work = Work {
+    // The target may have changed meanwhile; from here on the lock excludes other copies.
+    let checked = TargetCheck::at(&mut *target, &mut *source, &content, (from, to), *anew)?;
+    let TargetCheck { found, mark, .. } = checked.unless_refused()?;
+    let resumed = mark.filter(|_| found == TargetContent::Part && !anew);
+    let mut run = CopyRun {
         source: &mut *source,
         target: &mut *target,
         batch_rows: options.batch_rows.max(1),
         content: &content,
         progress,
     };
-    let report = work.run(from, options.now_us, resumed)?;
-    // A server that was started meanwhile has taken numbers, and what it wrote would be missing.
+    let report = run.run(from, options.now_us, resumed)?;
+    // A server that was started meanwhile has assigned numbers, and its writes would be missing.
     if !same_numbers(source.position()?, content.position) || source.others()? > 0 {
         return Err(Error::Copy(format!(
             "{from} was used during the copy; stop its servers and copy with --anew"
@@ -201,54 +202,54 @@ pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<Report,
     Ok(report)
 }
 
-/// Saves a database, while servers work on it, as a new SQLite file.
+/// Saves a database, while servers run on it, as a new SQLite file.
 pub fn save(
-    from: &Address,
+    from: &DatabaseAddress,
     to: &Path,
     now_us: i64,
     progress: impl FnMut(Progress),
-) -> Result<Report, Error> {
-    let from = End::Database(Box::new(from.clone()));
+) -> Result<CopyReport, Error> {
+    let from = CopyEnd::Database(Box::new(from.clone()));
     let mut source = from.source()?;
-    let content = Content::of(&mut *source)?;
-    let mut target = sqlite::copy::Writer::open(to, now_us)?;
-    let mut work = Work {
+    let content = LedgerContent::of(&mut *source)?;
+    let mut target = sqlite::copy::SqliteTarget::open(to, now_us)?;
+    let mut run = CopyRun {
         source: &mut *source,
         target: &mut target,
         batch_rows: BATCH_ROWS_DEFAULT,
         content: &content,
         progress,
     };
-    let saved = work.run(&from, now_us, None);
+    let saved = run.run(&from, now_us, None);
     let report = saved.map_err(crate::postgres::instant_lost)?;
     target.finish(content.position)?;
     target.close()?;
     Ok(report)
 }
 
-/// How much a source holds, and as of when.
-struct Content {
-    counts: Vec<(Table, u64)>,
+/// The size and position of a source.
+struct LedgerContent {
+    counts: Vec<(LedgerTable, u64)>,
     position: Position,
-    /// Two databases that hold the same as of the same commit may have the same one; that is what it is for.
+    /// Two databases with the same content as of the same commit may have the same fingerprint; that is intended.
     fingerprint: [u8; 32],
 }
 
-impl Content {
-    /// Holds on to the instant that the copy shall show.
-    fn of(source: &mut dyn Source) -> Result<Self, Error> {
+impl LedgerContent {
+    /// Fixes the instant that the copy shows.
+    fn of(source: &mut dyn CopySource) -> Result<Self, Error> {
         source.hold()?;
-        // First, so that whoever writes from here on is noticed by the numbers it takes.
+        // First, so that later writes are detected by the numbers they use.
         let position = source.position()?;
         let mut counts = Vec::new();
-        for table in Table::ALL {
+        for table in LedgerTable::ALL {
             counts.push((*table, source.count(*table)?));
         }
         let mut hasher = blake3::Hasher::new();
         hasher.update(source.origin()?.as_bytes());
         hasher.update(&position.time.0.to_le_bytes());
         let numbers = counts.iter().map(|(_, count)| *count);
-        // Not the position: a PostgreSQL that crashed goes on some numbers further, with the same rows.
+        // Not the position: after a crash PostgreSQL skips some numbers, with the same rows.
         for number in numbers.chain(source.highest()?) {
             hasher.update(&number.to_le_bytes());
         }
@@ -264,46 +265,46 @@ impl Content {
     }
 }
 
-/// What lies in a target, with its mark.
-fn find<T: Marked + ?Sized>(
+/// The content of a target, with its mark.
+fn find<T: MarkedSource + ?Sized>(
     target: &mut T,
     fingerprint: &[u8; 32],
-) -> Result<(Found, Option<Mark>), Error> {
+) -> Result<(TargetContent, Option<CopyMark>), Error> {
     if let Some(mark) = target.mark()? {
         let found = if mark.fingerprint == *fingerprint {
-            Found::Part
+            TargetContent::Part
         } else {
-            Found::OtherPart(mark.source.clone())
+            TargetContent::OtherPart(mark.source.clone())
         };
         return Ok((found, Some(mark)));
     }
-    for table in Table::ALL {
+    for table in LedgerTable::ALL {
         if target.count(*table)? > 0 {
-            return Ok((Found::Ledger, None));
+            return Ok((TargetContent::Ledger, None));
         }
     }
-    Ok((Found::Empty, None))
+    Ok((TargetContent::Empty, None))
 }
 
-fn refusal(found: &Found, to: &End, anew: bool) -> Option<String> {
+fn refusal(found: &TargetContent, to: &CopyEnd, anew: bool) -> Option<String> {
     match found {
-        Found::Nothing | Found::Empty | Found::Part => None,
-        Found::OtherPart(_) if anew => None,
-        Found::OtherPart(other) => Some(format!(
+        TargetContent::Nothing | TargetContent::Empty | TargetContent::Part => None,
+        TargetContent::OtherPart(_) if anew => None,
+        TargetContent::OtherPart(other) => Some(format!(
             "{to} holds a part of a copy of {other}, and this source is another one or has changed since; \
-             go on with that one as it was, or throw the part away with --anew"
+             resume that copy from its source, or discard the part with --anew"
         )),
-        Found::Ledger => Some(format!(
+        TargetContent::Ledger => Some(format!(
             "{to} holds a ledger with content, which is never overwritten; choose an empty database or a new file"
         )),
     }
 }
 
-fn in_use(end: &End) -> String {
+fn in_use(end: &CopyEnd) -> String {
     format!("{end} is in use by a server or another copy; stop all of them first")
 }
 
-fn same(end: &End) -> String {
+fn same(end: &CopyEnd) -> String {
     format!("source and target are the same database, {end}")
 }
 
@@ -311,22 +312,27 @@ fn same_numbers(left: Position, right: Position) -> bool {
     (left.seq, left.fact) == (right.seq, right.fact)
 }
 
-/// A copy on its way.
-struct Work<'a, P> {
-    source: &'a mut dyn Source,
-    target: &'a mut dyn Target,
+/// A copy in progress.
+struct CopyRun<'a, P> {
+    source: &'a mut dyn CopySource,
+    target: &'a mut dyn CopyTarget,
     batch_rows: u32,
-    content: &'a Content,
+    content: &'a LedgerContent,
     progress: P,
 }
 
-impl<P: FnMut(Progress)> Work<'_, P> {
-    fn run(&mut self, from: &End, now_us: i64, resumed: Option<Mark>) -> Result<Report, Error> {
+impl<P: FnMut(Progress)> CopyRun<'_, P> {
+    fn run(
+        &mut self,
+        from: &CopyEnd,
+        now_us: i64,
+        resumed: Option<CopyMark>,
+    ) -> Result<CopyReport, Error> {
         let was_resumed = resumed.is_some();
         let mut mark = if let Some(mark) = resumed {
             mark
         } else {
-            let mark = Mark {
+            let mark = CopyMark {
                 source: from.to_string(),
                 fingerprint: self.content.fingerprint,
                 began_at: now_us,
@@ -336,29 +342,29 @@ impl<P: FnMut(Progress)> Work<'_, P> {
             self.target.begin(&mark)?;
             mark
         };
-        // A server that looked for the mark just before it was there has a connection by now.
+        // A server that checked for the mark just before it was set has a connection by now.
         if self.target.others()? > 0 {
             return Err(Error::Copy(
                 "a server was started on the target just now; stop it and copy again".to_owned(),
             ));
         }
         self.copy_rows(&mut mark)?;
-        Ok(Report {
+        Ok(CopyReport {
             resumed: was_resumed,
             tables: self.verify()?,
             last_time_us: self.content.position.time.0,
         })
     }
 
-    fn copy_rows(&mut self, mark: &mut Mark) -> Result<(), Error> {
-        let copied = &Table::ALL[..mark.tables.min(Table::ALL.len())];
+    fn copy_rows(&mut self, mark: &mut CopyMark) -> Result<(), Error> {
+        let copied = &LedgerTable::ALL[..mark.tables.min(LedgerTable::ALL.len())];
         let mut done: u64 = self.content.counts[..copied.len()]
             .iter()
             .map(|(_, count)| count)
             .sum();
-        for table in &Table::ALL[copied.len()..] {
+        for table in &LedgerTable::ALL[copied.len()..] {
             loop {
-                self.tell(Stage::Copying, *table, done);
+                self.report_progress(CopyStage::Copying, *table, done);
                 let page = self.source.page(*table, &mark.cursor, self.batch_rows)?;
                 done += page.rows.len() as u64;
                 let more = page.next.is_some();
@@ -378,7 +384,7 @@ impl<P: FnMut(Progress)> Work<'_, P> {
         Ok(())
     }
 
-    /// Reads both sides once more, by the same code; and what that code passed over, the database has counted.
+    /// Reads both sides again, with the same code; the counts of the databases detect rows that the code skipped.
     fn verify(&mut self) -> Result<Vec<Copied>, Error> {
         let (mut tables, mut done) = (Vec::new(), 0);
         for (table, counted) in &self.content.counts {
@@ -394,13 +400,13 @@ impl<P: FnMut(Progress)> Work<'_, P> {
                     digest.add(&page.rows);
                     if is_source {
                         done += page.rows.len() as u64;
-                        let tell = Progress {
-                            stage: Stage::Verifying,
+                        let progress = Progress {
+                            stage: CopyStage::Verifying,
                             table: *table,
                             done,
                             all: self.content.rows(),
                         };
-                        (self.progress)(tell);
+                        (self.progress)(progress);
                     }
                     match page.next {
                         Some(next) => cursor = next,
@@ -437,7 +443,7 @@ impl<P: FnMut(Progress)> Work<'_, P> {
         Ok(tables)
     }
 
-    fn tell(&mut self, stage: Stage, table: Table, done: u64) {
+    fn report_progress(&mut self, stage: CopyStage, table: LedgerTable, done: u64) {
         (self.progress)(Progress {
             stage,
             table,

@@ -1,6 +1,6 @@
-//! Is the file at our path still the one we write to?
+//! Detects that the file at the path is no longer the one that is open.
 //!
-//! A database that was deleted or replaced under a running server goes on taking writes that nobody will ever find.
+//! A database that was deleted or replaced under a running server would accept writes that are lost.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     path: PathBuf,
     found: (u64, u64),
 }
 
-impl Identity {
+impl FileIdentity {
     pub(super) fn of(path: &Path) -> Result<Self, Error> {
         let found = identity(path).map_err(|error| Error::Open {
             path: path.to_owned(),
@@ -25,7 +25,7 @@ impl Identity {
         })
     }
 
-    /// Refuses as long as another file, or none, lies at the path.
+    /// Fails as long as another file, or none, is at the path.
     pub(super) fn confirm(&self) -> Result<(), Error> {
         match identity(&self.path) {
             Ok(now) if now == self.found => Ok(()),
@@ -51,14 +51,14 @@ mod tests {
         let path = directory.path().join("ledger.db");
         let aside = directory.path().join("aside.db");
         std::fs::write(&path, "ours").unwrap();
-        let identity = Identity::of(&path).unwrap();
+        let identity = FileIdentity::of(&path).unwrap();
         let look = || identity.confirm().is_ok();
         assert!(look());
         std::fs::rename(&path, &aside).unwrap();
-        assert!(!look(), "nothing lies there");
+        assert!(!look(), "no file is at the path");
         std::fs::write(&path, "another").unwrap();
-        assert!(!look(), "another lies there");
+        assert!(!look(), "another file is at the path");
         std::fs::rename(&aside, &path).unwrap();
-        assert!(look(), "ours is back");
+        assert!(look(), "the file is back");
     }
 }

@@ -1,19 +1,19 @@
 //! The writer's statements, each prepared once for the life of its connection.
 //!
-//! A statement is found by the address of its text, which is cheaper than hashing a kilobyte of SQL for every row. Should the
-//! compiler keep one text at two addresses, it is prepared twice, and nothing else happens.
+//! A statement is found by the address of its text, which is cheaper than hashing a kilobyte of SQL for every row. If the
+//! compiler keeps one text at two addresses, it is prepared twice, which is harmless.
 
 use rusqlite::{Connection, Statement};
 
-pub(super) struct Prepared<'c> {
+pub(super) struct StatementCache<'c> {
     connection: &'c Connection,
     statements: Vec<(Text, Statement<'c>)>,
 }
 
-/// Where a text lies and how long it is.
+/// Address and length of a text.
 type Text = (usize, usize);
 
-impl<'c> Prepared<'c> {
+impl<'c> StatementCache<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
         Self {
             connection,

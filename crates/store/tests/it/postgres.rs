@@ -14,7 +14,9 @@ pub(crate) use trouble::stranger;
 use std::sync::Arc;
 
 use consign_store::conformance::{self, ManualClock};
-use consign_store::postgres::{Address, Options, Postgres, QUEUE_REQUESTS_MAX, WRITERS_DEFAULT};
+use consign_store::postgres::{
+    DatabaseAddress, Options, Postgres, QUEUE_REQUESTS_MAX, WRITERS_DEFAULT,
+};
 use consign_store::{Clock, SharedStore};
 use consign_testkit::postgres::Database;
 use consign_testkit::{ledger, plants};
@@ -57,10 +59,10 @@ impl Cluster {
 }
 
 fn options(url: &str, clock: &Arc<ManualClock>, node: i64) -> Options {
-    options_at(Address::parse(url, None).unwrap(), clock, node)
+    options_at(DatabaseAddress::parse(url, None).unwrap(), clock, node)
 }
 
-pub(crate) fn options_at(address: Address, clock: &Arc<ManualClock>, node: i64) -> Options {
+pub(crate) fn options_at(address: DatabaseAddress, clock: &Arc<ManualClock>, node: i64) -> Options {
     Options {
         address,
         clock: clock.clone(),

@@ -1,22 +1,23 @@
 //! The default backend: one SQLite file, one writer thread with group commit, a few read-only connections.
 //!
-//! Invariant: the log is synced before anything it holds is answered or shown; what was answered survives a power cut.
+//! Invariant: the log is synced before its content is answered or shown; every acknowledged commit survives a power
+//! failure.
 
 mod backup;
 mod check;
 mod checkpoint;
 pub(crate) mod copy;
-mod hold;
-mod identity;
+mod file_identity;
+mod file_lock;
 mod import;
-mod log;
 mod nonces;
 mod positions;
-mod prepared;
 mod reads;
 mod rows;
 mod schema;
+mod statements;
 mod tx;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -33,23 +34,23 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 pub use backup::backup;
-pub(crate) use hold::Hold;
-pub use hold::is_held;
+pub(crate) use file_lock::FileLock;
+pub use file_lock::is_locked;
 pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
 pub use positions::{Repair, repair};
-pub use schema::{Holds, identify, migrate, pending};
+pub use schema::{FileKind, identify, migrate, pending};
 
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, Outline, OutlinePage, Stats, Store, Work,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
 };
-use reads::Readers;
-use writer::Writer;
+use reads::SqliteReadPool;
+use writer::WriterThreads;
 
 /// How many requests may wait for the writer before new ones are refused as busy.
 pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 
-/// Read-only connections; reads are short, and more would only compete for the two cores.
+/// Read-only connections; reads are short, and more connections would only compete for the cores.
 const READERS: usize = 4;
 
 #[derive(Clone)]
@@ -70,37 +71,40 @@ impl fmt::Debug for Options {
 
 pub struct Sqlite {
     path: PathBuf,
-    writer: Writer,
-    readers: Arc<Readers>,
+    writer: WriterThreads,
+    readers: Arc<SqliteReadPool>,
     clock: Arc<dyn Clock>,
-    // Last, because its descriptor stays open until SQLite has closed the file.
-    hold: Hold,
+    // Last, because its descriptor must stay open until SQLite has closed the file.
+    file_lock: FileLock,
 }
 
 impl Sqlite {
-    /// Opens or makes the file, which no other process may have open to write, brings its schema up to date, starts the writer.
+    /// Opens or creates the file, which no other process may have open for writing, migrates its schema, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let (connection, hold) = schema::writer(&options.path, options.clock.now().0)?;
+        let (connection, file_lock) = schema::writer(&options.path, options.clock.now().0)?;
         copy::refuse_part(&connection, &options.path)?;
-        let writer = Writer::start(
+        let writer = WriterThreads::start(
             &options.path,
             connection,
             Arc::clone(&options.clock),
             options.queue_max,
         )?;
-        let readers = Arc::new(Readers::open(&options.path, READERS, &writer.shared)?);
+        let readers = Arc::new(SqliteReadPool::open(
+            &options.path,
+            READERS,
+            &writer.shared,
+        )?);
         Ok(Self {
             path: options.path,
             writer,
             readers,
             clock: options.clock,
-            hold,
+            file_lock,
         })
     }
 
-    /// Reads everything once and says what is wrong with it, as [`Store::check`] does, in a file that nobody else has open. Mends
-    /// nothing, but brings the schema up to date.
-    pub fn look_over(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
+    /// Checks a file that no other process has open, as [`Store::check`] does. Repairs nothing, but migrates the schema.
+    pub fn check_file(path: &Path, now: Micros) -> Result<Vec<String>, Error> {
         let (connection, _hold) = schema::writer(path, now.0)?;
         copy::refuse_part(&connection, path)?;
         let findings = check::check(&connection)?;
@@ -108,13 +112,13 @@ impl Sqlite {
         Ok(findings)
     }
 
-    /// The engine time of the last commit: a restarted clock must not begin before it.
+    /// The engine time of the last commit: a restarted clock must not start before it.
     pub fn last_time(path: &Path) -> Result<Option<Micros>, Error> {
-        if identify(path)? != Holds::Consign {
+        if identify(path)? != FileKind::Consign {
             return Ok(None);
         }
         let connection = schema::reader(path)?;
-        // A first start that was cut off has marked the file and not made its tables.
+        // A first start that was interrupted has marked the file and not created its tables.
         if !connection.table_exists(None, "position")? {
             return Ok(None);
         }
@@ -130,24 +134,24 @@ impl Sqlite {
         &self.path
     }
 
-    /// Returns only if the disk failed to keep a commit. Then everything is refused, and only a new start helps.
+    /// Returns only if a sync failed. Then everything is refused until a restart.
     pub async fn until_lost(&self) {
-        self.writer.shared.safety.until_lost().await;
+        self.writer.shared.durability.until_lost().await;
     }
 
     pub fn is_lost(&self) -> bool {
-        self.writer.shared.safety.is_lost()
+        self.writer.shared.durability.is_lost()
     }
 
-    /// Why nothing is accepted any more, if somebody else changed the files.
+    /// Why the store accepts nothing any more, if another process changed the files.
     pub fn why_lost(&self) -> Option<&str> {
-        self.writer.shared.safety.why_lost()
+        self.writer.shared.durability.why_lost()
     }
 
-    /// Finishes what waits and ends the writer. Later requests are refused.
+    /// Executes the queued requests and ends the writer. Later requests are refused.
     pub fn close(&self) {
         self.writer.close();
-        self.hold.release();
+        self.file_lock.release();
     }
 }
 
@@ -160,25 +164,25 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(self.writer.execute(request))
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.writer.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
         self.readers
             .run(move |connection| reads::intent(connection, id))
     }
 
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
         self.readers
             .run(move |connection| reads::intents(connection, &filter))
     }
 
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
         self.readers
             .run(move |connection| reads::outlines(connection, &filter))
     }
@@ -188,59 +192,59 @@ impl Store for Sqlite {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>> {
+    ) -> BoxFuture<'_, Vec<Outline>> {
         self.readers.run(move |connection| {
             reads::open_jobs(connection, &capability, goal.as_deref(), limit)
         })
     }
 
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         self.readers
-            .run(move |connection| reads::queue(connection, state, limit))
+            .run(move |connection| reads::jobs_by_state(connection, state, limit))
     }
 
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
         self.readers
-            .run(move |connection| reads::work(connection, now))
+            .run(move |connection| reads::job_counts(connection, now))
     }
 
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::children(connection, parent, limit))
     }
 
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         self.readers
             .run(move |connection| reads::child_jobs(connection, parent, limit))
     }
 
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>> {
         self.readers
-            .run(move |connection| reads::job_naming(connection, &text, after, among))
+            .run(move |connection| reads::find_job_by_payload(connection, &text, after, scan_max))
     }
 
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
-            .run(move |connection| reads::under_way(connection, profile, state, after, limit))
+            .run(move |connection| reads::active_rows(connection, profile, state, after, limit))
     }
 
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         self.readers
             .run(move |connection| reads::dead(connection, face, limit))
     }
 
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
         self.readers
             .run(move |connection| reads::facts(connection, intent, limit))
     }
@@ -250,23 +254,24 @@ impl Store for Sqlite {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>> {
-        self.readers
-            .run(move |connection| reads::last_fact_to(connection, intent, states, before, among))
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>> {
+        self.readers.run(move |connection| {
+            reads::last_fact_to(connection, intent, states, before, scan_max)
+        })
     }
 
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
         self.readers
             .run(move |connection| reads::events(connection, &filter))
     }
 
-    /// Read, and not counted: whoever saw a fact did so before the counter may have heard of it.
-    fn highest_fact(&self) -> Answered<'_, FactSeq> {
+    /// Read from the file and not from the counter: a fact may be visible before the counter is updated.
+    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
         self.readers.run(reads::highest_fact)
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
         let now = self.clock.now();
         self.readers
             .run(move |connection| reads::record(connection, &key, now))
@@ -278,7 +283,7 @@ impl Store for Sqlite {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         self.readers
             .run(move |connection| reads::records(connection, kind, &owner, &after, now, limit))
@@ -290,31 +295,31 @@ impl Store for Sqlite {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         self.readers.run(move |connection| {
             reads::last_records(connection, kind, &owner, &before, now, limit)
         })
     }
 
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
         self.readers
             .run(move |connection| reads::counts(connection, face))
     }
 
-    fn held(&self) -> Answered<'_, Vec<Held>> {
-        self.readers.run(reads::held)
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
+        self.readers.run(reads::lease_counts)
     }
 
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
         self.readers.run(reads::next_due)
     }
 
-    fn check(&self) -> Answered<'_, Vec<String>> {
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
         self.readers.run(check::check)
     }
 
-    fn dump(&self) -> Answered<'_, Dump> {
+    fn dump(&self) -> BoxFuture<'_, Dump> {
         self.readers.run(reads::dump)
     }
 

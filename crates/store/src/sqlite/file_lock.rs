@@ -1,9 +1,9 @@
-//! One process at a time writes to a file, by whatever name it opens it.
+//! Only one process at a time writes to a file, whatever name it opens it by.
 //!
-//! The lock is on the file itself and not on a name beside it, so that neither another link to the file nor a lock file that
-//! somebody removed lets a second process in. It is an `flock`, which on a local disk does not touch the byte ranges that SQLite
-//! locks itself. Invariant: its descriptor stays open for as long as SQLite has the file open in this process, because closing
-//! any descriptor of a file drops the ranges that the process has locked in it.
+//! The lock is on the file itself and not on a separate lock file, so that neither another link to the file nor a removed
+//! lock file admits a second process. It is an `flock`, which on a local disk does not affect the byte ranges that SQLite
+//! locks. Invariant: its descriptor stays open as long as SQLite has the file open in this process, because closing any
+//! descriptor of a file releases the ranges that the process has locked in it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// Who looks whether a file is held holds it for that moment.
+/// A process that checks whether a file is locked holds the lock for that moment.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The right to write to a file, until released or dropped.
+/// The exclusive right to write to a file, until released or dropped.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct FileLock {
     file: File,
 }
 
-impl Hold {
-    /// Of a file that exists.
+impl FileLock {
+    /// Locks an existing file.
     pub(crate) fn take(path: &Path) -> Result<Self, Error> {
         let unfit = |error: std::io::Error| Error::Open {
             path: path.to_owned(),
@@ -38,7 +38,7 @@ impl Hold {
                 .open(path)
                 .map_err(unfit)?;
             match file.try_lock() {
-                // Another file may lie there since it was opened.
+                // Another file may have replaced it since it was opened.
                 Ok(()) if is_at(&file, path).map_err(unfit)? => return Ok(Self { file }),
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(unfit(error)),
@@ -53,16 +53,16 @@ impl Hold {
         }
     }
 
-    /// Lets others have it. The descriptor stays: readers of this process may still have the file open.
+    /// Releases the lock. The descriptor stays open: readers of this process may still have the file open.
     pub(crate) fn release(&self) {
         if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, "the lock of the database could not be given back; it ends with this process");
+            tracing::warn!(%error, "the lock of the database could not be released; it ends with this process");
         }
     }
 }
 
-/// Whether a process writes to the file. Not to be asked by one that has it open itself: see above.
-pub fn is_held(path: &Path) -> Result<bool, Error> {
+/// Whether a process has locked the file. Must not be called by a process that has the file open itself: see above.
+pub fn is_locked(path: &Path) -> Result<bool, Error> {
     let unfit = |error: std::io::Error| Error::Open {
         path: path.to_owned(),
         reason: error.to_string(),
@@ -96,15 +96,15 @@ mod tests {
         std::fs::hard_link(&path, &link).unwrap();
         std::os::unix::fs::symlink(&path, &symlink).unwrap();
         std::fs::copy(&path, &copy).unwrap();
-        let held = Hold::take(&path).unwrap();
+        let held = FileLock::take(&path).unwrap();
         for name in [&path, &link, &symlink] {
-            assert!(is_held(name).unwrap(), "{name:?}");
-            let refused = Hold::take(name).unwrap_err();
+            assert!(is_locked(name).unwrap(), "{name:?}");
+            let refused = FileLock::take(name).unwrap_err();
             assert!(matches!(refused, Error::InUse { .. }), "{refused}");
         }
-        Hold::take(&copy).unwrap();
+        FileLock::take(&copy).unwrap();
         held.release();
-        assert!(!is_held(&link).unwrap());
-        Hold::take(&link).unwrap();
+        assert!(!is_locked(&link).unwrap());
+        FileLock::take(&link).unwrap();
     }
 }

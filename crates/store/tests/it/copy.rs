@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use consign_kernel::ids::IntentId;
 use consign_store::conformance::{ManualClock, START, World, claim_by, item};
-use consign_store::copy::{self, End, Found, Progress, Report, Table};
-use consign_store::postgres::{Address, Postgres};
+use consign_store::copy::{self, CopyEnd, CopyReport, LedgerTable, Progress, TargetContent};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_store::sqlite::{self, QUEUE_REQUESTS_MAX, Sqlite};
 use consign_store::{Clock, Dump, Error, SharedStore};
 use consign_testkit::ledger;
@@ -23,8 +23,8 @@ fn rows() -> usize {
     asked.and_then(|text| text.parse().ok()).unwrap_or(3_000)
 }
 
-fn file(folder: &TempDir, name: &str) -> End {
-    End::File(folder.path().join(name))
+fn file(folder: &TempDir, name: &str) -> CopyEnd {
+    CopyEnd::File(folder.path().join(name))
 }
 
 async fn fresh_database() -> Arc<Database> {
@@ -32,32 +32,32 @@ async fn fresh_database() -> Arc<Database> {
     Arc::new(ledger::database(&clock))
 }
 
-fn database(database: &Database) -> End {
-    let address = Address::parse(&database.url(), None).unwrap();
-    End::Database(Box::new(address))
+fn database(database: &Database) -> CopyEnd {
+    let address = DatabaseAddress::parse(&database.url(), None).unwrap();
+    CopyEnd::Database(Box::new(address))
 }
 
 /// An open ledger at an end.
-async fn open(end: &End, clock: &Arc<ManualClock>) -> Result<SharedStore, Error> {
+async fn open(end: &CopyEnd, clock: &Arc<ManualClock>) -> Result<SharedStore, Error> {
     Ok(match end {
-        End::File(path) => Arc::new(Sqlite::open(sqlite::Options {
+        CopyEnd::File(path) => Arc::new(Sqlite::open(sqlite::Options {
             path: path.clone(),
             clock: clock.clone(),
             queue_max: QUEUE_REQUESTS_MAX,
         })?),
-        End::Database(address) => {
+        CopyEnd::Database(address) => {
             let options = crate::postgres::options_at((**address).clone(), clock, 9);
             Arc::new(Postgres::open(options).await?)
         }
     })
 }
 
-async fn world(end: &End, clock: &Arc<ManualClock>) -> World {
+async fn world(end: &CopyEnd, clock: &Arc<ManualClock>) -> World {
     World::new(open(end, clock).await.unwrap(), clock.clone(), ())
 }
 
 /// A file with everything a ledger can hold.
-async fn filled(folder: &TempDir, name: &str, clock: &Arc<ManualClock>, rows: usize) -> End {
+async fn filled(folder: &TempDir, name: &str, clock: &Arc<ManualClock>, rows: usize) -> CopyEnd {
     let end = file(folder, name);
     drop(world(&end, clock).await);
     // It has been at work for long: its numbers are beyond the first blocks of PostgreSQL.
@@ -71,7 +71,7 @@ async fn filled(folder: &TempDir, name: &str, clock: &Arc<ManualClock>, rows: us
     end
 }
 
-fn options(from: &End, to: &End) -> copy::Options {
+fn options(from: &CopyEnd, to: &CopyEnd) -> copy::Options {
     copy::Options {
         from: from.clone(),
         to: to.clone(),
@@ -81,21 +81,21 @@ fn options(from: &End, to: &End) -> copy::Options {
     }
 }
 
-async fn copied(from: &End, to: &End) -> Report {
+async fn copied(from: &CopyEnd, to: &CopyEnd) -> CopyReport {
     run(options(from, to), |_| {}).await.unwrap()
 }
 
 async fn run(
     options: copy::Options,
     progress: impl FnMut(Progress) + Send + 'static,
-) -> Result<Report, Error> {
+) -> Result<CopyReport, Error> {
     tokio::task::spawn_blocking(move || copy::copy(&options, progress))
         .await
         .unwrap()
 }
 
 /// What a ledger holds, in an order that does not depend on how texts are stored.
-async fn content(end: &End, clock: &Arc<ManualClock>) -> Dump {
+async fn content(end: &CopyEnd, clock: &Arc<ManualClock>) -> Dump {
     let world = world(end, clock).await;
     is_sound(&world).await;
     let mut dump = world.store.dump().await.unwrap();
@@ -106,7 +106,7 @@ async fn content(end: &End, clock: &Arc<ManualClock>) -> Dump {
 }
 
 /// What is handed out next, in order; and that new work gets new numbers.
-async fn goes_on(end: &End, clock: &Arc<ManualClock>, before: &Dump) -> Vec<IntentId> {
+async fn goes_on(end: &CopyEnd, clock: &Arc<ManualClock>, before: &Dump) -> Vec<IntentId> {
     let world = world(end, clock).await;
     let mut ids = Vec::new();
     for owner in ["alice", "bob"] {
@@ -142,10 +142,10 @@ async fn everything_travels_to_postgres_and_back_and_work_goes_on() {
     let report = copied(&first, &second).await;
     assert!(!report.resumed);
     let expected = [
-        (Table::Intents, before.intents.len()),
-        (Table::Facts, before.facts.len()),
-        (Table::Records, before.records.len()),
-        (Table::Counts, before.counts.len()),
+        (LedgerTable::Intents, before.intents.len()),
+        (LedgerTable::Facts, before.facts.len()),
+        (LedgerTable::Records, before.records.len()),
+        (LedgerTable::Counts, before.counts.len()),
     ];
     for (table, rows) in expected {
         let found = report.tables.iter().find(|copied| copied.table == table);
@@ -180,9 +180,9 @@ async fn time_and_nonces_travel_too() {
     let third = database(&kept);
     copied(&first, &second).await;
     copied(&first, &third).await;
-    let last = |end: &End| match end {
-        End::File(path) => Sqlite::last_time(path).unwrap(),
-        End::Database(_) => None,
+    let last = |end: &CopyEnd| match end {
+        CopyEnd::File(path) => Sqlite::last_time(path).unwrap(),
+        CopyEnd::Database(_) => None,
     };
     assert_eq!(last(&second), last(&first));
     assert_eq!(last(&second), Some(clock_now(&clock)));
@@ -212,15 +212,15 @@ async fn a_database_is_saved_as_a_file_while_nodes_run() {
     assert!(!log.exists(), "everything is in the file itself");
     node.publish(item()).await;
 
-    let saved = content(&End::File(path.clone()), &clock).await;
+    let saved = content(&CopyEnd::File(path.clone()), &clock).await;
     let now = content(&second, &clock).await;
     assert_eq!(saved.intents.len() + 1, now.intents.len());
     assert_eq!(saved.intents[..], now.intents[..saved.intents.len()]);
     assert_eq!(saved.facts[..], now.facts[..saved.facts.len()]);
 }
 
-async fn save(from: &End, to: &Path) -> Result<Report, Error> {
-    let End::Database(address) = from.clone() else {
+async fn save(from: &CopyEnd, to: &Path) -> Result<CopyReport, Error> {
+    let CopyEnd::Database(address) = from.clone() else {
         panic!("a database is saved");
     };
     let to = to.to_owned();
@@ -229,9 +229,9 @@ async fn save(from: &End, to: &Path) -> Result<Report, Error> {
         .unwrap()
 }
 
-async fn look(from: &End, to: &End) -> copy::Plan {
+async fn look(from: &CopyEnd, to: &CopyEnd) -> copy::CopyPlan {
     let (from, to) = (from.clone(), to.clone());
-    let plan = tokio::task::spawn_blocking(move || copy::look(&from, &to, false));
+    let plan = tokio::task::spawn_blocking(move || copy::plan(&from, &to, false));
     plan.await.unwrap().unwrap()
 }
 
@@ -241,17 +241,20 @@ async fn a_look_tells_what_would_happen_and_makes_nothing() {
     let first = filled(&folder, "first.db", &clock, 50).await;
     let second = file(&folder, "second.db");
     let plan = look(&first, &second).await;
-    assert_eq!(plan.tables[0], (Table::Intents, 50));
-    assert_eq!((plan.found, plan.obstacles), (Found::Nothing, vec![]));
+    assert_eq!(plan.tables[0], (LedgerTable::Intents, 50));
+    assert_eq!(
+        (plan.found, plan.obstacles),
+        (TargetContent::Nothing, vec![])
+    );
     assert!(!folder.path().join("second.db").exists());
 
     let kept = fresh_database().await;
     let third = database(&kept);
     let plan = look(&first, &third).await;
-    assert_eq!((plan.found, plan.obstacles), (Found::Empty, vec![]));
+    assert_eq!((plan.found, plan.obstacles), (TargetContent::Empty, vec![]));
     copied(&first, &third).await;
     let plan = look(&first, &third).await;
-    assert_eq!(plan.found, Found::Ledger);
+    assert_eq!(plan.found, TargetContent::Ledger);
     assert_eq!(plan.obstacles.len(), 1);
     let node = world(&third, &clock).await;
     let plan = look(&third, &second).await;

@@ -1,6 +1,6 @@
-//! The model: the plainest possible store, which the real ones are compared with.
+//! The model: the simplest possible store, which the other backends are compared with.
 //!
-//! It searches by looking at every row, so that nothing clever can hide a mistake. Tests only; nothing survives the process.
+//! Every search reads every row, so that no optimisation can hide a mistake. For tests only; nothing survives the process.
 
 mod check;
 #[cfg(feature = "simulation")]
@@ -21,21 +21,21 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-use crate::group::Listeners;
+use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    Answered, Clock, Count, Dump, Error, EventFilter, EventPage, Held, IntentFilter, IntentPage,
-    Listener, News, Outline, OutlinePage, Stats, Store, Work,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
+    IntentPage, JobCount, LeaseCount, News, Outline, OutlinePage, Stats, Store,
 };
 
 pub struct Memory {
     clock: Arc<dyn Clock>,
-    data: Mutex<Data>,
-    listeners: Listeners,
+    data: Mutex<ModelData>,
+    listeners: CommitListeners,
 }
 
 #[derive(Clone, Default)]
-struct Data {
+struct ModelData {
     intents: BTreeMap<Seq, Intent>,
     ids: HashMap<IntentId, Seq>,
     lanes: BTreeMap<Seq, Lanes>,
@@ -52,17 +52,17 @@ impl Memory {
         Self {
             clock,
             data: Mutex::default(),
-            listeners: Listeners::default(),
+            listeners: CommitListeners::default(),
         }
     }
 
-    fn data(&self) -> MutexGuard<'_, Data> {
+    fn data(&self) -> MutexGuard<'_, ModelData> {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Data {
-    /// One transaction, which `work` fills with requests; says also whether they wrote anything.
+impl ModelData {
+    /// Runs `work` in one transaction; also returns whether it wrote anything.
     fn run(
         &mut self,
         instants: (Micros, Micros),
@@ -83,7 +83,7 @@ impl Data {
         Ok((news, wrote))
     }
 
-    /// The newest first.
+    /// Newest first.
     fn page(&self, filter: &IntentFilter) -> IntentPage {
         let wanted = |intent: &&Intent| {
             filter.wants(intent)
@@ -123,28 +123,28 @@ impl fmt::Debug for Memory {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> Answered<'a, T> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
 impl Store for Memory {
-    fn execute(&self, request: Request) -> Answered<'_, Reply> {
+    fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         Box::pin(async move {
             let mut reply = Ok(Vec::new());
             let (news, _) = self.data().run(instants(&*self.clock), |run| {
                 reply = run(&request)?;
                 Ok(())
             })?;
-            self.listeners.tell(&news);
+            self.listeners.notify(&news);
             Ok(reply)
         })
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: CommitListener) {
         self.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> Answered<'_, Option<Intent>> {
+    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
         let data = self.data();
         ready(
             data.ids
@@ -154,11 +154,11 @@ impl Store for Memory {
         )
     }
 
-    fn intents(&self, filter: IntentFilter) -> Answered<'_, IntentPage> {
+    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
         ready(self.data().page(&filter))
     }
 
-    fn outlines(&self, filter: IntentFilter) -> Answered<'_, OutlinePage> {
+    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
         let page = self.data().page(&filter);
         ready(OutlinePage {
             outlines: page.intents.iter().map(Outline::from).collect(),
@@ -171,7 +171,7 @@ impl Store for Memory {
         capability: String,
         goal: Option<String>,
         limit: u32,
-    ) -> Answered<'_, Vec<Outline>> {
+    ) -> BoxFuture<'_, Vec<Outline>> {
         let data = self.data();
         let wanted = |job: &&Intent| {
             job.capability.as_ref() == Some(&capability)
@@ -183,19 +183,19 @@ impl Store for Memory {
         ready(jobs.map(Outline::from).collect())
     }
 
-    fn queue(&self, state: Option<State>, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         let data = self.data();
         let wanted = |job: &&Intent| state.is_none_or(|state| job.state == state);
         let jobs = data.open_jobs().filter(wanted).take(limit as usize);
         ready(jobs.map(Outline::from).collect())
     }
 
-    fn work(&self, now: Micros) -> Answered<'_, Vec<Work>> {
+    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
         let data = self.data();
-        let mut work: BTreeMap<Option<String>, Work> = BTreeMap::new();
+        let mut work: BTreeMap<Option<String>, JobCount> = BTreeMap::new();
         for job in data.open_jobs() {
             let capability = job.capability.clone();
-            let count = work.entry(capability.clone()).or_insert(Work {
+            let count = work.entry(capability.clone()).or_insert(JobCount {
                 capability,
                 queued: 0,
                 delayed: 0,
@@ -209,7 +209,7 @@ impl Store for Memory {
         ready(work.into_values().collect())
     }
 
-    fn children(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         let data = self.data();
         let own = data.intents.values();
         ready(
@@ -220,7 +220,7 @@ impl Store for Memory {
         )
     }
 
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> Answered<'_, Vec<Outline>> {
+    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
         let data = self.data();
         let wanted = |intent: &&Intent| {
             intent.profile == ProfileId::Automation && intent.ties.parent == Some(parent)
@@ -229,29 +229,29 @@ impl Store for Memory {
         ready(jobs.map(Outline::from).collect())
     }
 
-    fn job_naming(
+    fn find_job_by_payload(
         &self,
         text: String,
         after: IntentId,
-        among: u32,
-    ) -> Answered<'_, Option<Outline>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Outline>> {
         let data = self.data();
         let is_next =
             |intent: &&Intent| intent.profile == ProfileId::Automation && intent.id > after;
         let mut jobs: Vec<&Intent> = data.intents.values().filter(is_next).collect();
         jobs.sort_by_key(|job| job.id);
-        let mut jobs = jobs.into_iter().take(among as usize);
+        let mut jobs = jobs.into_iter().take(scan_max as usize);
         let found = jobs.find(|job| job.payload.contains(&text));
         ready(found.map(Outline::from))
     }
 
-    fn under_way(
+    fn active_rows(
         &self,
         profile: ProfileId,
         state: State,
         after: Seq,
         limit: u32,
-    ) -> Answered<'_, Vec<Intent>> {
+    ) -> BoxFuture<'_, Vec<Intent>> {
         let data = self.data();
         let wanted = |intent: &&Intent| {
             intent.profile == profile
@@ -263,7 +263,7 @@ impl Store for Memory {
         ready(found.take(limit as usize).cloned().collect())
     }
 
-    fn dead(&self, face: Face, limit: u32) -> Answered<'_, Vec<Intent>> {
+    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
         let data = self.data();
         let mut dead: Vec<Intent> = data
             .intents
@@ -278,7 +278,7 @@ impl Store for Memory {
         ready(dead)
     }
 
-    fn facts(&self, intent: Seq, limit: u32) -> Answered<'_, Vec<Fact>> {
+    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
         let data = self.data();
         let own = data.facts.values().rev();
         let mut facts: Vec<Fact> = own
@@ -295,22 +295,22 @@ impl Store for Memory {
         intent: Seq,
         states: &'static [State],
         before: Option<FactSeq>,
-        among: u32,
-    ) -> Answered<'_, Option<Fact>> {
+        scan_max: u32,
+    ) -> BoxFuture<'_, Option<Fact>> {
         let data = self.data();
         let own =
             data.facts.values().rev().filter(|fact| {
                 fact.intent == intent && before.is_none_or(|before| fact.seq < before)
             });
         ready(
-            own.take(among as usize)
+            own.take(scan_max as usize)
                 .find(|fact| states.contains(&fact.to))
                 .filter(|_| data.intents.contains_key(&intent))
                 .cloned(),
         )
     }
 
-    fn events(&self, filter: EventFilter) -> Answered<'_, EventPage> {
+    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
         let data = self.data();
         let after = FactSeq(filter.after.0.saturating_add(1));
         let own: Vec<&Fact> = data
@@ -338,7 +338,7 @@ impl Store for Memory {
         ready(EventPage { events, seen, more })
     }
 
-    fn record(&self, key: record::Key) -> Answered<'_, Option<Record>> {
+    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
         let now = self.clock.now();
         let record = self.data().records.get(&key).cloned();
         ready(record.filter(|record| record.expires_at.is_none_or(|until| until > now)))
@@ -350,7 +350,7 @@ impl Store for Memory {
         owner: String,
         after: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         let data = self.data();
         let live = |record: &&Record| {
@@ -375,7 +375,7 @@ impl Store for Memory {
         owner: String,
         before: String,
         limit: u32,
-    ) -> Answered<'_, Vec<Record>> {
+    ) -> BoxFuture<'_, Vec<Record>> {
         let now = self.clock.now();
         let data = self.data();
         let live = |record: &&Record| {
@@ -390,7 +390,7 @@ impl Store for Memory {
         ready(last)
     }
 
-    fn counts(&self, face: Face) -> Answered<'_, Vec<Count>> {
+    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
         let data = self.data();
         let count = |(counter, count): (&Counter, &i64)| match counter {
             Counter::State {
@@ -407,17 +407,17 @@ impl Store for Memory {
         ready(data.counts.iter().filter_map(count).collect())
     }
 
-    fn held(&self) -> Answered<'_, Vec<Held>> {
+    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
         let data = self.data();
         let leased = data.intents.values();
         let leases = leased
             .filter(|intent| intent.shelf == Shelf::Leased)
             .count() as u64;
-        let held = (leases > 0).then_some(Held { node: None, leases });
+        let held = (leases > 0).then_some(LeaseCount { node: None, leases });
         ready(held.into_iter().collect())
     }
 
-    fn next_due(&self) -> Answered<'_, Option<Micros>> {
+    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
         let data = self.data();
         let timed = |intent: &&Intent| matches!(intent.shelf, Shelf::Delayed | Shelf::Leased);
         ready(
@@ -429,11 +429,11 @@ impl Store for Memory {
         )
     }
 
-    fn check(&self) -> Answered<'_, Vec<String>> {
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
         ready(check::check(&self.data()))
     }
 
-    fn dump(&self) -> Answered<'_, Dump> {
+    fn dump(&self) -> BoxFuture<'_, Dump> {
         let data = self.data();
         let counts = data.counts.iter().filter(|(_, count)| **count != 0);
         ready(Dump {
@@ -461,5 +461,5 @@ impl Store for Memory {
     }
 }
 
-// The model never fails; the alias keeps signatures short in `tx`.
-type Done<T> = Result<T, Error>;
+// The model never fails; the alias keeps signatures in `tx` short.
+type ModelResult<T> = Result<T, Error>;

@@ -1,8 +1,8 @@
-//! News between nodes. A node tells the others what its commits did, at most once in a while and never for each publish:
-//! PostgreSQL lets notifying transactions commit one after the other only.
+//! Notifications between nodes (LISTEN and NOTIFY). A node sends the effects of its commits, at a limited rate and never for
+//! each commit: PostgreSQL commits transactions that notify only one after the other.
 //!
-//! It makes waiting quick and decides nothing. Whoever waits looks by itself every few seconds, and everybody looks when a
-//! lost connection is back, so a bell that was not heard costs no more than that.
+//! Notifications are hints. A waiting request polls every few seconds, and all of them poll when a lost connection is back,
+//! so a lost notification costs no more than that delay.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,71 +15,71 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_postgres::AsyncMessage;
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::readers::in_time;
-use super::wire::{PATIENCE, Parameters};
-use crate::group::Shared;
+use super::wire::{Parameters, RESPONSE_TIMEOUT};
+use crate::group::CommitShared;
 use crate::{Error, News};
 
 const CHANNEL: &str = "consign";
-/// So many bells a second and node at most.
+/// Limits the rate of notifications of a node.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
-/// PostgreSQL takes payloads below 8,000 bytes.
+/// PostgreSQL accepts payloads below 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 
-/// What the others have not been told yet.
+/// Effects of commits that are not sent yet.
 #[derive(Default)]
-struct Untold {
+struct PendingNotices {
     ripe: HashSet<Probe>,
     told: BTreeSet<String>,
     wake_at: Option<Micros>,
 }
 
 #[derive(Default)]
-struct Tower {
-    untold: Mutex<Untold>,
-    something: Notify,
+struct NoticeBuffer {
+    pending: Mutex<PendingNotices>,
+    changed: Notify,
 }
 
-impl Tower {
+impl NoticeBuffer {
     fn note(&self, news: &News) {
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.ripe.extend(news.ripe.iter().chain(&news.left));
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.ripe.extend(news.ripe.iter().chain(&news.left));
         for owner in &news.told {
-            if !untold.told.contains(owner) {
-                untold.told.insert(owner.clone());
+            if !pending.told.contains(owner) {
+                pending.told.insert(owner.clone());
             }
         }
-        untold.wake_at = untold.wake_at.into_iter().chain(news.wake_at).min();
-        drop(untold);
-        self.something.notify_one();
+        pending.wake_at = pending.wake_at.into_iter().chain(news.wake_at).min();
+        drop(pending);
+        self.changed.notify_one();
     }
 
-    fn take(&self) -> Untold {
-        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *untold)
+    fn take(&self) -> PendingNotices {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *pending)
     }
 }
 
-/// The two tasks that ring and hear; they end with this.
-pub(super) struct Bells(Vec<JoinHandle<()>>);
+/// The two tasks that send and listen; dropping this ends them.
+pub(super) struct Notifier(Vec<JoinHandle<()>>);
 
-impl Bells {
-    /// `node` is how this one knows its own bells.
-    pub(super) fn hang(address: &Address, node: i64, shared: &Arc<Shared>) -> Self {
-        let tower = Arc::new(Tower::default());
-        let noting = Arc::clone(&tower);
+impl Notifier {
+    /// `node` identifies the notifications of this node, which it ignores.
+    pub(super) fn start(address: &DatabaseAddress, node: i64, shared: &Arc<CommitShared>) -> Self {
+        let buffer = Arc::new(NoticeBuffer::default());
+        let local_buffer = Arc::clone(&buffer);
         shared
             .listeners
-            .add_own(Box::new(move |news| noting.note(news)));
-        let ringing = tokio::spawn(ring(address.clone(), node, tower));
-        let hearing = tokio::spawn(hear(address.clone(), node, Arc::clone(shared)));
-        Self(vec![ringing, hearing])
+            .add_local(Box::new(move |news| local_buffer.note(news)));
+        let sender = tokio::spawn(send_loop(address.clone(), node, buffer));
+        let listener = tokio::spawn(listen_loop(address.clone(), node, Arc::clone(shared)));
+        Self(vec![sender, listener])
     }
 }
 
-impl Drop for Bells {
+impl Drop for Notifier {
     fn drop(&mut self) {
         for task in &self.0 {
             task.abort();
@@ -87,22 +87,22 @@ impl Drop for Bells {
     }
 }
 
-async fn ring(address: Address, node: i64, tower: Arc<Tower>) {
+async fn send_loop(address: DatabaseAddress, node: i64, buffer: Arc<NoticeBuffer>) {
     let mut client = None;
     loop {
-        tower.something.notified().await;
+        buffer.changed.notified().await;
         sleep(PAUSE).await;
-        let payloads = written(node, &tower.take());
-        if let Err(error) = ring_once(&address, &mut client, &payloads).await {
-            tracing::debug!(%error, "other nodes were not told; they look by themselves");
+        let payloads = encode(node, &buffer.take());
+        if let Err(error) = send(&address, &mut client, &payloads).await {
+            tracing::debug!(%error, "a notification was not sent; other nodes poll");
             client = None;
             sleep(PAUSE_AFTER_ERROR).await;
         }
     }
 }
 
-async fn ring_once(
-    address: &Address,
+async fn send(
+    address: &DatabaseAddress,
     client: &mut Option<tokio_postgres::Client>,
     payloads: &[String],
 ) -> Result<(), Error> {
@@ -110,52 +110,56 @@ async fn ring_once(
         connected
     } else {
         let connected = address.connect().await?;
-        // Nothing is lost with a bell, so nobody waits for a disk.
-        let lightly = connected.batch_execute("SET synchronous_commit = off");
-        in_time(PATIENCE, lightly).await?;
+        // A notification may be lost, so the commit does not wait for the disk.
+        let asynchronous = connected.batch_execute("SET synchronous_commit = off");
+        in_time(RESPONSE_TIMEOUT, asynchronous).await?;
         connected
     };
     for payload in payloads {
         let parameters: Parameters<'_> = &[&CHANNEL, payload];
-        let told = connected.execute("SELECT pg_notify($1, $2)", parameters);
-        in_time(PATIENCE, told).await?;
+        let sent = connected.execute("SELECT pg_notify($1, $2)", parameters);
+        in_time(RESPONSE_TIMEOUT, sent).await?;
     }
     *client = Some(connected);
     Ok(())
 }
 
-async fn hear(address: Address, node: i64, shared: Arc<Shared>) {
-    // Before the first look there is nothing to miss.
+async fn listen_loop(address: DatabaseAddress, node: i64, shared: Arc<CommitShared>) {
+    // Before the first connection nothing can be missed.
     let mut missed = false;
     loop {
-        let heard = hear_until_lost(&address, node, &shared, missed).await;
+        let ended = listen(&address, node, &shared, missed).await;
         missed = true;
-        if let Err(error) = heard {
-            tracing::debug!(%error, "other nodes are not heard; this one looks by itself");
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the listening connection was lost; this node polls");
         }
         sleep(PAUSE_AFTER_ERROR).await;
     }
 }
 
-async fn hear_until_lost(
-    address: &Address,
+async fn listen(
+    address: &DatabaseAddress,
     node: i64,
-    shared: &Shared,
+    shared: &CommitShared,
     missed: bool,
 ) -> Result<(), Error> {
-    let mut connected = address.connect_hearing().await?;
-    in_time(PATIENCE, connected.client.batch_execute("LISTEN consign")).await?;
+    let mut connected = address.connect_listening().await?;
+    in_time(
+        RESPONSE_TIMEOUT,
+        connected.client.batch_execute("LISTEN consign"),
+    )
+    .await?;
     if missed {
-        shared.listeners.tell_heard(&News {
+        shared.listeners.notify_remote(&News {
             missed,
             ..News::default()
         });
     }
-    while let Some(message) = connected.heard.recv().await {
-        if let AsyncMessage::Notification(bell) = message
-            && let Some(news) = read(node, bell.payload())
+    while let Some(message) = connected.messages.recv().await {
+        if let AsyncMessage::Notification(notification) = message
+            && let Some(news) = decode(node, notification.payload())
         {
-            shared.listeners.tell_heard(&news);
+            shared.listeners.notify_remote(&news);
         }
     }
     Ok(())
@@ -163,10 +167,10 @@ async fn hear_until_lost(
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As many payloads as it takes: who rings, then a word for each lane, owner and deadline.
-fn written(node: i64, untold: &Untold) -> Vec<String> {
+/// As many payloads as needed: the number of the node, then a word for each lane, owner and deadline.
+fn encode(node: i64, pending: &PendingNotices) -> Vec<String> {
     let mut words = Vec::new();
-    words.extend(untold.ripe.iter().map(|probe| {
+    words.extend(pending.ripe.iter().map(|probe| {
         let column = match probe.column {
             Column::Own => 'a',
             Column::OwnGoal => 'b',
@@ -175,8 +179,8 @@ fn written(node: i64, untold: &Untold) -> Vec<String> {
         };
         format!(" {column}{:x}", probe.lane)
     }));
-    words.extend(untold.wake_at.map(|at| format!(" w{:x}", at.0)));
-    words.extend(untold.told.iter().map(|owner| {
+    words.extend(pending.wake_at.map(|at| format!(" w{:x}", at.0)));
+    words.extend(pending.told.iter().map(|owner| {
         let mut word = " o".to_owned();
         for byte in owner.bytes() {
             word.extend([byte >> 4, byte & 15].map(|digit| char::from(HEX[usize::from(digit)])));
@@ -200,11 +204,11 @@ fn written(node: i64, untold: &Untold) -> Vec<String> {
     payloads
 }
 
-/// What another node told; `None` for one's own bells. A word that cannot be read is passed over.
-fn read(node: i64, payload: &str) -> Option<News> {
+/// The effects that another node sent; `None` for notifications of this node. An unreadable word is skipped.
+fn decode(node: i64, payload: &str) -> Option<News> {
     let mut words = payload.split(' ');
-    let ringer = words.next().and_then(hex)?;
-    if ringer == node {
+    let sender = words.next().and_then(hex)?;
+    if sender == node {
         return None;
     }
     let mut news = News {
@@ -236,7 +240,7 @@ fn read(node: i64, payload: &str) -> Option<News> {
     Some(news)
 }
 
-/// Numbers travel as the bits they are.
+/// Numbers are sent as unsigned bits.
 fn hex(word: &str) -> Option<i64> {
     u64::from_str_radix(word, 16).ok().map(u64::cast_signed)
 }
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_arrive_as_they_were_told_in_as_many_bells_as_it_takes() {
+    fn decoded_notifications_equal_what_was_encoded() {
         let columns = [
             Column::Own,
             Column::OwnGoal,
@@ -265,18 +269,18 @@ mod tests {
             column: columns[number % 4],
             lane: (i64::MIN / 3).wrapping_add(i64::try_from(number).unwrap() * 7_919),
         });
-        let untold = Untold {
+        let pending = PendingNotices {
             ripe: lanes.collect(),
             told: ["alice".to_owned(), "ö b".to_owned()].into(),
             wake_at: Some(Micros(1_700_000_000_000_000)),
         };
-        let payloads = written(-7, &untold);
+        let payloads = encode(-7, &pending);
         assert!(payloads.len() > 1);
         assert!(payloads.iter().all(|payload| payload.len() < 8_000));
         let (mut ripe, mut told, mut wake_at) = (HashSet::new(), BTreeSet::new(), None);
         for payload in &payloads {
-            assert_eq!(read(-7, payload), None, "its own");
-            let news = read(5, payload).unwrap();
+            assert_eq!(decode(-7, payload), None, "of this node");
+            let news = decode(5, payload).unwrap();
             assert!(news.heard);
             ripe.extend(news.ripe);
             told.extend(news.told);
@@ -284,15 +288,15 @@ mod tests {
         }
         assert_eq!(
             (ripe, told, wake_at),
-            (untold.ripe, untold.told, untold.wake_at)
+            (pending.ripe, pending.told, pending.wake_at)
         );
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
-        assert_eq!(read(1, ""), None);
-        assert_eq!(read(1, "zz a1"), None);
-        let news = read(1, "2 a1 ax q5 o6g w  ö").unwrap();
+    fn unreadable_words_are_skipped() {
+        assert_eq!(decode(1, ""), None);
+        assert_eq!(decode(1, "zz a1"), None);
+        let news = decode(1, "2 a1 ax q5 o6g w  ö").unwrap();
         assert_eq!(news.ripe.len(), 1);
         assert_eq!((news.told.len(), news.wake_at), (0, None));
     }

@@ -1,7 +1,7 @@
-//! Rows on their way to the database: each travels as one value, cell by cell, and many of them as one array.
+//! Encodes rows for the database: each row is one composite value, and many rows are one array.
 //!
-//! A row type of our own takes them apart there. That is cheaper than an array for each column, and a column that a later
-//! migration adds to a table does not disturb whoever does not know of it.
+//! A composite type of our schema decodes them there. That is cheaper than an array for each column, and a column that a
+//! later migration adds to a table does not affect older programs.
 
 use std::error::Error;
 
@@ -10,17 +10,17 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::rows::stored;
 
-/// One row. Its cells must be those of the row type, in their order.
+/// One row. Its cells must match the row type, in its order.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct RowEncoder {
     bytes: BytesMut,
     count: i32,
 }
 
 const NULL: i32 = -1;
 
-impl Cells {
-    pub(super) fn with_room(bytes: usize) -> Self {
+impl RowEncoder {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
         Self {
             bytes: BytesMut::with_capacity(bytes),
             count: 0,
@@ -39,21 +39,21 @@ impl Cells {
         }
     }
 
-    pub(super) fn small(&mut self, value: impl Into<Option<i16>>) {
+    pub(super) fn int2(&mut self, value: impl Into<Option<i16>>) {
         let value = value.into().map(i16::to_be_bytes);
         self.cell(&Type::INT2, value.as_ref().map(|bytes| &bytes[..]));
     }
 
-    pub(super) fn number(&mut self, value: i32) {
+    pub(super) fn int4(&mut self, value: i32) {
         self.cell(&Type::INT4, Some(&value.to_be_bytes()));
     }
 
-    pub(super) fn large(&mut self, value: impl Into<Option<i64>>) {
+    pub(super) fn int8(&mut self, value: impl Into<Option<i64>>) {
         let value = value.into().map(i64::to_be_bytes);
         self.cell(&Type::INT8, value.as_ref().map(|bytes| &bytes[..]));
     }
 
-    pub(super) fn truth(&mut self, value: bool) {
+    pub(super) fn boolean(&mut self, value: bool) {
         self.cell(&Type::BOOL, Some(&[u8::from(value)]));
     }
 
@@ -67,19 +67,19 @@ impl Cells {
     }
 }
 
-/// PostgreSQL takes no value that is longer than this can say, and no limit of ours comes near.
+/// PostgreSQL accepts no longer value, and our limits are far below.
 fn length(value: &[u8]) -> i32 {
     i32::try_from(value.len()).unwrap_or(i32::MAX)
 }
 
-impl ToSql for Cells {
+impl ToSql for RowEncoder {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         out.put_i32(self.count);
         out.put_slice(&self.bytes);
         Ok(IsNull::No)
     }
 
-    /// The statement says which row type it is, and the server counts the cells and looks at their types.
+    /// The statement names the row type, and the server checks the number of cells and their types.
     fn accepts(_: &Type) -> bool {
         true
     }
