@@ -61,7 +61,7 @@ enum CliCommand {
     Automation(automation::Action),
     #[command(flatten)]
     Runtime(AutomationCommand),
-    /// Take over data from another program
+    /// Import data from another program
     #[command(subcommand)]
     Import(import::Action),
     /// Measure the performance of a server

@@ -38,7 +38,7 @@ enum DuctileCommand {
     Config(config::Action),
     #[command(flatten)]
     Runtime(AutomationCommand),
-    /// Tell which build this is
+    /// Print the version of this build
     Version(OutputArgs),
 }
 

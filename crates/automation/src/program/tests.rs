@@ -286,7 +286,7 @@ fn what_cannot_run_is_warned_of_and_the_rest_starts_du_027() {
     assert!(program.is_known("bad") && program.plugin("bad").is_none());
     let said = program.missing_plugin("bad");
     assert!(
-        said.contains("left out") && said.contains("`config check`"),
+        said.contains("was skipped") && said.contains("`config check`"),
         "{said}"
     );
     let said = program.missing_plugin("nobody");
@@ -356,7 +356,7 @@ fn a_changed_plugin_is_warned_of_and_refused_when_strict_du_019() {
         let problems = shown(&changed.problems);
         let severity = if strict { "Error" } else { "Warning" };
         let expected =
-            format!("{severity} run.sh: the program of `mail` differs from its seal; look at");
+            format!("{severity} run.sh: the program of `mail` differs from its seal; review");
         assert!(problems.contains(&expected), "{problems}");
         assert_eq!(
             (changed.program.is_none(), changed.integrity_failed),

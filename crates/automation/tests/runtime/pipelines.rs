@@ -306,6 +306,6 @@ async fn a_job_whose_baggage_is_gone_fails_and_is_logged_du_123() {
     let id = runtime.enqueue(job, None).await.unwrap().id;
     assert_eq!(world.ended(id).await.state, State::Failed);
     let error = world.log(id, 1).await.last_error.unwrap();
-    assert_eq!(error, "its baggage nowhere is gone");
+    assert_eq!(error, "its baggage nowhere does not exist");
     assert!(!world.path("ran").exists());
 }

@@ -57,7 +57,10 @@ fn a_plugin_of_the_configuration_is_listed_shown_and_changed_du_114() {
     assert_eq!(shown["circuit_breaker"]["threshold"], 3);
     let set = ["config", "plugin", "set", "second", "enabled=false"];
     let unsaid = world.json(&set);
-    assert!(word(&unsaid["error"]).contains("say whether"), "{unsaid}");
+    assert!(
+        word(&unsaid["error"]).contains("--dry-run is required"),
+        "{unsaid}"
+    );
     let before = world.read("config.yaml");
     world.json(&[&set[..], &["--dry-run"]].concat());
     assert_eq!(world.read("config.yaml"), before);
@@ -142,7 +145,10 @@ fn a_webhook_is_added_beside_the_others_and_judged_first_du_114() {
         world.json(&[&args[..], &signed[..], more].concat())
     };
     let unsaid = add("/a", &["--plugin", "echo"]);
-    assert!(word(&unsaid["error"]).contains("say whether"), "{unsaid}");
+    assert!(
+        word(&unsaid["error"]).contains("--dry-run is required"),
+        "{unsaid}"
+    );
     let unknown = add("/a", &["--plugin", "nobody", "--apply"]);
     assert!(
         word(&unknown["error"]).contains("no longer be valid"),

@@ -269,7 +269,11 @@ fn any_request_can_be_sent_as_it_is_du_113() {
     );
     let queued: Value = serde_json::from_str(&queued).expect("JSON");
     assert_eq!(queued["status"], "queued", "{queued}");
-    let error = refused(&world, &["api", "/no/such/path"], "nothing at this path");
+    let error = refused(
+        &world,
+        &["api", "/no/such/path"],
+        "this path does not exist",
+    );
     assert_eq!(
         error["context"],
         json!({"status": 404, "path": "/no/such/path"})
@@ -377,7 +381,7 @@ fn a_backup_holds_ledger_configuration_and_plugins_and_overwrites_nothing_du_113
     refused(
         &world,
         &["system", "backup", "--to", to, "--scope", "db"],
-        "there is no ledger",
+        "no ledger exists",
     );
     assert!(!world.path("all.tar.gz").exists());
     world.json(&["run", "echo"]);

@@ -335,7 +335,10 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
     });
     drop(start(&options));
     let (exit, said) = refusal(&node(&place, &database, "one"));
-    assert!(exit == 1 && said.contains("another bus_secret"), "{said}");
+    assert!(
+        exit == 1 && said.contains("a different bus_secret"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -362,6 +365,6 @@ fn a_server_that_slept_while_the_secrets_were_replaced_ends_when_it_wakes_up() {
     let ended = two.wait(SOON).expect("it ends by itself");
     assert_eq!(ended.code(), Some(1));
     let said = two.stderr();
-    assert!(said.contains("another seal_key than"), "{said}");
+    assert!(said.contains("a different seal_key than"), "{said}");
     published(&mut main_client(&one), "goes on");
 }

@@ -189,6 +189,7 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         "0007 past_jobs",
         "0008 short_guard",
         "0009 unconsented",
+        "0010 wall_offset",
         "0011 guarded_profiles"
     ]);
     assert_eq!(migrate(&["--dry-run"]), missing);

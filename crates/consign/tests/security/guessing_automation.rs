@@ -46,7 +46,7 @@ struct Listeners {
 impl Listeners {
     fn of(log: &[Value]) -> Option<Self> {
         let mut lines = log.iter();
-        let started = lines.find(|line| line["message"] == "the automation runs")?;
+        let started = lines.find(|line| line["message"] == "the automation is running")?;
         let address = |name: &str| word(&started[name]).parse().expect("an address");
         Some(Self {
             api: address("api"),
@@ -174,7 +174,7 @@ fn s14_guesses_at_the_automation_of_a_server_are_throttled_per_address() {
             .collect();
         Listeners::of(&lines)
     };
-    until("the automation runs", || found().is_some());
+    until("the automation is running", || found().is_some());
     let listeners = found().expect("it was logged");
     guesses_are_throttled(&listeners, &log);
 }

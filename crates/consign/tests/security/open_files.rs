@@ -82,7 +82,7 @@ fn s4_plugins_of_a_service_have_the_limit_of_open_files_it_was_started_with() {
         .env("HOME", world.path(""))
         .stdin(Stdio::null());
     let service = Service::spawn(command);
-    service.until_logged("the automation runs");
+    service.until_logged("the automation is running");
     assert_given_back(&world, service.pid());
 }
 

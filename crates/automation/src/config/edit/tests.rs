@@ -390,7 +390,7 @@ fn tokens_that_make_no_sense_are_refused_du_023() {
     let world = World::new("plugin_roots: [plugins]\ntokens: [{name: a, key: k}]\n");
     let cases = [
         ("a", &["*"][..], "already"),
-        ("a b", &["*"], "no name"),
+        ("a b", &["*"], "not a valid token name"),
         ("b", &[], "no scope"),
         ("b", &["plugins:ro"], "`plugins:ro` allows nothing"),
     ];

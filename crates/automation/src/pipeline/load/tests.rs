@@ -110,7 +110,7 @@ fn calls_in_a_circle_and_calls_that_multiply_are_refused_du_095() {
         circle[0].contains("p -> q -> p") && circle.len() == 2,
         "{circle:?}"
     );
-    assert!(problems(&json!([call("p", "p")]), &Value::Null)[0].contains("circle"));
+    assert!(problems(&json!([call("p", "p")]), &Value::Null)[0].contains("circular"));
     let mut tower = vec![json!({"name": "l0", "on": "e", "steps": [{"uses": "a"}]})];
     for level in 1..30 {
         let below = json!({"call": format!("l{}", level - 1)});
