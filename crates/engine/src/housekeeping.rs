@@ -99,14 +99,12 @@ impl Engine {
     /// Continues the interval that began with the last recorded pass. In a ledger without one, it begins now.
     pub async fn resume_cleanup(&self, face: Face) -> Result<(), Error> {
         let now = self.now();
-        let last = match self.record(last_pass_key(face)).await? {
-            Some(record) => record.value.parse().map(Micros).map_err(|_| {
-                Error::Internal("the time of the last cleanup is damaged".to_owned())
-            })?,
-            None => {
-                self.record_pass(face, now).await?;
-                now
-            }
+        let last = if let Some(record) = self.record(last_pass_key(face)).await? {
+            let damaged = |_| Error::Internal("the time of the last cleanup is damaged".to_owned());
+            record.value.parse().map(Micros).map_err(damaged)?
+        } else {
+            self.record_pass(face, now).await?;
+            now
         };
         self.inner.cleanup.resume(last, now);
         Ok(())

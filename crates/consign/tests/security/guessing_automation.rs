@@ -121,7 +121,8 @@ fn guesses_are_throttled(listeners: &Listeners, log: &dyn Fn() -> Vec<String>) {
     assert_eq!(jobs(GUESSER, api, STRONG), 200);
     // A right guess is answered as a wrong one, however it is written.
     assert_eq!(jobs(GUESSER, api, WEAK), 429);
-    let encoded: String = WEAK.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let encoded: Vec<String> = WEAK.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let encoded = encoded.concat();
     for token in [WEAK, &encoded, WRONG] {
         let line = format!("GET /events?token={token}");
         assert_eq!(ask(GUESSER, api, &line, "").status, 429, "{token}");

@@ -1,4 +1,4 @@
-//! The OpenAPI description of this face's routes, shown with those of the Intent Protocol.
+//! The `OpenAPI` description of this face's routes, shown with those of the Intent Protocol.
 //!
 //! Invariant: described and routed paths are equal; a test compares them. Numbers and words come from the protocol's code.
 

@@ -71,7 +71,7 @@ impl WriterThreads {
                 executing: false,
             };
             queue.poison_on_panic(|| {
-                sqlite_writer.run_loop(&queue, &log, &in_thread, &merge_wanted)
+                sqlite_writer.run_loop(&queue, &log, &in_thread, &merge_wanted);
             });
             queue.stop_sync_thread();
             if in_thread.durability.is_lost() {

@@ -101,7 +101,7 @@ impl Operation {
         self
     }
 
-    pub(super) fn to_json(self) -> Value {
+    pub(super) fn into_json(self) -> Value {
         let refused = self
             .refuses
             .iter()

@@ -13,7 +13,7 @@ pub(super) fn all() -> impl Iterator<Item = (String, &'static str, Value)> {
         (
             operation.path.to_owned(),
             operation.method,
-            operation.to_json(),
+            operation.into_json(),
         )
     })
 }
