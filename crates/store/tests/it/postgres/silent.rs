@@ -74,7 +74,7 @@ fn many_reads_of_a_silent_database_are_all_answered_in_time_and_work_when_it_is_
 }
 
 #[test]
-fn a_node_whose_bell_rope_hangs_takes_another_one() {
+fn a_node_whose_notification_connection_hangs_takes_another_one() {
     let apparatus = Apparatus::new();
     Runtime::new().unwrap().block_on(async {
         let world = apparatus.node().await;
