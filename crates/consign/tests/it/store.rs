@@ -165,12 +165,13 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         printed(&place.consign(&args))["migrations"].clone()
     };
     assert_eq!(migrate(&[]), json!([]));
-    // As if it had been made by a version that knew two migrations less; what they made goes, or is made anew.
+    // As a version with fewer migrations left it: what they add is removed, or is created again.
     let file = place.path("data/consign.db");
     let meddler = rusqlite::Connection::open(&file).unwrap();
     meddler
         .execute_batch(
-            r#"DELETE FROM migrations WHERE version >= 7; DROP TRIGGER plugin_facts_numbered;
+            r#"DELETE FROM migrations WHERE version >= 7; ALTER TABLE facts DROP COLUMN wall_offset_us;
+            DROP TRIGGER plugin_facts_numbered;
             DROP TRIGGER plugin_facts_copied; DROP TABLE plugin_fact_ids;
             INSERT INTO records (kind, owner, name, version, value, expires_at) VALUES
             (6, '', 'j-1', 1, '{"completed_at":"2026-01-01T00:00:00.500000000Z"}', 5),
