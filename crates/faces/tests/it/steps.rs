@@ -4,7 +4,7 @@ use consign_engine::Engine;
 use consign_kernel::command::Command;
 use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::{Intent, Shelf};
-use consign_kernel::profile::ProfileId;
+use consign_kernel::profile::{LifeEnd, ProfileId};
 use consign_kernel::state::{Cause, State};
 use serde_json::{Value, json};
 
@@ -110,6 +110,11 @@ pub(crate) fn keys_as_written(object: &str) -> Vec<String> {
 /// Puts a row of another face into the ledger, public and long past its life: were it ours, cleanup would delete it.
 pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> IntentId {
     let now = engine.now();
+    let expires_at = match profile.profile().life_end {
+        // It would end as a dead letter as soon as anything observes it.
+        LifeEnd::Dead { .. } => now.plus(DAY_US),
+        LifeEnd::Park | LifeEnd::Never => now.minus(20 * DAY_US),
+    };
     let intent = Intent {
         seq: Seq(0),
         id: IntentId([0xab; 16]),
@@ -129,7 +134,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
         backoff_us: SECOND_US,
         created_at: now.minus(30 * DAY_US),
         run_at: now.minus(30 * DAY_US),
-        expires_at: now.minus(20 * DAY_US),
+        expires_at,
         state: State::Queued,
         cause: Cause::None,
         shelf: Shelf::Parked,

@@ -391,7 +391,7 @@ fn tokens_that_make_no_sense_are_refused_du_023() {
     let cases = [
         ("a", &["*"][..], "already"),
         ("a b", &["*"], "not a valid token name"),
-        ("b", &[], "no scope"),
+        ("b", &[], "list of scopes is empty"),
         ("b", &["plugins:ro"], "`plugins:ro` allows nothing"),
     ];
     for (name, scopes, expected) in cases {
@@ -401,7 +401,10 @@ fn tokens_that_make_no_sense_are_refused_du_023() {
     let refused = world.change("a", &ScopeChange::Keep).unwrap_err();
     assert!(refused.message.contains("only a named secret"), "{refused}");
     let refused = world.change("z", &ScopeChange::Keep).unwrap_err();
-    assert!(refused.message.contains("no token `z`"), "{refused}");
+    assert!(
+        refused.message.contains("no token has the name `z`"),
+        "{refused}"
+    );
     let in_a_row = delete(&world.path("config.yaml"), &world.environment, "a").unwrap_err();
     assert!(in_a_row.message.contains("lines of its own"), "{in_a_row}");
 }
