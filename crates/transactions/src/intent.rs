@@ -91,7 +91,7 @@ actions! {
     SubmitForm => "submit_form",
     Book => "book",
     Cancel => "cancel",
-    CallbackMessage => "message",
+    Message => "message",
     Pay => "pay",
 }
 

@@ -20,7 +20,7 @@ const WEAK: &str = "a-secret-somebody-chose";
 /// As those that we make.
 const STRONG: &str = "0123456789abcdef0123456789abcdef01234567";
 const WRONG: &str = "a-wrong-guess-0123456789";
-const TOLD: &str = "wrong credentials were presented";
+const TOLD: &str = "wrong credentials were sent";
 
 fn world() -> World {
     let world = World::new();
