@@ -505,7 +505,7 @@ impl Engine {
         Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
     }
 
-    /// Jobs that are queued or running, oldest first; see [`consign_store::Store::queue`].
+    /// Jobs that are queued or running, oldest first; see [`consign_store::Store::jobs_by_state`].
     pub async fn queue(&self, state: Option<State>, limit: u32) -> Result<Vec<Outline>, Error> {
         Ok(self.inner.store.jobs_by_state(state, limit).await?)
     }
@@ -520,7 +520,7 @@ impl Engine {
         Ok(self.inner.store.child_jobs(parent, limit).await?)
     }
 
-    /// Finds a job by a text in its payload; see [`consign_store::Store::job_naming`].
+    /// Finds a job by a text in its payload; see [`consign_store::Store::find_job_by_payload`].
     pub async fn job_naming(
         &self,
         text: &str,
@@ -534,7 +534,7 @@ impl Engine {
         Ok(found.await?)
     }
 
-    /// Rows of a profile that are leased or can be claimed; see [`consign_store::Store::under_way`].
+    /// Rows of a profile that are leased or can be claimed; see [`consign_store::Store::active_rows`].
     pub async fn under_way(
         &self,
         profile: ProfileId,
