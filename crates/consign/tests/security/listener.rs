@@ -102,7 +102,13 @@ fn s4_one_address_with_busy_connections_leaves_room_for_others() {
         .expect("it is taken");
     assert_eq!(answer(&other).status, 200);
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
-    drop(held);
+    let is_open = |stream: &&TcpStream| {
+        stream.set_nonblocking(true).expect("it is a socket");
+        let read = stream.peek(&mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    let open = held.iter().filter(is_open).count();
+    assert!((1..=64).contains(&open), "{open} of 140 are open");
 }
 
 #[test]
