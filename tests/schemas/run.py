@@ -25,7 +25,7 @@ from server import ADMIN_SECRET, BUS_SECRET, METRICS_TOKEN, Server  # noqa: E402
 
 # Operations that cannot be driven, and why.
 EXCLUDED = {
-    "followEvents": "a stream has no end; crates/faces/tests/it/events.rs reads it",
+    "followEvents": "a stream has no end; crates/intent/tests/it/events.rs reads it",
 }
 # What is not asked of the others, and why; see hooks.py and schemathesis.toml.
 LIMITED = (

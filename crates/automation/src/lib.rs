@@ -1,10 +1,11 @@
 //! The automation runtime: plugins in any language, run on schedules, webhooks, events and pipelines.
 //!
 //! A client of the engine, like any worker: jobs are intents, and their history is made of facts. Only [`runtime`] uses the
-//! ledger.
+//! ledger, and only [`http`] knows routes and status codes.
 
 pub mod breaker;
 pub mod config;
+pub mod http;
 mod instant;
 pub mod nesting;
 pub mod pipeline;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use consign_faces::intent::settings::IntentSettings;
+use consign_intent::settings::IntentSettings;
 
 use crate::data_dir::DataDir;
 use crate::failure::Failure;

@@ -1,8 +1,8 @@
 //! Variables and arguments as anybody may write them: each is understood or refused, and none is shown that is secret.
 
 use clap::Parser as _;
-use consign_faces::intent::settings::IntentSettings;
-use consign_faces::web::credentials::SECRET_CHARS_MIN;
+use consign_intent::settings::IntentSettings;
+use consign_web::credentials::SECRET_CHARS_MIN;
 use proptest::prelude::*;
 
 use crate::cli::Cli;

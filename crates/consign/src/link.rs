@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 use consign_client::{Address, Client, Key, Options, PeerProcess, Socket};
-use consign_faces::web::unix::short_path;
+use consign_web::unix::short_path;
 
 use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};

@@ -12,13 +12,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
-use consign_faces::intent::settings::IntentSettings;
-use consign_faces::web::credentials::SECRET_CHARS_MIN;
+use consign_intent::settings::IntentSettings;
 use consign_store::sqlite::{FileKind, identify};
+use consign_web::credentials::SECRET_CHARS_MIN;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
 
-pub(crate) use consign_faces::web::secret_text::SecretText as Secret;
+pub(crate) use consign_web::secret_text::SecretText as Secret;
 
 use crate::data_dir::{DataDir, write_private};
 use crate::failure::Failure;

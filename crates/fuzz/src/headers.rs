@@ -4,11 +4,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use consign_faces::web::credentials::{basic, bearer};
-use consign_faces::web::cross_site::is_cross_site;
-use consign_faces::web::proxy::Origin;
-use consign_faces::web::request_id::{LENGTH_MAX, RequestId};
-use consign_faces::web::server::Peer;
+use consign_web::credentials::{basic, bearer};
+use consign_web::cross_site::is_cross_site;
+use consign_web::proxy::Origin;
+use consign_web::request_id::{LENGTH_MAX, RequestId};
+use consign_web::server::Peer;
 use http::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue};
 

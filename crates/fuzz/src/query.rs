@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use consign_faces::intent::query::claim_query::{ClaimQuery, capabilities, worker_id};
-use consign_faces::intent::query::list_query::ListQuery;
-use consign_faces::intent::query::{QueryParams, cursor};
-use consign_faces::intent::signature::canonical_query;
+use consign_intent::query::claim_query::{ClaimQuery, capabilities, worker_id};
+use consign_intent::query::list_query::ListQuery;
+use consign_intent::query::{QueryParams, cursor};
+use consign_intent::signature::canonical_query;
 use consign_kernel::error::Class;
 use consign_kernel::ids::{FactSeq, Seq};
 use consign_kernel::limits;

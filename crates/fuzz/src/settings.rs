@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 
-use consign_faces::intent::settings::{
+use consign_intent::settings::{
     CLEANUP_INTERVAL_S_MAX, CLEANUP_INTERVAL_S_MIN, IntentSettings, InvalidVariable,
 };
-use consign_faces::web::credentials::SECRET_CHARS_MIN;
-use consign_faces::web::secret_text::SecretText;
+use consign_web::credentials::SECRET_CHARS_MIN;
+use consign_web::secret_text::SecretText;
 use http::HeaderValue;
 
 const SECRETS: [&str; 4] = [

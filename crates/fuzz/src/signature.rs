@@ -3,7 +3,7 @@
 //! Input: a line with the request target, then the body.
 
 use consign_client::{Key, canonical_query as client_query, signature};
-use consign_faces::intent::signature::{
+use consign_intent::signature::{
     SignatureError, SignedRequest, canonical_paths, canonical_query, verify,
 };
 use http::Uri;

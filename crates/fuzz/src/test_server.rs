@@ -9,13 +9,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use consign_engine::{Clock, Engine, Options as EngineOptions, SealKey, WallClock};
-use consign_faces::intent::{self, Options};
-use consign_faces::web::credentials::SecretDigest;
-use consign_faces::web::layers::{self, Layered};
-use consign_faces::web::server::Peer;
+use consign_intent::Options;
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
+use consign_web::credentials::SecretDigest;
+use consign_web::layers::{self, Layered};
+use consign_web::server::Peer;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
@@ -62,12 +62,12 @@ impl TestServer {
         let layers = layers::Options {
             trust_proxy: false,
             request_id_seed: 1,
-            on_panic: intent::on_panic,
+            on_panic: consign_intent::on_panic,
             on_too_many_failures: None,
         };
         Self {
             clock,
-            service: layers::around(intent::router(engine, options), layers),
+            service: layers::around(consign_intent::router(engine, options), layers),
             _drain: drain,
         }
     }

@@ -1,8 +1,8 @@
 //! The Agent Transaction Protocol (ATP): signed documents, keys and receipts as plain values; payment rails; and the site,
 //! which executes transactions on the ledger.
 //!
-//! Invariant: outside [`rail`] and [`site`], nothing in this crate reads a clock, draws random numbers or does IO; times,
-//! entropy and bytes are arguments. HTTP belongs to the face; this crate knows only the status code of each error name.
+//! Invariant: outside [`rail`], [`site`] and [`http`], nothing in this crate reads a clock, draws random numbers or does IO; times,
+//! entropy and bytes are arguments. Routes and handlers are in [`http`].
 
 pub mod instant;
 pub mod money;
@@ -26,3 +26,5 @@ pub mod outcome;
 
 pub mod rail;
 pub mod site;
+
+pub mod http;

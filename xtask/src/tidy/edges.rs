@@ -11,19 +11,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-kernel", &[]),
     ("consign-store", &["consign-kernel"]),
     ("consign-engine", &["consign-kernel", "consign-store"]),
+    ("consign-web", &["consign-kernel"]),
     (
-        "consign-faces",
+        "consign-intent",
+        &["consign-kernel", "consign-engine", "consign-web"],
+    ),
+    (
+        "consign-automation",
+        &["consign-kernel", "consign-engine", "consign-web"],
+    ),
+    (
+        "consign-transactions",
         &[
             "consign-kernel",
             "consign-engine",
-            "consign-automation",
-            "consign-transactions",
+            "consign-web",
+            "consign-client",
         ],
-    ),
-    ("consign-automation", &["consign-kernel", "consign-engine"]),
-    (
-        "consign-transactions",
-        &["consign-kernel", "consign-engine", "consign-client"],
     ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
@@ -33,7 +37,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-kernel",
             "consign-store",
             "consign-engine",
-            "consign-faces",
+            "consign-web",
+            "consign-intent",
             "consign-automation",
             "consign-transactions",
             "consign-client",
@@ -46,7 +51,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-kernel",
             "consign-store",
             "consign-engine",
-            "consign-faces",
+            "consign-web",
+            "consign-intent",
             "consign-client",
             "consign",
         ],
@@ -57,7 +63,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-kernel",
             "consign-store",
             "consign-engine",
-            "consign-faces",
+            "consign-web",
+            "consign-intent",
             "consign-client",
             "consign-automation",
             "consign-transactions",
@@ -126,14 +133,14 @@ mod tests {
 
     #[test]
     fn an_edge_that_is_not_allowed_is_found() {
-        let text = "[package]\nname = \"consign-faces\"\n[dependencies]\nconsign-store = { workspace = true }\n\
+        let text = "[package]\nname = \"consign-intent\"\n[dependencies]\nconsign-store = { workspace = true }\n\
                     consign-engine = { workspace = true }\nserde = \"1\"\n";
-        let found = check_one("crates/faces/Cargo.toml", text);
+        let found = check_one("crates/intent/Cargo.toml", text);
         assert_eq!(
             found,
             [(
                 4,
-                "`consign-faces` must not depend on `consign-store`".to_owned()
+                "`consign-intent` must not depend on `consign-store`".to_owned()
             )]
         );
     }

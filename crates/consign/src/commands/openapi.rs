@@ -3,8 +3,7 @@
 //! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
 //! includes agent transactions if `ATP_SITE` is set, as the server's does.
 
-use consign_faces::intent::openapi;
-use consign_faces::transaction;
+use consign_intent::openapi;
 
 use crate::failure::Exit;
 use crate::out;
@@ -22,7 +21,9 @@ impl Args {
         if self.html {
             out::data(openapi::html())?;
         } else if is_site {
-            out::data(&openapi::json_with(&transaction::openapi::document()))?;
+            out::data(&openapi::json_with(
+                &consign_transactions::http::openapi::document(),
+            ))?;
         } else {
             out::data(openapi::json())?;
         }

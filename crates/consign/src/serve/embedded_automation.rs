@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use consign_automation::config::SealCheck;
+use consign_automation::http::listeners::ConnectionShares;
 use consign_automation::program::Program;
 use consign_engine::Engine;
-use consign_faces::automation::listeners::ConnectionShares;
-use consign_faces::web::listener_policy::ListenerPolicy;
+use consign_web::listener_policy::ListenerPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -1,8 +1,8 @@
 //! The connection limits of each listener, derived from the limit of open files.
 
+use consign_automation::http::listeners::ConnectionShares;
 use consign_automation::plugin::open_files;
-use consign_faces::automation::listeners::ConnectionShares;
-use consign_faces::web::server::CONNECTIONS_MAX_DEFAULT;
+use consign_web::server::CONNECTIONS_MAX_DEFAULT;
 
 /// Files reserved for the ledger, plugins and system libraries.
 const RESERVED_FILES: usize = 128;

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use consign_faces::intent::ReleaseReserve;
+use consign_intent::ReleaseReserve;
 use rustix::fs::{FallocateFlags, fallocate};
 
 /// The first that there is space for. Less than the last is not worth keeping.

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use axum::Router;
 use consign_engine::Engine;
-use consign_faces::intent::AdditionalKeys;
-use consign_faces::intent::settings::IntentSettings;
-use consign_faces::transaction::settings::{self, SiteSettings, UnusableSetting};
-use consign_faces::transaction::{self, SiteHosts, UserTokens};
-use consign_faces::web::credentials::SecretDigest;
-use consign_faces::web::secret_text::SecretText;
+use consign_intent::AdditionalKeys;
+use consign_intent::settings::IntentSettings;
 use consign_transactions::callback;
 use consign_transactions::document::AtpPublicKey;
+use consign_transactions::http::settings::{self, SiteSettings, UnusableSetting};
+use consign_transactions::http::{SiteHosts, UserTokens};
 use consign_transactions::rail::{
     HttpRail, NullRail, Rail, RailSetupError, StripeRail, WorkerOptions, WorkerRail, http,
     standard_webhooks, stripe,
 };
 use consign_transactions::site::{AgentKeys, Options, Site, SweepCounts};
+use consign_web::credentials::SecretDigest;
+use consign_web::secret_text::SecretText;
 use tokio::sync::mpsc;
 
 use super::ledger::random_bytes;
@@ -242,7 +242,7 @@ impl OpenSite {
     }
 
     pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
-        let options = transaction::Options {
+        let options = consign_transactions::http::Options {
             admin_secret: Some(SecretDigest::new(secrets.admin_secret.reveal().to_owned())),
             policy: settings.policy(),
             hosts: self.names.clone(),
@@ -251,7 +251,7 @@ impl OpenSite {
             write_bytes_per_minute: self.write_bytes_per_minute,
             compat: self.compat_secret.clone().map(UserTokens::new),
         };
-        transaction::router(self.site.clone(), options)
+        consign_transactions::http::router(self.site.clone(), options)
     }
 }
 

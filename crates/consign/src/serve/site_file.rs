@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use consign_faces::transaction::settings::{LISTED, NAMES};
+use consign_transactions::http::settings::{LISTED, NAMES};
 
 use crate::failure::Failure;
 use crate::secrets::refuse_loose_mode;

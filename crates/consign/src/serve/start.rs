@@ -10,15 +10,13 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::response::Response;
 use consign_engine::{Heartbeat, Timekeeper};
-use consign_faces::intent;
-use consign_faces::intent::settings::IntentSettings;
-use consign_faces::transaction;
-use consign_faces::web::credentials::SecretDigest;
-use consign_faces::web::server::{
+use consign_intent::settings::IntentSettings;
+use consign_web::credentials::SecretDigest;
+use consign_web::server::{
     DRAIN_TIMEOUT_DEFAULT, Error as ServerError, Options as ServerOptions, Server,
 };
-use consign_faces::web::unix::{LOCAL_PEER, UnixSocket};
-use consign_faces::web::{layers, tls};
+use consign_web::unix::{LOCAL_PEER, UnixSocket};
+use consign_web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -98,7 +96,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
 
     let server = Server::bind(ServerOptions {
         tls: tls_files(&args),
-        unreadable_body: intent::UNREADABLE_BODY,
+        unreadable_body: consign_intent::UNREADABLE_BODY,
         connections_max: connections.main_listener(automation.is_some()),
         behind_proxy: settings.trust_proxy,
         ..ServerOptions::new(args.listen)
@@ -179,16 +177,18 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut options = face_options(&settings, &secrets, draining.clone());
     options.additional_keys = site.as_ref().map(site::OpenSite::keys);
     options.release_reserve = reserve.as_ref().map(DiskReserve::release_reserve);
-    options.additional_openapi = site.as_ref().map(|_| transaction::openapi::document());
+    options.additional_openapi = site
+        .as_ref()
+        .map(|_| consign_transactions::http::openapi::document());
     let cleaning = tokio::spawn(cleanup::run(engine.clone(), reserve));
-    let mut router = intent::router(engine, options);
+    let mut router = consign_intent::router(engine, options);
     if let Some(site) = &site {
         router = router.merge(site.router(&settings, &secrets));
     }
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),
-        on_panic: intent::on_panic,
+        on_panic: consign_intent::on_panic,
         on_too_many_failures: Some(on_too_many_failures),
     };
     let service = layers::around(router, layers);
@@ -338,9 +338,9 @@ fn refuse_open_plain(args: &ServeArgs, settings: &IntentSettings) -> Result<(), 
 /// In the format of the requested face.
 fn on_too_many_failures(path: &str) -> Response {
     if path.starts_with("/api/atp/") {
-        transaction::on_too_many_failures()
+        consign_transactions::http::on_too_many_failures()
     } else {
-        intent::on_too_many_failures(path)
+        consign_intent::on_too_many_failures(path)
     }
 }
 
@@ -348,9 +348,9 @@ fn face_options(
     settings: &IntentSettings,
     secrets: &Secrets,
     draining: watch::Receiver<bool>,
-) -> intent::Options {
+) -> consign_intent::Options {
     let checked = |secret: &Secret| Some(SecretDigest::new(secret.reveal().to_owned()));
-    intent::Options {
+    consign_intent::Options {
         admin_secret: checked(&secrets.admin_secret),
         dashboard_password: checked(&secrets.dashboard_password),
         metrics_token: checked(&secrets.metrics_token),

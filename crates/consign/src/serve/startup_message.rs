@@ -4,7 +4,7 @@
 //! Invariant: a secret is shown only on a terminal, once. Other outputs (a file, a pipe, the system journal) are
 //! stored for long, so they contain only the path of the secret.
 
-use consign_faces::intent::settings::IntentSettings;
+use consign_intent::settings::IntentSettings;
 
 use crate::data_dir::DataDir;
 use crate::out;

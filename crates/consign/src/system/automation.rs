@@ -6,17 +6,16 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use consign_automation::config::{ConfigProblem, SealCheck, Severity};
+use consign_automation::http::listeners::{self, AutomationListeners, ConnectionShares, Serving};
+use consign_automation::http::loader::Loader;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
 use consign_engine::Engine;
-use consign_faces::automation;
-use consign_faces::automation::listeners::{self, AutomationListeners, ConnectionShares, Serving};
-use consign_faces::automation::loader::Loader;
-use consign_faces::web::credentials::{SECRET_CHARS_MIN, SecretDigest};
-use consign_faces::web::listener_policy::ListenerPolicy;
-use consign_faces::web::unix::UnixSocket;
+use consign_web::credentials::{SECRET_CHARS_MIN, SecretDigest};
+use consign_web::listener_policy::ListenerPolicy;
+use consign_web::unix::UnixSocket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -212,13 +211,13 @@ pub(super) fn local_router(
     loader: Loader,
     draining: watch::Receiver<bool>,
 ) -> Router {
-    let options = automation::Options {
+    let options = consign_automation::http::Options {
         loader,
-        access: automation::ApiAccess::Local,
+        access: consign_automation::http::ApiAccess::Local,
         draining,
         binary_path: std::env::current_exe().ok(),
     };
-    automation::router(runtime.clone(), options)
+    consign_automation::http::router(runtime.clone(), options)
 }
 
 /// This binary, even if its file was replaced.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use consign_automation::config::SealCheck;
-use consign_faces::web::listener_policy::ListenerPolicy;
+use consign_web::listener_policy::ListenerPolicy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 

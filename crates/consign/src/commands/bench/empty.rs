@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::Context;
-use consign_faces::intent;
-use consign_faces::web::server::{Options, Server};
-use consign_faces::web::{empty, layers};
+use consign_web::server::{Options, Server};
+use consign_web::{empty, layers};
 
 use crate::data_dir::DataArgs;
 use crate::failure::Exit;
@@ -33,7 +32,7 @@ impl EmptyArgs {
         let layers = layers::Options {
             trust_proxy: false,
             request_id_seed: u128::from_le_bytes(seed),
-            on_panic: intent::on_panic,
+            on_panic: consign_intent::on_panic,
             on_too_many_failures: None,
         };
         let service = layers::around(empty::router(), layers);

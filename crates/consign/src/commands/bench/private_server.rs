@@ -226,7 +226,7 @@ fn configures(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use consign_faces::transaction::settings::SiteSettings;
+    use consign_transactions::http::settings::SiteSettings;
 
     use super::*;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use consign_engine::{Engine, EngineClock, Options, SealKey, SharedStore, SystemTimes};
-use consign_faces::intent::settings::IntentSettings;
+use consign_intent::settings::IntentSettings;
 use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
 use consign_store::sqlite::{self, FileKind, QUEUE_REQUESTS_MAX, Sqlite, identify};

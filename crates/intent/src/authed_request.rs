@@ -1,0 +1,303 @@
+//! Authentication: the checks that every request passes, in the protocol's order.
+//!
+//! HTTPS, cleanup when due, maintenance, API key, a rate limit that is known to be exhausted, body, signature; then
+//! the ledger's gate (nonce, rate limit) in the same commit as the work. A request that fails its own validation
+//! passes the gate all the same: its nonce is burnt and it counts.
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use consign_engine::{Caller, Error, Operator};
+use consign_kernel::command::{Answer, Command, Gate};
+use consign_kernel::error::{Code, Refusal};
+use consign_kernel::limits;
+use consign_kernel::plant::{self, Plant};
+use consign_kernel::profile::Face;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use super::IntentFace;
+use super::reject::Reject;
+use super::signature::{self, SignedRequest};
+use consign_web::body::{self, ReceivedBody};
+use consign_web::body_budget::BodySender;
+use consign_web::credentials::{self, SecretDigest};
+use consign_web::cross_site::is_cross_site;
+
+const ADMIN_TOKEN: &str = "x-admin-token";
+
+/// A request whose sender is authenticated.
+#[derive(Debug)]
+pub(super) struct AuthedRequest {
+    pub(super) face: IntentFace,
+    pub(super) caller: Caller,
+    pub(super) parts: Parts,
+    pub(super) body: ReceivedBody,
+    nonce: Option<String>,
+    cost: u32,
+}
+
+impl IntentFace {
+    /// Authenticates a client, or returns the protocol's error.
+    pub(super) async fn authenticate(
+        &self,
+        request: Request,
+        body_max: usize,
+    ) -> Result<AuthedRequest, Reject> {
+        let (parts, body) = request.into_parts();
+        self.check_transport(&parts).await?;
+        self.check_maintenance()?;
+        let key = presented_key(&parts.headers)?.to_owned();
+        let caller = self.authenticate_key(&key).await?;
+        let body = self.receive_body(&caller, body, body_max).await?;
+        let nonce = if self.options.require_signatures || signature::is_signed(&parts.headers) {
+            Some(self.verify_signature(&parts, &body, &key)?)
+        } else {
+            None
+        };
+        Ok(AuthedRequest {
+            face: self.clone(),
+            caller,
+            parts,
+            body,
+            nonce,
+            cost: 1,
+        })
+    }
+
+    async fn authenticate_key(&self, key: &str) -> Result<Caller, Reject> {
+        let caller = self.engine.authenticate(key).await?;
+        caller.ok_or_else(|| {
+            Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential()
+        })
+    }
+
+    /// Reads the body, unless the ledger would refuse the request in any case.
+    async fn receive_body(
+        &self,
+        caller: &Caller,
+        body: Body,
+        max: usize,
+    ) -> Result<ReceivedBody, Reject> {
+        let has_body = !body.is_end_stream();
+        if has_body
+            && !caller.is_main()
+            && self
+                .rate_limited_keys
+                .is_limited(caller.id(), self.engine.now())
+        {
+            return Err(Refusal::RateLimited { retry_after_s: 1 }.into());
+        }
+        let holder = if caller.is_main() {
+            BodySender::Trusted
+        } else {
+            BodySender::Key(caller.id().to_owned())
+        };
+        Ok(body::receive(body, max, body::DEADLINE_DEFAULT, holder).await?)
+    }
+
+    /// A request for an unknown path or method: the sender is authenticated and charged like any other. A body is not
+    /// read, because it is not used.
+    pub(super) async fn reject_unknown(&self, request: Request) -> Result<(), Reject> {
+        if request.uri().path().starts_with("/admin/") {
+            let (parts, _) = request.into_parts();
+            self.check_transport(&parts).await?;
+            self.require_operator(&parts)?;
+            return Ok(());
+        }
+        if matches!(
+            request.uri().path(),
+            "/" | "/health" | "/metrics" | "/.well-known/jwks.json" | "/receipts/verify"
+        ) {
+            return Ok(());
+        }
+        if request.body().is_end_stream() {
+            let request = self.authenticate(request, 0).await?;
+            return request.pass().await;
+        }
+        let (parts, unread) = request.into_parts();
+        self.check_transport(&parts).await?;
+        self.check_maintenance()?;
+        let caller = self
+            .authenticate_key(presented_key(&parts.headers)?)
+            .await?;
+        if unread.size_hint().lower() > limits::BODY_BYTES_MAX as u64 {
+            return Err(body::BodyError::TooLarge.into());
+        }
+        if self.options.require_signatures && !signature::is_signed(&parts.headers) {
+            let missing = signature::SignatureError::MissingHeaders.message();
+            return Err(Reject::new(Code::InvalidSignature, missing));
+        }
+        Ok(self.engine.pass(caller.gate(None, 1)).await?)
+    }
+
+    /// Authenticates an operator.
+    pub(super) async fn authenticate_operator(
+        &self,
+        request: Request,
+    ) -> Result<(Operator, ReceivedBody), Reject> {
+        let (parts, body) = request.into_parts();
+        self.check_transport(&parts).await?;
+        let operator = self.require_operator(&parts)?;
+        let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
+        let body = body::receive(body, max, deadline, BodySender::Trusted).await?;
+        Ok((operator, body))
+    }
+
+    /// Checks HTTPS where it is enforced, and starts a cleanup pass that is due.
+    pub(super) async fn check_transport(&self, parts: &Parts) -> Result<(), Reject> {
+        self.options
+            .policy()
+            .check_transport(&parts.headers, &parts.extensions)?;
+        // A request for a cleanup pass returns what the pass did, so no other pass may run first.
+        if self.engine.cleanup_is_due() && parts.uri.path() != "/admin/cleanup" {
+            self.engine.cleanup_if_due(Face::Intent).await;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_maintenance(&self) -> Result<(), Reject> {
+        Ok(self.options.policy().check_open()?)
+    }
+
+    /// An operator who sent this request on purpose. A foreign page can make a browser send the password, but not the
+    /// token, because no page can add that header.
+    fn require_operator(&self, parts: &Parts) -> Result<Operator, Reject> {
+        let operator = self.operator(&parts.headers)?;
+        let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let by_password = !parts.headers.contains_key(ADMIN_TOKEN);
+        if by_password && !only_reads && is_cross_site(&parts.headers) {
+            return Err(Reject::new(
+                Code::Forbidden,
+                "Another site's page made the browser send this. Send it from here, or with X-Admin-Token.",
+            ));
+        }
+        Ok(operator)
+    }
+
+    /// `X-Admin-Token` first; a wrong one is final. Then Basic credentials of the user `admin`.
+    pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
+        let matches = |secret: &Option<SecretDigest>, given: &str| {
+            secret.as_ref().is_some_and(|secret| secret.matches(given))
+        };
+        if let Some(token) = headers.get(ADMIN_TOKEN) {
+            let fits = token
+                .to_str()
+                .is_ok_and(|token| matches(&self.options.admin_secret, token));
+            if fits {
+                return Ok(Operator::vouched());
+            }
+            if !plant::on(Plant::AdminFallback) {
+                return Err(Reject::admin_challenge().of_wrong_credential());
+            }
+        }
+        match credentials::basic(headers) {
+            Some(basic)
+                if basic.user == "admin"
+                    && matches(&self.options.dashboard_password, &basic.password) =>
+            {
+                Ok(Operator::vouched())
+            }
+            _ if headers.contains_key(AUTHORIZATION) => {
+                Err(Reject::admin_challenge().of_wrong_credential())
+            }
+            _ => Err(Reject::admin_challenge()),
+        }
+    }
+
+    fn verify_signature(&self, parts: &Parts, body: &[u8], key: &str) -> Result<String, Reject> {
+        let signed = SignedRequest::new(parts, body);
+        let nonce =
+            signature::verify(&signed, key, self.engine.wall().seconds()).map_err(|error| {
+                let reject = Reject::new(Code::InvalidSignature, error.message());
+                if error == signature::SignatureError::BadSignature {
+                    reject.of_wrong_credential()
+                } else {
+                    reject
+                }
+            })?;
+        if nonce.0.len() > limits::NONCE_BYTES_MAX {
+            return Err(Reject::new(
+                Code::InvalidSignature,
+                "X-Nonce is too long; 255 bytes are enough.",
+            ));
+        }
+        Ok(nonce.0)
+    }
+}
+
+fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
+    let missing = || Reject::new(Code::Unauthorized, "Missing API key.");
+    let key = headers.get("x-api-key").ok_or_else(missing)?;
+    let key = key
+        .to_str()
+        .map_err(|_| Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential())?;
+    if key.is_empty() {
+        Err(missing())
+    } else {
+        Ok(key)
+    }
+}
+
+impl AuthedRequest {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    }
+
+    /// A batch counts as many requests as it has items.
+    pub(super) fn costs(&mut self, items: usize) {
+        self.cost = u32::try_from(items.max(1)).unwrap_or(u32::MAX);
+    }
+
+    /// The gate of this request; it is used once.
+    pub(super) fn gate(&self) -> Option<Gate> {
+        self.caller.gate(self.nonce.clone(), self.cost)
+    }
+
+    /// Executes one command behind the gate.
+    pub(super) async fn apply(&self, command: Command) -> Result<Answer, Reject> {
+        self.record_outcome(self.face.engine.apply(self.gate(), command).await)
+    }
+
+    pub(super) async fn execute(
+        &self,
+        steps: Vec<Command>,
+    ) -> Result<Vec<Result<Answer, Refusal>>, Reject> {
+        self.record_outcome(self.face.engine.execute(self.gate(), steps).await)
+    }
+
+    /// The gate alone, for requests that only read.
+    pub(super) async fn pass(&self) -> Result<(), Reject> {
+        self.record_outcome(self.face.engine.pass(self.gate()).await)
+    }
+
+    /// Converts an engine result, and remembers a key that has exhausted its rate limit. A batch that exceeds the
+    /// limit proves nothing, because some of the limit may be left.
+    pub(super) fn record_outcome<T>(&self, outcome: Result<T, Error>) -> Result<T, Reject> {
+        if let Err(Error::Refused(Refusal::RateLimited { retry_after_s })) = &outcome
+            && self.cost == 1
+        {
+            let (key, now) = (self.caller.id(), self.face.engine.now());
+            self.face.rate_limited_keys.record(key, now, *retry_after_s);
+        }
+        Ok(outcome?)
+    }
+
+    /// Passes a parsed value on. A parse error is returned only after the gate was passed, so the request is charged
+    /// and its nonce burnt.
+    pub(super) async fn charge_then_reject<T>(
+        &self,
+        parsed: Result<T, Reject>,
+    ) -> Result<T, Reject> {
+        match parsed {
+            Ok(parsed) => Ok(parsed),
+            Err(reject) => {
+                self.pass().await?;
+                Err(reject)
+            }
+        }
+    }
+}

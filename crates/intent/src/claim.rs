@@ -1,0 +1,194 @@
+//! `POST /claim`, also as a long poll (`wait`) and for several at once (`max`).
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use consign_engine::Slot;
+use consign_kernel::command::{Audience, Claim};
+use consign_kernel::error::Code;
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::intent::Intent;
+use consign_kernel::limits;
+use consign_kernel::profile::Face;
+use http::{HeaderValue, StatusCode, header};
+
+use super::authed_request::AuthedRequest;
+use super::events::drained;
+use super::json_out::{Json, array};
+use super::query::QueryParams;
+use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
+use super::reject::Reject;
+use super::{IntentFace, wire};
+use consign_web::presence::Presence;
+
+/// A parsed claim.
+#[derive(Debug)]
+pub(super) struct ClaimRequest {
+    pub(super) claim: Claim,
+    wait: Duration,
+    many: bool,
+}
+
+pub(super) async fn claim(
+    State(face): State<IntentFace>,
+    request: Request,
+) -> Result<Response, Reject> {
+    let mut request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let claim_request = request.charge_then_reject(parse(&request)).await?;
+    if let Some(why) = face.engine.claims_paused() {
+        return request
+            .charge_then_reject(Err(Reject::claims_paused(why)))
+            .await;
+    }
+    request.costs(claim_request.claim.max as usize);
+    let _slot = if claim_request.wait.is_zero() {
+        None
+    } else {
+        Some(request.charge_then_reject(take_wait_slot(&request)).await?)
+    };
+    let mut ending = face.options.draining.clone();
+    let presence = request
+        .parts
+        .extensions
+        .get::<Presence>()
+        .cloned()
+        .unwrap_or_default();
+    let leave = async {
+        tokio::select! {
+            // A server that shuts down or drains ends the wait, so that workers can claim elsewhere.
+            () = drained(&mut ending) => {}
+            () = face.engine.until_claims_paused() => {}
+            // The client has disconnected, so it cannot process an intent.
+            () = presence.hung_up() => {}
+        }
+    };
+    let claimed = face
+        .engine
+        .claim_unless(
+            request.gate(),
+            claim_request.claim,
+            claim_request.wait,
+            leave,
+        )
+        .await;
+    let claimed = request.record_outcome(claimed)?;
+    Ok(match claimed.first() {
+        None => match face.engine.claims_paused() {
+            Some(why) => return Err(Reject::claims_paused(why)),
+            None => no_content(),
+        },
+        Some(_) if claim_request.many => {
+            let mut body = Json::object();
+            body.raw("intents", &claims(&claimed));
+            body.into_response()
+        }
+        Some(intent) => claim_out(intent).into_response(),
+    })
+}
+
+fn take_wait_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {
+    request
+        .face
+        .engine
+        .wait_slot(&request.caller)
+        .ok_or_else(|| {
+            Reject::new(
+                Code::LimitExceeded,
+                "Too many claims of this key are waiting; claim without wait.",
+            )
+        })
+}
+
+fn no_content() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+pub(super) fn claims(intents: &[Intent]) -> String {
+    array(intents.iter().map(|intent| claim_out(intent).finish()))
+}
+
+/// `id` and `claim_token` come before the payload: workers without a JSON parser use the first occurrence.
+fn claim_out(intent: &Intent) -> Json {
+    let mut body = Json::object();
+    body.text("id", &intent.id.to_string())
+        .text(
+            "claim_token",
+            &intent.token.map(|token| token.reveal()).unwrap_or_default(),
+        )
+        .number("claim_attempts", u64::from(intent.attempts))
+        .integer("claim_timeout", limits::LEASE_DEFAULT_S)
+        .text("goal", &intent.goal)
+        .text("namespace", &intent.namespace)
+        .integer("priority", i64::from(intent.priority))
+        .maybe_text("target_worker", intent.target.as_deref())
+        .maybe_text("required_capability", intent.capability.as_deref());
+    if let Some(traceparent) = &intent.traceparent {
+        body.text("traceparent", traceparent);
+    }
+    body.raw("payload", &intent.payload);
+    body
+}
+
+fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
+    let asked = ClaimQuery::of(&QueryParams::of(&request.parts.uri)?)?;
+    let max = asked.max.unwrap_or(1);
+    let mut claim = claim_for(request, asked.namespace, asked.goal, max)?;
+    if let Some(publisher) = asked.publisher {
+        claim.audience = audience(request, &publisher)?;
+    }
+    // Headers take precedence over the query.
+    claim.worker_id = claim.worker_id.or(asked.worker_id);
+    if let (true, Some(listed)) = (claim.capabilities.is_empty(), asked.capabilities) {
+        claim.capabilities = capabilities(&listed)?;
+    }
+    Ok(ClaimRequest {
+        claim,
+        wait: asked.wait,
+        many: asked.max.is_some(),
+    })
+}
+
+/// A claim by this caller, with the worker's headers.
+pub(super) fn claim_for(
+    request: &AuthedRequest,
+    namespace: String,
+    goal: Option<String>,
+    max: u32,
+) -> Result<Claim, Reject> {
+    if wire::is_reserved(&namespace) {
+        return Err(Reject::new(
+            Code::Forbidden,
+            "This key has no grant for namespaces beginning with beam. or mesh.",
+        ));
+    }
+    let listed = request
+        .header("x-worker-capabilities")
+        .or_else(|| request.header("x-worker-capability"));
+    Ok(Claim {
+        face: Face::Intent,
+        namespace,
+        goal,
+        holder: request.caller.id().to_owned(),
+        audience: Audience::Caller,
+        worker_id: request.header("x-worker-id").and_then(worker_id),
+        capabilities: listed.map_or(Ok(Vec::new()), capabilities)?,
+        max,
+        lease_us: limits::LEASE_DEFAULT_S * SECOND_US,
+    })
+}
+
+fn audience(request: &AuthedRequest, publisher: &str) -> Result<Audience, Reject> {
+    let id = request.face.engine.publisher_id(publisher);
+    if request.caller.is_main() || id == request.caller.id() {
+        return Ok(Audience::Publisher(id));
+    }
+    Err(Reject::new(
+        Code::Forbidden,
+        "Only the main key may claim by another publisher.",
+    ))
+}

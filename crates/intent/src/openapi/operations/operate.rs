@@ -1,0 +1,191 @@
+//! The operator's routes.
+
+use consign_kernel::error::Code;
+use consign_kernel::limits;
+use http::StatusCode;
+
+use super::super::operation::{Auth, Operation, Tag};
+use super::super::schema::{
+    anything, boolean, exactly, integer, list, number, object, optional, required, text,
+};
+use super::super::schemas;
+
+fn reads(id: &'static str, summary: &'static str) -> Operation {
+    Operation::new(Tag::Operate, Auth::Operator, id, summary)
+}
+
+/// A route that changes something; cross-site requests of browsers are refused.
+fn changes(id: &'static str, summary: &'static str) -> Operation {
+    reads(id, summary).refuses(&[Code::Forbidden])
+}
+
+pub(crate) fn dashboard() -> Operation {
+    reads("dashboard", "Show the dashboard")
+        .about("Open it in a browser; the user is admin.")
+        .answers_text("An HTML page.", "text/html; charset=utf-8", "")
+        .with_headers(&["Content-Security-Policy"])
+}
+
+pub(crate) fn generate_key() -> Operation {
+    let owner = anything()
+        .about("The owner of the key; a value that is not a string is stored as JSON text.")
+        .by_default("anonymous")
+        .limit(format!("cut after {} characters", limits::OWNER_CHARS_MAX));
+    let answer = exactly(vec![
+        required(
+            "api_key",
+            text().about("The key. It is returned only once."),
+        ),
+        required("owner", text()),
+        required(
+            "id",
+            text().about("The id of the key, which intents and responses contain."),
+        ),
+    ]);
+    changes("generateKey", "Create an API key")
+        .may_take(
+            object(vec![optional("owner", owner)]),
+            limits::BODY_BYTES_MAX,
+            r#"{"owner":"alice"}"#,
+        )
+        .answers(
+            StatusCode::CREATED,
+            "A new key, limited to 60 requests a minute.",
+            answer,
+            r#"{"api_key":"tk_…","owner":"alice","id":"k_0a6ddb62b508491b"}"#,
+        )
+}
+
+pub(crate) fn revoke_key() -> Operation {
+    let key = text().about("The key, or its id.").rule("minLength", 1);
+    changes("revokeKey", "Revoke an API key")
+        .about(
+            "Its requests are refused from now on; its intents stay. An unknown key is no error.",
+        )
+        .takes(
+            object(vec![required("api_key", key)]),
+            limits::BODY_BYTES_MAX,
+            r#"{"api_key":"tk_f1bb5a5a"}"#,
+        )
+        .answers(
+            StatusCode::OK,
+            "The key is revoked.",
+            schemas::done(),
+            r#"{"ok":true}"#,
+        )
+}
+
+pub(crate) fn keys() -> Operation {
+    let key = exactly(vec![
+        required("id", text()),
+        required("owner", text()),
+        required("total_requests", integer()),
+        required("created_at", number().limit("Unix time in seconds")),
+    ]);
+    reads("listKeys", "List the API keys").answers(
+        StatusCode::OK,
+        "The ids and owners, never the keys.",
+        list(key),
+        r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614}]"#,
+    )
+}
+
+pub(crate) fn purge() -> Operation {
+    let confirm = boolean()
+        .about("Must be true, because a purge cannot be undone.")
+        .always(true);
+    changes("purge", "Delete all intents")
+        .takes(
+            object(vec![
+                required("confirm", confirm),
+                optional("namespace", schemas::any_namespace().nullable()),
+            ]),
+            limits::BODY_BYTES_MAX,
+            r#"{"confirm":true,"namespace":"default"}"#,
+        )
+        .answers(
+            StatusCode::OK,
+            "The intents are deleted.",
+            schemas::done(),
+            r#"{"ok":true}"#,
+        )
+        .refuses(&[Code::ConfirmationRequired, Code::InvalidNamespace])
+}
+
+pub(crate) fn cleanup() -> Operation {
+    let counted = [
+        "expired_open_deleted",
+        "expired_claims_requeued",
+        "expired_claims_dead",
+        "fulfilled_deleted",
+        "dead_deleted",
+        "dead_letters_deleted",
+        "store_deleted",
+        "rate_limits_deleted",
+        "idempotency_deleted",
+        "nonces_deleted",
+    ];
+    let fields = counted.map(|name| required(name, integer())).to_vec();
+    changes("cleanup", "Run a cleanup pass")
+        .about("The server also runs it every few hours.")
+        .answers(
+            StatusCode::OK,
+            "The number of rows by kind.",
+            exactly(fields),
+            r#"{"expired_open_deleted":0,"expired_claims_requeued":0,"expired_claims_dead":0,"fulfilled_deleted":0,"dead_deleted":0,"dead_letters_deleted":0,"store_deleted":0,"rate_limits_deleted":0,"idempotency_deleted":0,"nonces_deleted":0}"#,
+        )
+}
+
+pub(crate) fn intent() -> Operation {
+    reads("inspectIntent", "Show an intent with all its fields")
+        .path("id", schemas::id())
+        .answers(StatusCode::OK, "The intent.", schemas::intent_detail(), "")
+        .refuses(&[Code::NotFound])
+}
+
+pub(crate) fn cancel() -> Operation {
+    changes("cancelIntent", "Cancel an intent")
+        .about("The intent becomes dead in any state, and its holder loses the lease.")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "The intent is dead.",
+            schemas::operated("dead"),
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"dead"}"#,
+        )
+        .refuses(&[Code::NotFound])
+}
+
+pub(crate) fn retry() -> Operation {
+    changes("retryIntent", "Requeue an intent")
+        .about("The intent becomes open in any state, with all its attempts and a new lifetime of 24 hours.")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "The intent is open.",
+            schemas::operated("open"),
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"open"}"#,
+        )
+        .refuses(&[Code::NotFound])
+}
+
+pub(crate) fn dead() -> Operation {
+    reads("listDead", "List dead letters").answers(
+        StatusCode::OK,
+        "The newest dead letters.",
+        list(schemas::dead_letter()).items(0, limits::DEAD_LIST_MAX as usize),
+        r#"[{"intent_id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","attempts":3,"reason":"smtp down","created_at":1794736934.269918}]"#,
+    )
+}
+
+pub(crate) fn dead_letter() -> Operation {
+    reads("getDead", "Show a dead letter")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "The dead letter, with its payload.",
+            schemas::dead_letter_detail(),
+            "",
+        )
+        .refuses(&[Code::NotFound])
+}

@@ -1,0 +1,261 @@
+//! Errors in the protocol's format: `{"error":{"code","message"}}`.
+
+use std::borrow::Cow;
+
+use axum::response::{IntoResponse, Response};
+use consign_engine::{Error, LedgerHealth, PauseReason};
+use consign_kernel::error::{Class, Code, Refusal};
+use http::{HeaderValue, StatusCode, header};
+
+use super::json_out::Json;
+use super::signature::REPLAY_MESSAGE;
+use consign_web::body::BodyError;
+use consign_web::listener_policy::Closed;
+use consign_web::throttle;
+
+pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
+
+#[derive(Debug)]
+pub struct Reject {
+    pub code: Code,
+    pub(super) message: Cow<'static, str>,
+    /// The index of the batch item that caused the error.
+    pub(super) index: Option<usize>,
+    challenge: bool,
+    /// The request had a wrong credential, which is counted for the throttle.
+    failed_credential: bool,
+}
+
+impl Reject {
+    pub(super) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            index: None,
+            challenge: false,
+            failed_credential: false,
+        }
+    }
+
+    /// The same error, counted as a wrong credential.
+    pub(super) fn of_wrong_credential(mut self) -> Self {
+        self.failed_credential = true;
+        self
+    }
+
+    pub(super) const fn is_of_wrong_credential(&self) -> bool {
+        self.failed_credential
+    }
+
+    pub(super) fn at(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    pub(super) fn not_found() -> Self {
+        Self::new(Code::NotFound, "Intent not found.")
+    }
+
+    /// A lost lease and an unknown intent have the same error.
+    pub(super) fn of_lease(self) -> Self {
+        if self.code == Code::NotFound {
+            Self::new(Code::NotFound, LEASE_LOST)
+        } else {
+            self
+        }
+    }
+
+    /// The response to a claim while this node's claims are paused.
+    pub(super) fn claims_paused(why: PauseReason) -> Self {
+        let message = match why {
+            PauseReason::Draining => {
+                "This server is draining and gives out no work; claim at another one. What you hold you can still settle here."
+            }
+            PauseReason::WrongClock => {
+                "This server's clock is wrong, so it gives out no work; claim at another one. What you hold you can still settle here."
+            }
+        };
+        Self::new(Code::NodeDraining, message)
+    }
+
+    /// Makes browsers ask for the dashboard password.
+    pub(super) fn admin_challenge() -> Self {
+        let mut reject = Self::new(
+            Code::Unauthorized,
+            "Authentication required. Send X-Admin-Token, or Basic credentials of the user admin.",
+        );
+        reject.challenge = true;
+        reject
+    }
+
+    /// The response of `/health` while the ledger is not healthy: the usual error, plus the affected part.
+    pub(super) fn unwell(ledger: LedgerHealth) -> Response {
+        let reject = Self::new(Code::DatabaseBusy, ledger.reason());
+        let mut body = Json::object();
+        body.raw("error", &reject.error_object().finish())
+            .bool("ok", false)
+            .text("ledger", ledger.name())
+            .text("reason", ledger.reason());
+        reject.answered_with(body)
+    }
+
+    /// The object under `error`, also used for single items of a batch.
+    pub(super) fn error_object(&self) -> Json {
+        let mut error = Json::object();
+        error
+            .text("code", self.code.name())
+            .text("message", &self.message);
+        if let Some(index) = self.index {
+            error.number("index", index as u64);
+        }
+        error
+    }
+}
+
+/// The status of a code, the same for all routes.
+pub(super) const fn status_of(code: Code) -> StatusCode {
+    match code.class() {
+        Class::Invalid => StatusCode::BAD_REQUEST,
+        Class::Unauthorized => StatusCode::UNAUTHORIZED,
+        Class::Forbidden => StatusCode::FORBIDDEN,
+        Class::NotFound => StatusCode::NOT_FOUND,
+        Class::Method => StatusCode::METHOD_NOT_ALLOWED,
+        Class::Timeout => StatusCode::REQUEST_TIMEOUT,
+        Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Class::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+        Class::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        Class::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl IntoResponse for Reject {
+    fn into_response(self) -> Response {
+        let mut body = Json::object();
+        body.raw("error", &self.error_object().finish());
+        self.answered_with(body)
+    }
+}
+
+impl Reject {
+    fn answered_with(self, body: Json) -> Response {
+        let mut response = (status_of(self.code), body).into_response();
+        if self.challenge {
+            let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, realm);
+        }
+        if matches!(self.code, Code::DatabaseBusy | Code::NodeDraining) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.failed_credential {
+            response = throttle::marked(response);
+        }
+        response
+    }
+}
+
+impl From<Closed> for Reject {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required."),
+            Closed::Maintenance => {
+                Self::new(Code::Maintenance, "The server is in maintenance mode.")
+            }
+        }
+    }
+}
+
+impl From<BodyError> for Reject {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => {
+                Self::new(Code::PayloadTooLarge, "The request body exceeds its limit.")
+            }
+            BodyError::TooSlow => Self::new(
+                Code::RequestTimeout,
+                "The request body did not arrive in time.",
+            ),
+            BodyError::Broken => Self::new(
+                Code::InvalidPayload,
+                "The request body ended early or is malformed.",
+            ),
+            BodyError::NoRoom => Self::new(
+                Code::DatabaseBusy,
+                "The server is receiving as many bodies as it has memory for; try again shortly.",
+            ),
+        }
+    }
+}
+
+impl From<Refusal> for Reject {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::not_found(),
+            Refusal::LeaseLost => Self::new(Code::NotFound, LEASE_LOST),
+            Refusal::IllegalState => Self::new(
+                Code::InvalidRequest,
+                "The intent's state does not allow this.",
+            ),
+            Refusal::OnceConflict { index } => Self::new(
+                Code::IdempotencyConflict,
+                "Idempotency-Key was used before with a different body.",
+            )
+            .at(index),
+            Refusal::Replay => Self::new(Code::InvalidSignature, REPLAY_MESSAGE),
+            Refusal::UnknownKey => Self::new(Code::Unauthorized, "Invalid API key."),
+            Refusal::RateLimited { .. } => Self::new(Code::RateLimited, "Too many requests."),
+            Refusal::CapReached { limit, .. } => Self::new(
+                Code::LimitExceeded,
+                format!("Open intent limit of {limit} reached; fulfil or cancel some first."),
+            ),
+            Refusal::VersionMismatch
+            | Refusal::Exists
+            | Refusal::NotReached
+            | Refusal::Held
+            | Refusal::EffectOnce => Self::new(Code::InvalidRequest, refusal.to_string()),
+            Refusal::TooManySteps { max } => Self::new(
+                Code::InvalidRequest,
+                format!("At most {max} items per request."),
+            ),
+        }
+    }
+}
+
+impl From<Error> for Reject {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => refusal.into(),
+            Error::Store(consign_engine::StoreError::Busy) => Self::new(
+                Code::DatabaseBusy,
+                "Too many requests are waiting for the disk; try again shortly.",
+            ),
+            Error::Store(consign_engine::StoreError::Lost) => Self::new(
+                Code::DatabaseBusy,
+                "The disk failed; it is not known whether this was done. Ask again when the server is back.",
+            ),
+            Error::Store(consign_engine::StoreError::Unsure(_)) => Self::new(
+                Code::DatabaseBusy,
+                "The database went away during a commit; it is not known whether this was done. Ask again.",
+            ),
+            Error::Store(error) => {
+                tracing::error!(%error, "storage failed");
+                Self::new(
+                    Code::DatabaseBusy,
+                    "Storage is unavailable and nothing was written; try again.",
+                )
+            }
+            Error::NotSettled => Self::new(
+                Code::NotSettled,
+                "The intent is neither fulfilled nor dead yet, so there is no receipt.",
+            ),
+            Error::Seal(_) | Error::Internal(_) => {
+                tracing::error!(%error, "internal error");
+                Self::new(Code::Internal, "Internal error.")
+            }
+        }
+    }
+}

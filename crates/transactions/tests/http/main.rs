@@ -1,0 +1,24 @@
+//! Agent transactions as HTTP shows them, merged into the router of the Intent Protocol as the server does it.
+//! `postgres.rs` runs the same tests.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod compat;
+mod described;
+mod named;
+mod shapes;
+mod switches;
+mod world;
+
+use consign_testkit::ledger::Backend;
+
+const BACKEND: Backend = Backend::Sqlite;
+
+#[test]
+fn every_file_of_tests_runs_on_both_databases() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http");
+    consign_testkit::ledger::assert_all_listed(folder, &["main.rs", "postgres.rs"]);
+}
