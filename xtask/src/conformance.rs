@@ -27,7 +27,10 @@ The open ones of a face whose checklist says `being_built: reason` are listed an
 /// The logs that hold test results. Those of planted runs are not among them.
 pub(crate) const RESULT_LOGS: &[&str] = &[
     "tests",
+    "tests-postgres",
+    "tests-memory",
     "security",
+    "security-postgres",
     "real_client",
     "schemas",
     "crash",

@@ -15,13 +15,14 @@ use crate::markdown;
 use crate::outcome::{Outcomes, ids_in};
 use crate::process::{self, ChildExit, Output};
 use crate::report;
-use crate::tools::{self, Runner, Selection};
+use crate::tools::{self, Runner, Selection, TestLedger};
 
 pub(crate) const HELP: &str = "
 Usage: cargo xtask mutations [--face FACE]
 
 For each row of docs/conformance/mutations.md (plant, id it breaks, part of a test's name) runs the tests of
-that name with CONSIGN_PLANT set to the plant. At least one must run, and one with the id must fail.
+that name with CONSIGN_PLANT set to the plant, over SQLite and, if that finds nothing, over PostgreSQL. At least
+one must run, and one with the id must fail.
 Fails if a plant survives, or if a face has fewer than ten of them.
 
   --face FACE  one face only, such as intent; all by default
@@ -169,7 +170,24 @@ fn attempt(
         let why = format!("{} is not in the checklist", mutation.breaks);
         return Ok(Verdict::Survived(why));
     }
-    let mut command = Runner::find(context).command(context, Selection::Named(&mutation.test));
+    let mut verdict = Verdict::Survived(String::new());
+    for ledger in [TestLedger::Sqlite, TestLedger::Postgres] {
+        verdict = attempt_on(context, mutation, checklist, ledger)?;
+        if matches!(verdict, Verdict::Caught(_)) {
+            break;
+        }
+    }
+    Ok(verdict)
+}
+
+fn attempt_on(
+    context: &Context,
+    mutation: &Mutation,
+    checklist: &Checklist,
+    ledger: TestLedger,
+) -> Result<Verdict, String> {
+    let selection = Selection::Named(&mutation.test);
+    let mut command = Runner::find(context).command(context, selection, ledger);
     command.env(VARIABLE, &mutation.plant);
     let log = context
         .work_folder()

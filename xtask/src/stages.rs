@@ -16,7 +16,7 @@ use crate::product;
 use crate::schemas;
 use crate::stage::{self, BROWSER, BUILD, CLIENTS, CRASH, Stage, TESTS};
 use crate::tidy;
-use crate::tools::{self, Runner, Selection};
+use crate::tools::{self, Runner, Selection, TestLedger};
 use crate::{cluster, crash, deny, fuzz, sim, tools::CHROMIUM};
 
 pub(crate) const STAGES: &[Stage] = &[
@@ -50,10 +50,24 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tests",
-        about: "every test of the workspace passes",
+        about: "every test of the workspace passes, over SQLite where there is a choice",
         group: TESTS,
         log: Some("tests"),
         run: tests,
+    },
+    Stage {
+        name: "tests-postgres",
+        about: "the tests that run on each ledger pass over PostgreSQL",
+        group: TESTS,
+        log: Some("tests-postgres"),
+        run: tests_on_postgres,
+    },
+    Stage {
+        name: "tests-memory",
+        about: "the tests of the engine pass over the model in memory",
+        group: TESTS,
+        log: Some("tests-memory"),
+        run: tests_in_memory,
     },
     Stage {
         name: "security",
@@ -61,6 +75,13 @@ pub(crate) const STAGES: &[Stage] = &[
         group: TESTS,
         log: Some("security"),
         run: security,
+    },
+    Stage {
+        name: "security-postgres",
+        about: "those for which the database matters hold over PostgreSQL, within two minutes",
+        group: TESTS,
+        log: Some("security-postgres"),
+        run: security_on_postgres,
     },
     Stage {
         name: "doc",
@@ -186,25 +207,44 @@ fn build(context: &Context) -> TaskResult {
 }
 
 fn tests(context: &Context) -> TaskResult {
-    let runner = Runner::find(context);
-    if runner == Runner::CargoTest {
+    if Runner::find(context) == Runner::CargoTest {
         println!(
             "cargo-nextest is not installed, so `cargo test` runs; install it with: cargo install cargo-nextest"
         );
     }
+    run_tests(context, "tests", TestLedger::Sqlite)
+}
+
+fn tests_on_postgres(context: &Context) -> TaskResult {
+    run_tests(context, "tests-postgres", TestLedger::Postgres)
+}
+
+fn tests_in_memory(context: &Context) -> TaskResult {
+    run_tests(context, "tests-memory", TestLedger::Memory)
+}
+
+fn run_tests(context: &Context, log: &str, ledger: TestLedger) -> TaskResult {
     packages::install(context, &POSTGRESQL)?;
     tools::stand_ins(context)?;
-    let command = runner.command(context, Selection::Ordinary);
-    let log = context.log("tests");
+    let command = Runner::find(context).command(context, Selection::Ordinary, ledger);
+    let log = context.log(log);
     let ran = process::run(command, Output::Copied(&log), context.deadline);
     postgres::stop(context);
     ran?.require_success("the tests")
 }
 
-/// How long the stage `security` may take, without the build.
+/// How long each of the stages `security` may take, without the build.
 const SECURITY_LIMIT: Duration = Duration::from_mins(2);
 
 fn security(context: &Context) -> TaskResult {
+    run_security(context, "security", TestLedger::Sqlite)
+}
+
+fn security_on_postgres(context: &Context) -> TaskResult {
+    run_security(context, "security-postgres", TestLedger::Postgres)
+}
+
+fn run_security(context: &Context, log: &str, ledger: TestLedger) -> TaskResult {
     let runner = Runner::find(context);
     packages::install(context, &POSTGRESQL)?;
     run_command(
@@ -212,12 +252,12 @@ fn security(context: &Context) -> TaskResult {
         runner.build_command(context),
         "building the security tests",
     )?;
-    let command = runner.command(context, Selection::Security);
+    let command = runner.command(context, Selection::Security, ledger);
     let limit = Instant::now() + SECURITY_LIMIT;
     let deadline = context
         .deadline
         .map_or(limit, |deadline| deadline.min(limit));
-    let log = context.log("security");
+    let log = context.log(log);
     let ran = process::run(command, Output::Copied(&log), Some(deadline));
     postgres::stop(context);
     ran?.require_success("the security tests")

@@ -40,7 +40,28 @@ pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
 const SELECTED: &[&str] = &["--workspace", "--features", "consign/planted", "--locked"];
 
 /// The test binaries that the stage `security` runs; the stage `tests` leaves them out where the runner can.
-const SECURITY: &[&str] = &["security", "security_postgres"];
+const SECURITY: &[&str] = &["security", SECURITY_LEDGERS];
+
+/// Those of the stage `security` that run once for each ledger.
+const SECURITY_LEDGERS: &str = "security_ledgers";
+
+/// The other test binaries that run once for each ledger: package and name. They are compiled once, and
+/// `CONSIGN_TEST_LEDGER` selects the ledger.
+const LEDGER_TESTS: &[(&str, &str)] = &[
+    ("consign", "ledgers"),
+    ("consign-automation", "http"),
+    ("consign-automation", "runtime"),
+    ("consign-engine", "it"),
+    ("consign-intent", "it"),
+    ("consign-transactions", "http"),
+    ("consign-transactions", "site"),
+];
+
+/// Those that also run on the model in memory.
+const MODEL_TESTS: &[(&str, &str)] = &[("consign-engine", "it")];
+
+/// Selects the ledger of the tests that run on each.
+const LEDGER: &str = "CONSIGN_TEST_LEDGER";
 
 /// How many tests nextest runs at once.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
@@ -74,6 +95,25 @@ pub(crate) enum Selection<'a> {
     Named(&'a str),
 }
 
+/// The ledger of the tests that run on each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TestLedger {
+    /// The default. All other tests run in this run as well.
+    Sqlite,
+    Postgres,
+    Memory,
+}
+
+impl TestLedger {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 impl Runner {
     pub(crate) fn find(context: &Context) -> Self {
         match process::output_of(context.program("cargo-nextest", &["nextest", "--version"])) {
@@ -97,44 +137,83 @@ impl Runner {
     }
 
     /// A test command of the whole workspace. Every caller gets the same flags, so that nothing is built twice.
-    pub(crate) fn command(self, context: &Context, selection: Selection<'_>) -> Command {
+    pub(crate) fn command(
+        self,
+        context: &Context,
+        selection: Selection<'_>,
+        ledger: TestLedger,
+    ) -> Command {
         let mut command = context.cargo(self.words());
         command.args(SELECTED).arg("--no-fail-fast");
         // Results are read from this output, so a personal setting must not hide the tests that pass.
         command.env("NEXTEST_STATUS_LEVEL", "pass");
+        command.env(LEDGER, ledger.name());
         if std::env::var_os(TEST_THREADS).is_none() {
             command.env(TEST_THREADS, at_once().to_string());
         }
         postgres::set_folder(&mut command);
-        match (self, selection) {
-            (Self::Nextest, Selection::Ordinary) => {
-                command.args(["-E", &format!("not ({})", security_filter())]);
+        match self {
+            Self::Nextest => {
+                let filter = nextest_filter(selection, ledger);
+                command.args(["--ignore-default-filter", "-E", &filter]);
             }
-            (Self::Nextest, Selection::Security) => {
-                command.args(["-E", &security_filter()]);
-            }
-            (Self::Nextest, Selection::Named(name)) => {
-                command.args(["-E", &format!("test({name})")]);
-            }
-            // `cargo test` cannot leave out a test binary, so the stage `tests` runs these as well.
-            (Self::CargoTest, Selection::Ordinary) => {}
-            (Self::CargoTest, Selection::Security) => {
-                for binary in SECURITY {
-                    command.args(["--test", binary]);
-                }
-            }
-            (Self::CargoTest, Selection::Named(name)) => {
-                command.arg(name);
+            Self::CargoTest => {
+                command.args(libtest_words(selection, ledger));
             }
         }
         command
     }
 }
 
-/// The test binaries of the stage `security`, in the filter language of nextest.
-fn security_filter() -> String {
-    let binaries = SECURITY.iter().map(|name| format!("binary(={name})"));
-    binaries.collect::<Vec<_>>().join(" + ")
+/// In the filter language of nextest.
+fn nextest_filter(selection: Selection<'_>, ledger: TestLedger) -> String {
+    let security = any_of(SECURITY.iter().map(|name| format!("binary(={name})")));
+    let selected = match selection {
+        Selection::Ordinary => format!("not ({security})"),
+        Selection::Security => security,
+        Selection::Named(name) => format!("test({name})"),
+    };
+    let of = |tests: &[(&str, &str)]| {
+        any_of(
+            tests
+                .iter()
+                .map(|(package, name)| format!("(package(={package}) & binary(={name}))")),
+        )
+    };
+    match ledger {
+        TestLedger::Sqlite => format!("({selected}) - test(/^only_postgres_/)"),
+        TestLedger::Postgres => {
+            let each = of(LEDGER_TESTS);
+            format!("({selected}) & ({each} + binary(={SECURITY_LEDGERS})) - test(/^only_sqlite_/)")
+        }
+        TestLedger::Memory => format!("({selected}) & ({})", of(MODEL_TESTS)),
+    }
+}
+
+fn any_of(expressions: impl Iterator<Item = String>) -> String {
+    expressions.collect::<Vec<_>>().join(" + ")
+}
+
+/// `cargo test` selects test binaries by name alone, and cannot leave one out: the stage `tests` runs those of `security`
+/// as well.
+fn libtest_words(selection: Selection<'_>, ledger: TestLedger) -> Vec<&str> {
+    let each: Vec<&str> = match (selection, ledger) {
+        (Selection::Security, TestLedger::Sqlite) => SECURITY.to_vec(),
+        (_, TestLedger::Sqlite) => Vec::new(),
+        (Selection::Security, TestLedger::Postgres) => vec![SECURITY_LEDGERS],
+        (_, TestLedger::Postgres) => LEDGER_TESTS.iter().map(|(_, name)| *name).collect(),
+        (_, TestLedger::Memory) => MODEL_TESTS.iter().map(|(_, name)| *name).collect(),
+    };
+    let mut words: Vec<&str> = each.into_iter().flat_map(|name| ["--test", name]).collect();
+    if let Selection::Named(name) = selection {
+        words.push(name);
+    }
+    match ledger {
+        TestLedger::Sqlite => words.extend(["--", "--skip", "only_postgres_"]),
+        TestLedger::Postgres => words.extend(["--", "--skip", "only_sqlite_"]),
+        TestLedger::Memory => {}
+    }
+    words
 }
 
 /// A Python with the pinned packages; made on first use, kept in the target folder.
@@ -260,9 +339,9 @@ pub(crate) fn chromium(context: &Context) -> TaskResult {
 mod tests {
     use super::*;
 
-    fn words(runner: Runner, selection: Selection<'_>) -> Vec<String> {
+    fn words(runner: Runner, selection: Selection<'_>, ledger: TestLedger) -> Vec<String> {
         let context = Context::discover().unwrap();
-        let command = runner.command(&context, selection);
+        let command = runner.command(&context, selection, ledger);
         let words = command.get_args().map(|arg| arg.to_string_lossy());
         words.map(std::borrow::Cow::into_owned).collect()
     }
@@ -270,26 +349,59 @@ mod tests {
     #[test]
     fn one_test_is_run_with_the_flags_of_all_tests() {
         for runner in [Runner::Nextest, Runner::CargoTest] {
-            let one = words(runner, Selection::Named("ip_012"));
-            assert!(
-                SELECTED
-                    .iter()
-                    .all(|flag| one.iter().any(|word| word == flag))
-            );
-            assert!(one.last().unwrap().contains("ip_012"));
+            for ledger in [TestLedger::Sqlite, TestLedger::Postgres] {
+                let one = words(runner, Selection::Named("ip_012"), ledger);
+                assert!(
+                    SELECTED
+                        .iter()
+                        .all(|flag| one.iter().any(|word| word == flag))
+                );
+                assert!(one.iter().any(|word| word.contains("ip_012")));
+            }
         }
     }
 
     #[test]
     fn the_security_tests_run_in_their_own_stage() {
-        let ordinary = words(Runner::Nextest, Selection::Ordinary);
-        let filter = "not (binary(=security) + binary(=security_postgres))";
+        let ordinary = words(Runner::Nextest, Selection::Ordinary, TestLedger::Sqlite);
+        let filter =
+            "(not (binary(=security) + binary(=security_ledgers))) - test(/^only_postgres_/)";
         assert_eq!(ordinary.last().unwrap(), filter);
-        let security = words(Runner::CargoTest, Selection::Security);
+        let security = words(Runner::CargoTest, Selection::Security, TestLedger::Postgres);
         assert!(
-            security.ends_with(
-                &["--test", "security", "--test", "security_postgres"].map(str::to_owned)
-            )
+            security
+                .windows(2)
+                .any(|two| two == ["--test", "security_ledgers"])
         );
+    }
+
+    /// A binary that is not in the list would silently run on SQLite alone.
+    #[test]
+    fn every_test_binary_that_selects_its_ledger_runs_on_each() {
+        let context = Context::discover().unwrap();
+        let tree = crate::tree::Tree::load(&context).unwrap();
+        let mut selecting: Vec<&str> = tree
+            .files
+            .iter()
+            .filter(|file| file.path.starts_with("crates/") && file.path.contains("/tests/"))
+            .filter(|file| file.text.contains("Backend::selected()"))
+            .map(|file| file.path.as_str())
+            .collect();
+        selecting.sort_unstable();
+        let root = |(package, name): &(&str, &str)| {
+            let folder = match package.strip_prefix("consign-") {
+                Some(folder) => folder,
+                None => "consign",
+            };
+            match *name {
+                "ledgers" => format!("crates/{folder}/tests/it/ledgers.rs"),
+                "security_ledgers" => format!("crates/{folder}/tests/security/ledgers.rs"),
+                name => format!("crates/{folder}/tests/{name}/main.rs"),
+            }
+        };
+        let mut listed: Vec<String> = LEDGER_TESTS.iter().map(root).collect();
+        listed.push(root(&("consign", SECURITY_LEDGERS)));
+        listed.sort_unstable();
+        assert_eq!(selecting, listed);
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP face of automations: real plugins, a real ledger, and requests over real sockets. `postgres.rs` runs the same tests.
+//! The HTTP face of automations: real plugins, a real ledger, and requests over real sockets.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,4 +20,7 @@ mod world;
 
 use consign_testkit::ledger::Backend;
 
-const BACKEND: Backend = Backend::Sqlite;
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}

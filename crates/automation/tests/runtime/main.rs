@@ -1,4 +1,4 @@
-//! The runtime with real plugins in bash and Python, and a real ledger. `postgres.rs` runs the same tests.
+//! The runtime with real plugins in bash and Python, and a real ledger.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,4 +25,7 @@ mod world;
 
 use consign_testkit::ledger::Backend;
 
-const BACKEND: Backend = Backend::Sqlite;
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}

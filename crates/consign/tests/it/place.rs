@@ -26,7 +26,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let database = (crate::BACKEND == Backend::Postgres).then(empty_database);
+        let database = (crate::backend() == Backend::Postgres).then(empty_database);
         Self { folder, database }
     }
 

@@ -102,7 +102,7 @@ fn at_067_what_is_executing_when_time_jumps_ends_as_the_rail_says() {
         let shown = asked_again(|| server.http().get(&format!("/api/atp/intents/{id}")));
         assert_eq!(shown.json()["state"], "executing", "it does not expire");
     }
-    if crate::BACKEND == Backend::Postgres {
+    if crate::backend() == Backend::Postgres {
         return left_to_others(&shop, server, &till);
     }
     till.be_plain();

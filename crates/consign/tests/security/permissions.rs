@@ -153,7 +153,7 @@ fn until_gone(server: &Server, id: &str) {
 /// On PostgreSQL time is the database's, which the shim does not move; the tests of the site and the store do.
 #[test]
 fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end() {
-    if crate::BACKEND == Backend::Postgres {
+    if crate::backend() == Backend::Postgres {
         return;
     }
     let place = Place::new();
@@ -178,7 +178,7 @@ fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end() {
 
 /// The database's clock is not moved with the server's, so this is about the file alone.
 fn alone() -> Option<(Place, Shim)> {
-    if crate::BACKEND == Backend::Postgres {
+    if crate::backend() == Backend::Postgres {
         return None;
     }
     let place = Place::new();

@@ -1,5 +1,4 @@
-//! The engine over the model store, in simulated time: wakes, loops, keys, receipts. `sqlite.rs` and `postgres.rs` run
-//! the same tests.
+//! The engine in simulated time, over each ledger: wakes, loops, keys, receipts.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,4 +16,7 @@ mod world;
 
 use consign_testkit::ledger::Backend;
 
-const BACKEND: Backend = Backend::Memory;
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}

@@ -1,4 +1,4 @@
-//! The Intent Protocol over its router, on a real SQLite file, in simulated time. `postgres.rs` runs the same tests.
+//! The Intent Protocol over its router, on a real SQLite file, in simulated time.
 
 #![expect(
     clippy::unwrap_used,
@@ -49,4 +49,7 @@ mod world;
 
 use consign_testkit::ledger::Backend;
 
-const BACKEND: Backend = Backend::Sqlite;
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}

@@ -97,7 +97,7 @@ impl World {
 
     pub(crate) async fn with(setup: Setup<'_>) -> Self {
         let clock = Arc::new(EngineClock::start(None));
-        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let ledger = Ledger::new(crate::backend(), clock.clone());
         let engine = Engine::new(EngineOptions {
             store: Arc::clone(&ledger.store),
             clock: clock.clone(),

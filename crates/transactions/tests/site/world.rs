@@ -73,7 +73,7 @@ impl World {
             ahead_us: AtomicI64::new(0),
             day_ahead_us: AtomicI64::new(0),
         });
-        let ledger = Ledger::new(crate::BACKEND, clock.clone());
+        let ledger = Ledger::new(crate::backend(), clock.clone());
         let reads = Arc::new(Reads::default());
         let engine = Engine::new(EngineOptions {
             store: reads.of(&ledger.store),

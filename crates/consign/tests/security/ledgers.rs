@@ -1,4 +1,4 @@
-//! The security properties of `docs/security.md` to which the database matters, over PostgreSQL.
+//! The security properties for which the database matters, proven over each ledger.
 
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/automation_world.rs"]
@@ -18,4 +18,7 @@ use consign_testkit::ledger::Backend;
 
 use place::binary;
 
-const BACKEND: Backend = Backend::Postgres;
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}

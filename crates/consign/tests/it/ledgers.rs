@@ -1,0 +1,34 @@
+//! The real binary as a process, over each ledger: what does not depend on the database. Modules whose names begin with
+//! `only_postgres_` or `only_sqlite_` run on that database alone: several servers on one database, and the file.
+
+mod cli;
+mod compat;
+mod only_postgres_nodes;
+mod only_postgres_pair;
+mod only_postgres_transactions_cut;
+mod only_postgres_transactions_pair;
+mod only_sqlite_transactions_store;
+mod place;
+mod sockets;
+mod start;
+mod stop;
+mod switches;
+mod tls;
+mod transactions;
+mod transactions_callbacks;
+mod transactions_clock;
+mod transactions_crash;
+mod transactions_crowd;
+mod transactions_localstripe;
+mod transactions_secrets;
+mod transactions_till;
+mod transactions_world;
+
+use consign_testkit::ledger::Backend;
+
+use place::*;
+
+/// The ledger of this run; see `CONTRIBUTING.md`.
+fn backend() -> Backend {
+    Backend::selected()
+}
