@@ -176,11 +176,17 @@ impl<S: TimeSource> EngineClock<S> {
             return;
         }
         let wall_ahead_s = wall_ahead_us / SECOND_US;
-        if wall_differs {
+        if wall_differs && wall_ahead_us > 0 {
             tracing::warn!(
                 wall_ahead_s,
-                "the wall clock and engine time differ; engine time follows by one percent, so that no lease ends early, and at \
+                "the wall clock is ahead of engine time; engine time follows by one percent, so that no lease ends early, and at \
                  once after a restart of the server"
+            );
+        } else if wall_differs {
+            tracing::warn!(
+                wall_ahead_s,
+                "the wall clock is behind engine time, which slows down by one percent and never goes back; `consign store check \
+                 --repair` corrects the ledger of a stopped server"
             );
         } else {
             tracing::info!("engine time has caught up with the wall clock");

@@ -3,8 +3,8 @@
 //! A trusted program is executable and, after all links are resolved, lies inside its plugin's directory and inside an approved
 //! root. Only root and the user of this process could have replaced it: program, manifest and the directories up to the root
 //! belong to one of the two, and neither group nor others may write to them. Violations are refused, including group-writable
-//! files, because the members of a group are usually unknown. The rules are checked at discovery; the owner of the files may
-//! change them later.
+//! files, because the members of a group are usually unknown. All rules are checked at discovery, and the ownership of the program
+//! and of its plugin's directory again before each start.
 
 use std::fs;
 use std::io;
@@ -116,7 +116,7 @@ pub fn entrypoint(
 }
 
 /// Refuses `path`, inside a plugin's `directory`, if another user could have written it. All paths must be free of links.
-pub(super) fn check_ownership(
+pub(crate) fn check_ownership(
     path: &Path,
     directory: &Path,
     roots: &[PathBuf],

@@ -20,6 +20,7 @@ use crate::plugin::outcome::{self, PluginOutcome};
 use crate::plugin::request::{HANDLE, PluginEvent, PluginRequest};
 use crate::plugin::response::{EmittedEvent, PluginResponse};
 use crate::plugin::run::{self, Launcher, RunLimits};
+use crate::plugin::trust;
 use crate::program::{Plugin, Program};
 
 /// The failure reason of a job that could not be started.
@@ -227,6 +228,12 @@ impl Attempt {
         guarded: &GuardedPaths,
     ) -> Result<run::ProcessSpec, AttemptFailure> {
         let plugin = self.plugin()?;
+        trust::check_ownership(
+            &plugin.entrypoint,
+            &plugin.directory,
+            std::slice::from_ref(&plugin.directory),
+        )
+        .map_err(|distrust| AttemptFailure::retryable(distrust.to_string()))?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
         let timeout = self.timeout();

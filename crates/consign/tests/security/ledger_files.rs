@@ -371,6 +371,6 @@ fn s7_time_asleep_ends_leases_and_a_set_clock_does_not() {
     assert!(
         server
             .stderr()
-            .contains("the wall clock and engine time differ")
+            .contains("the wall clock is ahead of engine time")
     );
 }

@@ -47,6 +47,24 @@ fn s18_a_program_that_others_could_replace_is_refused_and_the_way_out_is_told() 
 }
 
 #[test]
+fn s18_a_program_that_others_could_replace_is_not_started_by_a_running_service() {
+    let world = World::new();
+    world.plugin("echo", OK);
+    world.config("plugins: {echo: {retry: {max_attempts: 1}}}\n");
+    let _service = world.start();
+    let run = || world.json(&["run", "echo", "--command", "work", "--wait"]);
+    assert_eq!(run()["status"], "succeeded");
+    for name in ["plugins/echo/run", "plugins/echo"] {
+        chmod(&world, name, 0o777);
+        let refused = run();
+        assert_ne!(refused["status"], "succeeded", "{name}: {refused}");
+        assert!(refused.to_string().contains("chmod go-w"), "{refused}");
+        chmod(&world, name, 0o755);
+    }
+    assert_eq!(run()["status"], "succeeded");
+}
+
+#[test]
 fn s18_what_the_commands_make_is_accepted_whatever_the_umask() {
     let world = World::new();
     world.config("plugins: {made: {}}\n");

@@ -106,6 +106,8 @@ impl Args {
             format!(
                 "positions, counters and the time can be repaired: consign store check --repair; for anything else {backup}"
             )
+        } else if findings.iter().all(|finding| finding.starts_with("time:")) {
+            "nothing is damaged: start with --clock-ahead, settle or cancel the open intents, and repair again".to_owned()
         } else {
             backup
         };
@@ -142,6 +144,7 @@ impl RepairCounts {
             out::note(&render::safe(line));
         }
         out::note(&match (self.repaired.len(), self.dry_run) {
+            (0, _) if !self.left.is_empty() => format!("{shown}: nothing was changed"),
             (0, _) => format!("{shown}: nothing to repair"),
             (count, true) => format!("{shown}: {count} would be repaired; nothing was changed"),
             (count, false) => format!("{shown}: {count} mended"),
