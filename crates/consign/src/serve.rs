@@ -5,11 +5,13 @@
 pub(crate) mod begin;
 mod cleanup;
 mod clock_skew;
+mod components;
 mod embedded_automation;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;
 mod node;
+mod prepare;
 mod reserve;
 mod site;
 mod site_file;

@@ -15,6 +15,7 @@ use consign_kernel::receipt::Signer;
 use consign_store::memory::Memory;
 use consign_web::credentials::SecretDigest;
 use consign_web::layers::{self, Layered};
+use consign_web::operator::OperatorCredentials;
 use consign_web::server::Peer;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -47,27 +48,30 @@ impl TestServer {
         });
         let (drain, draining) = watch::channel(false);
         let options = Options {
-            admin_secret: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
-            dashboard_password: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
-            metrics_token: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+            operators: OperatorCredentials {
+                admin_secret: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+                dashboard_password: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+                metrics_token: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+            },
             trust_proxy: false,
             enforce_https: false,
             require_signatures: false,
             maintenance: false,
             draining,
             release_reserve: None,
-            additional_keys: None,
-            additional_openapi: None,
         };
         let layers = layers::Options {
             trust_proxy: false,
             request_id_seed: 1,
-            on_panic: consign_intent::on_panic,
+            on_panic: consign_web::shell::on_panic,
             on_too_many_failures: None,
         };
         Self {
             clock,
-            service: layers::around(consign_intent::router(engine, options), layers),
+            service: layers::around(
+                consign_intent::shell(engine, options, Vec::new()).router(),
+                layers,
+            ),
             _drain: drain,
         }
     }

@@ -11,11 +11,11 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State as IntentState;
 use http::StatusCode;
 
-use super::json_out::{Json, array, json_response};
 use super::path_segment::PathId;
 use super::read::{completed_at, result_json, result_type, word};
-use super::reject::Reject;
 use super::{IntentFace, wire};
+use consign_web::json_out::{Json, array, json_response};
+use consign_web::reject::Reject;
 
 pub(super) async fn generate_key(
     State(face): State<IntentFace>,

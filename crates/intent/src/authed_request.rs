@@ -10,21 +10,15 @@ use consign_engine::{Caller, Error, Operator};
 use consign_kernel::command::{Answer, Command, Gate};
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::limits;
-use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
-use http::header::AUTHORIZATION;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, Method};
 
 use super::IntentFace;
-use super::reject::Reject;
 use super::signature::{self, SignedRequest};
 use consign_web::body::{self, ReceivedBody};
 use consign_web::body_budget::BodySender;
-use consign_web::credentials::{self, SecretDigest};
-use consign_web::cross_site::is_cross_site;
-
-const ADMIN_TOKEN: &str = "x-admin-token";
+use consign_web::reject::Reject;
 
 /// A request whose sender is authenticated.
 #[derive(Debug)]
@@ -102,7 +96,7 @@ impl IntentFace {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
             self.check_transport(&parts).await?;
-            self.require_operator(&parts)?;
+            self.options.operators.require(&parts)?;
             return Ok(());
         }
         if matches!(
@@ -138,7 +132,7 @@ impl IntentFace {
     ) -> Result<(Operator, ReceivedBody), Reject> {
         let (parts, body) = request.into_parts();
         self.check_transport(&parts).await?;
-        let operator = self.require_operator(&parts)?;
+        let operator = self.options.operators.require(&parts)?;
         let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
         let body = body::receive(body, max, deadline, BodySender::Trusted).await?;
         Ok((operator, body))
@@ -158,51 +152,6 @@ impl IntentFace {
 
     pub(super) fn check_maintenance(&self) -> Result<(), Reject> {
         Ok(self.options.policy().check_open()?)
-    }
-
-    /// An operator who sent this request on purpose. A foreign page can make a browser send the password, but not the
-    /// token, because no page can add that header.
-    fn require_operator(&self, parts: &Parts) -> Result<Operator, Reject> {
-        let operator = self.operator(&parts.headers)?;
-        let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let by_password = !parts.headers.contains_key(ADMIN_TOKEN);
-        if by_password && !only_reads && is_cross_site(&parts.headers) {
-            return Err(Reject::new(
-                Code::Forbidden,
-                "Another site's page made the browser send this. Send it from here, or with X-Admin-Token.",
-            ));
-        }
-        Ok(operator)
-    }
-
-    /// `X-Admin-Token` first; a wrong one is final. Then Basic credentials of the user `admin`.
-    pub(super) fn operator(&self, headers: &HeaderMap) -> Result<Operator, Reject> {
-        let matches = |secret: &Option<SecretDigest>, given: &str| {
-            secret.as_ref().is_some_and(|secret| secret.matches(given))
-        };
-        if let Some(token) = headers.get(ADMIN_TOKEN) {
-            let fits = token
-                .to_str()
-                .is_ok_and(|token| matches(&self.options.admin_secret, token));
-            if fits {
-                return Ok(Operator::vouched());
-            }
-            if !plant::on(Plant::AdminFallback) {
-                return Err(Reject::admin_challenge().of_wrong_credential());
-            }
-        }
-        match credentials::basic(headers) {
-            Some(basic)
-                if basic.user == "admin"
-                    && matches(&self.options.dashboard_password, &basic.password) =>
-            {
-                Ok(Operator::vouched())
-            }
-            _ if headers.contains_key(AUTHORIZATION) => {
-                Err(Reject::admin_challenge().of_wrong_credential())
-            }
-            _ => Err(Reject::admin_challenge()),
-        }
     }
 
     fn verify_signature(&self, parts: &Parts, body: &[u8], key: &str) -> Result<String, Reject> {

@@ -10,11 +10,11 @@ use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
 use super::claim::{claim_for, claims};
-use super::json_out::{Json, array};
 use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
-use super::reject::Reject;
 use super::{IntentFace, wire};
+use consign_web::json_out::{Json, array};
+use consign_web::reject::Reject;
 
 /// All intents are published, or none.
 pub(super) async fn publish(
@@ -135,7 +135,7 @@ fn without_key(object: &Object<'_>) -> String {
     let mut rest = Json::object();
     for (key, value) in object.members() {
         if key != "idempotency_key" {
-            let literal = super::json_out::string(key);
+            let literal = consign_web::json_out::string(key);
             rest.raw(&literal[1..literal.len() - 1], value.text());
         }
     }

@@ -15,12 +15,12 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::authed_request::AuthedRequest;
 use super::events::drained;
-use super::json_out::{Json, array};
 use super::query::QueryParams;
 use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
-use super::reject::Reject;
 use super::{IntentFace, wire};
+use consign_web::json_out::{Json, array};
 use consign_web::presence::Presence;
+use consign_web::reject::Reject;
 
 /// A parsed claim.
 #[derive(Debug)]

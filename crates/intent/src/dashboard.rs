@@ -12,15 +12,13 @@ use consign_kernel::state::State as IntentState;
 use http::{HeaderValue, header};
 
 use super::read::word;
-use super::reject::Reject;
 use super::{API_VERSION, IntentFace};
+use consign_web::reject::Reject;
+use consign_web::shell::PAGE_POLICY;
 
 /// Rows per table.
 const ROWS: u32 = 12;
 const STYLE: &str = include_str!("dashboard.css");
-/// Only our own style, which is part of the page.
-pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
 pub(super) async fn page(
     State(face): State<IntentFace>,
     request: Request,
@@ -57,7 +55,7 @@ pub(super) async fn page(
     );
     headers.insert(
         header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(POLICY),
+        HeaderValue::from_static(PAGE_POLICY),
     );
     Ok(response)
 }

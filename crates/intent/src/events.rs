@@ -21,8 +21,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::IntentFace;
 use super::query::{QueryParams, cursor};
 use super::read::fact_out;
-use super::reject::Reject;
 use consign_web::channel_body::ChannelBody;
+use consign_web::reject::Reject;
 
 /// Facts per page. A stream holds two pages at most: one being sent and one that waits for a slow reader.
 const PAGE_FACTS: u32 = 50;

@@ -10,10 +10,10 @@ use consign_kernel::limits;
 use consign_kernel::record::{self, Kind};
 
 use super::authed_request::AuthedRequest;
-use super::json_out::Json;
 use super::path_segment::PathName;
-use super::reject::Reject;
 use super::{IntentFace, wire};
+use consign_web::json_out::Json;
+use consign_web::reject::Reject;
 
 pub(super) async fn set(
     State(face): State<IntentFace>,

@@ -9,10 +9,10 @@ use consign_kernel::json::Object;
 use consign_kernel::limits;
 
 use super::authed_request::AuthedRequest;
-use super::json_out::Json;
 use super::path_segment::PathId;
-use super::reject::{LEASE_LOST, Reject};
 use super::{IntentFace, wire};
+use consign_web::json_out::Json;
+use consign_web::reject::{LEASE_LOST, Reject};
 
 pub(super) async fn extend(
     State(face): State<IntentFace>,

@@ -9,7 +9,6 @@ mod batch;
 mod claim;
 mod dashboard;
 mod events;
-mod json_out;
 mod kv;
 mod lease;
 mod metrics;
@@ -20,7 +19,6 @@ mod publish;
 pub mod query;
 mod rate_limited_keys;
 mod read;
-mod reject;
 mod routes;
 pub mod settings;
 pub mod signature;
@@ -30,33 +28,32 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Engine, LedgerHealth};
+use consign_engine::{Engine, Error, Operator};
 use consign_kernel::error::Code;
+use consign_kernel::limits;
 use tokio::sync::watch;
 
-use consign_web::credentials::SecretDigest;
 use consign_web::listener_policy::ListenerPolicy;
-use consign_web::request_id::RequestId;
+use consign_web::operator::OperatorCredentials;
 
-use json_out::Json;
+use consign_web::reject::Reject;
+use consign_web::shell::{self, BoxFuture, MetricsText, Mount, RootMount, Shell};
+use http::request::Parts;
 use rate_limited_keys::RateLimitedKeys;
-use reject::Reject;
 
 /// The server version that the protocol defines; clients compare it.
 const API_VERSION: &str = "7.61";
 
-/// The configuration of the face. An absent secret matches nothing.
+/// The configuration of the face.
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the protocol names these as independent switches"
 )]
 pub struct Options {
-    pub admin_secret: Option<SecretDigest>,
-    pub dashboard_password: Option<SecretDigest>,
-    pub metrics_token: Option<SecretDigest>,
+    pub operators: OperatorCredentials,
     pub trust_proxy: bool,
     pub enforce_https: bool,
     pub require_signatures: bool,
@@ -65,10 +62,6 @@ pub struct Options {
     pub draining: watch::Receiver<bool>,
     /// Releases the reserve of disk space.
     pub release_reserve: Option<ReleaseReserve>,
-    /// Public keys of other faces, for the one JWK set of this server.
-    pub additional_keys: Option<AdditionalKeys>,
-    /// The `OpenAPI` document of another face, to be merged into this one's.
-    pub additional_openapi: Option<serde_json::Value>,
 }
 
 impl Options {
@@ -78,16 +71,6 @@ impl Options {
             enforce_https: self.enforce_https,
             maintenance: self.maintenance,
         }
-    }
-}
-
-/// Returns the current keys, each a JWK.
-#[derive(Clone)]
-pub struct AdditionalKeys(pub Arc<dyn Fn() -> Vec<serde_json::Value> + Send + Sync>);
-
-impl fmt::Debug for AdditionalKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AdditionalKeys")
     }
 }
 
@@ -101,9 +84,9 @@ impl fmt::Debug for ReleaseReserve {
     }
 }
 
-/// The state that every handler shares.
+/// The protocol, as it is mounted in a server. Also the state that every handler shares.
 #[derive(Clone)]
-struct IntentFace {
+pub struct IntentFace {
     engine: Engine,
     options: Arc<Options>,
     rate_limited_keys: Arc<RateLimitedKeys>,
@@ -111,83 +94,85 @@ struct IntentFace {
 
 impl fmt::Debug for IntentFace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("intent::IntentFace")
+        f.write_str("IntentFace")
     }
 }
 
-pub fn router(engine: Engine, options: Options) -> Router {
-    let face = IntentFace {
-        engine,
-        options: Arc::new(options),
-        rate_limited_keys: Arc::default(),
+impl IntentFace {
+    pub fn new(engine: Engine, options: Options) -> Self {
+        Self {
+            engine,
+            options: Arc::new(options),
+            rate_limited_keys: Arc::default(),
+        }
+    }
+}
+
+/// A server whose root is this protocol.
+pub fn shell(engine: Engine, options: Options, mounts: Vec<Arc<dyn Mount>>) -> Shell {
+    let shell = shell::Options {
+        engine: engine.clone(),
+        operators: options.operators.clone(),
+        draining: options.draining.clone(),
     };
-    routes::router()
-        .method_not_allowed_fallback(wrong_method)
-        .fallback(unknown_path)
-        .with_state(face)
+    Shell::new(shell, Arc::new(IntentFace::new(engine, options)), mounts)
 }
 
-/// The error body for a request whose head cannot be parsed.
-pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
-
-/// The response to a request whose handler panicked.
-pub fn on_panic(id: Option<&RequestId>) -> Response {
-    let id = id.map(RequestId::as_str).unwrap_or_default();
-    Reject::new(
-        Code::Internal,
-        format!("Internal error; tell the operator request id {id}."),
-    )
-    .into_response()
-}
-
-/// The response to an address that presented too many wrong credentials.
-pub fn on_too_many_failures(_path: &str) -> Response {
-    Reject::new(
-        Code::RateLimited,
-        "Too many wrong credentials came from this address; try again in a minute.",
-    )
-    .into_response()
-}
-
-async fn root() -> Response {
-    format!("Intent Bus V{API_VERSION}").into_response()
-}
-
-async fn health(State(face): State<IntentFace>) -> Response {
-    let ledger = face.engine.ledger_health().await;
-    if ledger != LedgerHealth::Healthy {
-        return Reject::unwell(ledger);
+impl Mount for IntentFace {
+    fn router(&self) -> Router {
+        routes::router().with_state(self.clone())
     }
-    let draining = face.engine.claims_paused().is_some() || *face.options.draining.borrow();
-    let mut body = Json::object();
-    body.bool("ok", true)
-        .seconds("ts", Some(face.engine.wall()))
-        .text("version", API_VERSION)
-        .text("consign_version", env!("CARGO_PKG_VERSION"))
-        .bool("draining", draining);
-    body.into_response()
+
+    fn openapi(&self) -> serde_json::Value {
+        openapi::document()
+    }
+
+    fn metrics<'a>(
+        &'a self,
+        operator: Operator,
+        text: &'a mut MetricsText,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(metrics::write(&self.engine, operator, text))
+    }
+
+    fn is_path_of(&self, _path: &str) -> bool {
+        true
+    }
+
+    fn on_too_many_failures(&self) -> Response {
+        Reject::new(
+            Code::RateLimited,
+            "Too many wrong credentials came from this address; try again in a minute.",
+        )
+        .into_response()
+    }
 }
 
-/// The key is checked first, as for every other path, so that an unauthenticated client does not learn which paths
-/// exist.
-async fn unknown_path(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    face.reject_unknown(request).await?;
-    Err(Reject::new(
-        Code::NotFound,
-        "There is nothing at this path.",
-    ))
-}
+impl RootMount for IntentFace {
+    fn greeting(&self) -> String {
+        format!("Intent Bus V{API_VERSION}")
+    }
 
-async fn wrong_method(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    face.reject_unknown(request).await?;
-    Err(Reject::new(
-        Code::MethodNotAllowed,
-        "This path does not take this method; see the Allow header.",
-    ))
+    fn version(&self) -> &'static str {
+        API_VERSION
+    }
+
+    fn documentation(&self) -> &'static str {
+        openapi::html()
+    }
+
+    fn check_transport<'a>(&'a self, parts: &'a Parts) -> BoxFuture<'a, Result<(), Reject>> {
+        Box::pin(Self::check_transport(self, parts))
+    }
+
+    fn admit(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>> {
+        Box::pin(async move {
+            let request = self.authenticate(request, limits::BODY_BYTES_MAX).await?;
+            request.pass().await
+        })
+    }
+
+    fn admit_unknown(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>> {
+        Box::pin(self.reject_unknown(request))
+    }
 }

@@ -8,9 +8,9 @@ use consign_engine::NodeInfo;
 use consign_kernel::error::Code;
 
 use super::IntentFace;
-use super::json_out::{Json, array, json_response};
 use super::path_segment::PathId;
-use super::reject::Reject;
+use consign_web::json_out::{Json, array, json_response};
+use consign_web::reject::Reject;
 
 pub(super) async fn list(
     State(face): State<IntentFace>,

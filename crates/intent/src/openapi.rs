@@ -14,95 +14,17 @@ mod schemas;
 
 use std::sync::LazyLock;
 
-use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Response};
-use consign_kernel::error::Code;
-use consign_kernel::limits;
-use http::{HeaderValue, header};
 use serde_json::Value;
 
-use super::IntentFace;
-use super::dashboard::POLICY;
-use super::json_out::json_response;
-use super::reject::Reject;
 use super::routes::routes;
 
-/// The `OpenAPI` document as JSON text.
-pub fn json() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| {
-        serde_json::to_string_pretty(&document::document(&routes())).expect("it is JSON already")
-    });
-    &JSON
-}
-
-/// The same with the routes of another face of this server.
-pub fn json_with(other: &Value) -> String {
-    let mut whole = document::document(&routes());
-    for member in [
-        "/paths",
-        "/components/schemas",
-        "/components/securitySchemes",
-    ] {
-        let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
-        let further = other.pointer(member).and_then(Value::as_object);
-        if let (Some(own), Some(further)) = (own, further) {
-            own.extend(further.clone());
-        }
-    }
-    let tags = other["tags"].as_array().cloned().unwrap_or_default();
-    if let Some(own) = whole["tags"].as_array_mut() {
-        own.extend(tags);
-    }
-    serde_json::to_string_pretty(&whole).expect("it is JSON already")
+/// The `OpenAPI` document of the protocol and of the routes of the server itself.
+pub fn document() -> Value {
+    document::document(&routes())
 }
 
 /// The documentation as one self-contained HTML page.
 pub fn html() -> &'static str {
     static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
     &HTML
-}
-
-pub(super) async fn document(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    admit(&face, request).await?;
-    let text = face.options.additional_openapi.as_ref().map(json_with);
-    Ok(json_response(text.unwrap_or_else(|| json().to_owned())))
-}
-
-pub(super) async fn docs(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    admit(&face, request).await?;
-    let mut response = html().into_response();
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(POLICY),
-    );
-    Ok(response)
-}
-
-/// Any client, or an operator. A request without an API key gets the Basic challenge that browsers need.
-async fn admit(face: &IntentFace, request: Request) -> Result<(), Reject> {
-    if request.headers().contains_key("x-api-key") {
-        let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
-        return request.pass().await;
-    }
-    match face.authenticate_operator(request).await {
-        Ok(_) => Ok(()),
-        Err(mut reject) if reject.code == Code::Unauthorized => {
-            reject.message =
-                "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of the user admin."
-                    .into();
-            Err(reject)
-        }
-        Err(reject) => Err(reject),
-    }
 }

@@ -8,9 +8,9 @@ use consign_kernel::limits;
 use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
-use super::json_out::Json;
-use super::reject::Reject;
 use super::{IntentFace, wire};
+use consign_web::json_out::Json;
+use consign_web::reject::Reject;
 
 pub(super) async fn publish(
     State(face): State<IntentFace>,

@@ -11,7 +11,7 @@ use axum::extract::Query;
 use consign_kernel::error::Code;
 use http::Uri;
 
-use super::reject::Reject;
+use consign_web::reject::Reject;
 
 /// Names and values in the order they were sent; the first of a repeated name is used.
 #[derive(Debug)]

@@ -14,12 +14,12 @@ use consign_kernel::state::{Cause, State as IntentState};
 
 use super::IntentFace;
 use super::authed_request::AuthedRequest;
-use super::json_out::{Json, array, json_response, string};
 use super::path_segment::PathId;
 use super::query::list_query::ListQuery;
 use super::query::{QueryParams, cursor};
-use super::reject::Reject;
 use consign_web::body;
+use consign_web::json_out::{Json, array, json_response, string};
+use consign_web::reject::Reject;
 
 /// Many times the size of a receipt.
 pub(super) const RECEIPT_BYTES_MAX: usize = 64 << 10;
@@ -146,23 +146,6 @@ pub(super) async fn verify(
         .text("standing", word)
         .maybe_text("superseded_by", by);
     Ok(answer.into_response())
-}
-
-/// Public: verification needs the keys, and they are not secret.
-pub(super) async fn jwks(State(face): State<IntentFace>) -> Response {
-    let load_readable = receipt::jwks(&face.engine.public_keys());
-    let further = face.options.additional_keys.as_ref().map(|keys| (keys.0)());
-    match further.filter(|keys| !keys.is_empty()) {
-        None => json_response(load_readable),
-        Some(further) => {
-            let mut set: serde_json::Value =
-                serde_json::from_str(&load_readable).unwrap_or_default();
-            if let Some(keys) = set["keys"].as_array_mut() {
-                keys.extend(further);
-            }
-            json_response(set.to_string())
-        }
-    }
 }
 
 /// The intent, if the caller published it, claimed it, or holds the main key.

@@ -9,17 +9,15 @@ use http::Method;
 
 use super::openapi::operation::Operation;
 use super::openapi::operations;
-use super::{
-    IntentFace, admin, batch, claim, dashboard, events, health, kv, lease, metrics, nodes, openapi,
-    publish, read, root,
-};
+use super::{IntentFace, admin, batch, claim, dashboard, events, kv, lease, nodes, publish, read};
 
 /// One method of one path.
 pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) operation: Operation,
-    handler: MethodRouter<IntentFace>,
+    /// None for a route of the server itself, which the shell handles.
+    handler: Option<MethodRouter<IntentFace>>,
 }
 
 fn get<H, T>(path: &'static str, handler: H, operation: Operation) -> Route
@@ -31,7 +29,7 @@ where
         method: Method::GET,
         path,
         operation,
-        handler: on(MethodFilter::GET, handler),
+        handler: Some(on(MethodFilter::GET, handler)),
     }
 }
 
@@ -44,7 +42,16 @@ where
         method: Method::POST,
         path,
         operation,
-        handler: on(MethodFilter::POST, handler),
+        handler: Some(on(MethodFilter::POST, handler)),
+    }
+}
+
+fn of_shell(path: &'static str, operation: Operation) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        operation,
+        handler: None,
     }
 }
 
@@ -82,18 +89,38 @@ pub(super) fn routes() -> Vec<Route> {
         get("/admin/nodes", nodes::list, operations::nodes()),
         post("/admin/nodes/{id}/drain", nodes::drain, operations::drain_node()),
         post("/admin/nodes/{id}/resume", nodes::resume, operations::resume_node()),
-        get("/", root, operations::root()),
-        get("/health", health, operations::health()),
-        get("/.well-known/jwks.json", read::jwks, operations::jwks()),
-        get("/metrics", metrics::metrics, operations::metrics()),
-        get("/openapi.json", openapi::document, operations::openapi()),
-        get("/docs", openapi::docs, operations::docs()),
+        of_shell("/", operations::root()),
+        of_shell("/health", operations::health()),
+        of_shell("/.well-known/jwks.json", operations::jwks()),
+        of_shell("/metrics", operations::metrics()),
+        of_shell("/openapi.json", operations::openapi()),
+        of_shell("/docs", operations::docs()),
     ]
 }
 
-/// The router of all routes; its state is set later.
+/// The router of the routes of the protocol; its state is set later.
 pub(super) fn router() -> Router<IntentFace> {
-    routes().into_iter().fold(Router::new(), |router, route| {
-        router.route(route.path, route.handler)
+    let handled = routes()
+        .into_iter()
+        .filter_map(|route| Some((route.path, route.handler?)));
+    handled.fold(Router::new(), |router, (path, handler)| {
+        router.route(path, handler)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_route_of_the_shell_is_described() {
+        let described: BTreeSet<&str> = routes()
+            .iter()
+            .filter(|route| route.handler.is_none())
+            .map(|route| route.path)
+            .collect();
+        assert_eq!(described, BTreeSet::from(consign_web::shell::PATHS));
+    }
 }

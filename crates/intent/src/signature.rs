@@ -89,9 +89,6 @@ impl SignatureError {
     }
 }
 
-/// The message for a nonce that was used before, which the ledger detects.
-pub const REPLAY_MESSAGE: &str = "Replay detected";
-
 /// Verifies `signed` with the API key. `now_seconds` is Unix time with its fraction.
 pub fn verify(
     signed: &SignedRequest<'_>,

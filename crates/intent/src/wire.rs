@@ -11,7 +11,7 @@ use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
 
-use super::reject::Reject;
+use consign_web::reject::Reject;
 
 /// The body as one object.
 pub(super) fn object(body: &[u8]) -> Result<Object<'_>, Reject> {

@@ -6,6 +6,7 @@
 mod compat;
 mod hosts;
 mod listener_policy;
+mod mount;
 pub mod openapi;
 mod operator;
 mod rate_limit;
@@ -39,6 +40,7 @@ use consign_web::request_id::RequestId;
 use consign_web::throttle;
 
 pub use hosts::SiteHosts;
+pub use mount::SiteMount;
 use rate_limit::{RateCharge, RateLimit};
 pub use token::UserTokens;
 
@@ -79,7 +81,7 @@ impl fmt::Debug for TransactionFace {
 }
 
 /// All routes under `/api/atp` and the site's documents. It has no fallback, so that it can be merged into another router.
-pub fn router(site: Site, options: Options) -> Router {
+fn router(site: Site, options: Options) -> Router {
     let face = TransactionFace {
         site,
         public: Arc::new(RateLimit::new(options.public_per_minute, 0)),
@@ -108,7 +110,7 @@ pub fn router(site: Site, options: Options) -> Router {
 }
 
 /// The answer to an address with too many wrong credentials.
-pub fn on_too_many_failures() -> Response {
+fn on_too_many_failures() -> Response {
     const RETRY_AFTER_S: u32 = 60;
     ProblemResponse(Problem::RateLimited {
         retry_after_s: RETRY_AFTER_S,

@@ -4,6 +4,8 @@
 //! panic has them too), throttle, panic guard, router. The layers wrap the whole router once; `Router::layer` would
 //! box a future per layer and route.
 
+use std::fmt;
+
 use super::{
     access_log::AccessLog,
     headers::ResponseHeaders,
@@ -12,7 +14,7 @@ use super::{
 };
 
 /// The configuration of the layers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Options {
     /// Whether one hop of forwarding headers is trusted for the client address in the log.
     pub trust_proxy: bool,
@@ -22,6 +24,14 @@ pub struct Options {
     pub on_panic: OnPanic,
     /// Builds the response to an address with too many wrong credentials; without it nothing is counted.
     pub on_too_many_failures: Option<TooManyFailures>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("trust_proxy", &self.trust_proxy)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A service with all layers around it.

@@ -1,7 +1,7 @@
 //! The HTTP server code that all faces share: listener, TLS, bodies, credentials and the layers around every router.
 //!
-//! Invariant: this module knows no routes and no error bodies of a protocol; protocol-specific parts are passed in as
-//! values. It does not read configuration: each part takes an `Options` value or plain arguments.
+//! Invariant: this crate knows no routes and no error bodies of a protocol; protocol-specific parts are passed in as
+//! values, or by a [`shell::Mount`]. It does not read configuration: each part takes an `Options` value or plain arguments.
 
 pub mod access_log;
 pub mod body;
@@ -11,14 +11,18 @@ pub mod credentials;
 pub mod cross_site;
 pub mod empty;
 pub mod headers;
+pub mod json_out;
 pub mod layers;
 pub mod listener_policy;
+pub mod operator;
 pub mod panic;
 pub mod presence;
 pub mod proxy;
+pub mod reject;
 pub mod request_id;
 pub mod secret_text;
 pub mod server;
+pub mod shell;
 pub mod throttle;
 pub mod tls;
 pub mod unix;

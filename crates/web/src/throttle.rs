@@ -12,6 +12,7 @@
 //! router) are not counted.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +50,14 @@ pub struct FailedCredential;
 pub struct Throttled;
 
 /// Builds the response to a throttled request, from its path.
-pub type TooManyFailures = fn(&str) -> Response;
+#[derive(Clone)]
+pub struct TooManyFailures(pub Arc<dyn Fn(&str) -> Response + Send + Sync>);
+
+impl fmt::Debug for TooManyFailures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TooManyFailures")
+    }
+}
 
 /// Marks the response to a wrong credential.
 pub fn marked(mut response: Response) -> Response {
@@ -93,14 +101,14 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let peer = request.extensions().get::<Peer>();
-        let Some((peer, too_many)) = peer.zip(self.too_many) else {
+        let Some((peer, too_many)) = peer.zip(self.too_many.clone()) else {
             return ThrottleFuture::Unseen(self.inner.call(request));
         };
         let address = client(proxy::client(*peer, request.headers(), self.trust_proxy));
         if self.failures.is_throttled(address) {
             if shows_weak_credential(request.headers(), request.uri()) {
                 self.failures.note(address);
-                return ThrottleFuture::Refused(Some(too_many(request.uri().path())));
+                return ThrottleFuture::Refused(Some(too_many.0(request.uri().path())));
             }
             request.extensions_mut().insert(Throttled);
         }
@@ -154,7 +162,7 @@ where
                 if response.extensions().get::<FailedCredential>().is_some()
                     && failures.note(*address)
                 {
-                    return Poll::Ready(Ok(too_many(uri.path())));
+                    return Poll::Ready(Ok(too_many.0(uri.path())));
                 }
                 Poll::Ready(Ok(response))
             }

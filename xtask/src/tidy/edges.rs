@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("consign-kernel", &[]),
     ("consign-store", &["consign-kernel"]),
     ("consign-engine", &["consign-kernel", "consign-store"]),
-    ("consign-web", &["consign-kernel"]),
+    ("consign-web", &["consign-kernel", "consign-engine"]),
     (
         "consign-intent",
         &["consign-kernel", "consign-engine", "consign-web"],

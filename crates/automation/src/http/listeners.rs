@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::program::Program;
@@ -25,6 +26,7 @@ use consign_web::credentials::{self, SecretDigest};
 use consign_web::layers;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::server::{self, Server};
+use consign_web::throttle::TooManyFailures;
 use consign_web::unix::UnixSocket;
 
 /// Each connection may hold a body, and anyone may send one.
@@ -78,16 +80,14 @@ impl Serving {
         }
     }
 
-    const fn layers(&self) -> layers::Options {
+    fn layers(&self) -> layers::Options {
         layers::Options {
             trust_proxy: self.policy.trust_proxy,
             request_id_seed: self.request_id_seed,
             on_panic,
-            on_too_many_failures: if self.throttles {
-                Some(on_too_many_failures)
-            } else {
-                None
-            },
+            on_too_many_failures: self
+                .throttles
+                .then(|| TooManyFailures(Arc::new(on_too_many_failures))),
         }
     }
 }

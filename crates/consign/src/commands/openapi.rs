@@ -4,6 +4,7 @@
 //! includes agent transactions if `ATP_SITE` is set, as the server's does.
 
 use consign_intent::openapi;
+use consign_web::shell;
 
 use crate::failure::Exit;
 use crate::out;
@@ -20,12 +21,12 @@ impl Args {
         let is_site = std::env::var_os("ATP_SITE").is_some_and(|site| !site.is_empty());
         if self.html {
             out::data(openapi::html())?;
-        } else if is_site {
-            out::data(&openapi::json_with(
-                &consign_transactions::http::openapi::document(),
-            ))?;
         } else {
-            out::data(openapi::json())?;
+            let further: Vec<_> = is_site
+                .then(consign_transactions::http::openapi::document)
+                .into_iter()
+                .collect();
+            out::data(&shell::merged_openapi(openapi::document(), &further))?;
         }
         Ok(Exit::Done)
     }

@@ -4,14 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use consign_engine::Engine;
-use consign_intent::AdditionalKeys;
 use consign_intent::settings::IntentSettings;
 use consign_transactions::callback;
 use consign_transactions::document::AtpPublicKey;
 use consign_transactions::http::settings::{self, SiteSettings, UnusableSetting};
-use consign_transactions::http::{SiteHosts, UserTokens};
+use consign_transactions::http::{SiteHosts, SiteMount, UserTokens};
 use consign_transactions::rail::{
     HttpRail, NullRail, Rail, RailSetupError, StripeRail, WorkerOptions, WorkerRail, http,
     standard_webhooks, stripe,
@@ -22,10 +20,12 @@ use consign_web::secret_text::SecretText;
 use tokio::sync::mpsc;
 
 use super::ledger::random_bytes;
+use super::prepare::{Prepared, StartedLedger};
 use super::site_file::SiteFile;
 use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
+use crate::system::NODE;
 
 /// Queued notifications of the worker rail; the sweep finds transactions whose notification was dropped.
 const CHANGES_MAX: usize = 1_024;
@@ -56,12 +56,26 @@ pub(super) struct OpenSite {
     compat_secret: Option<SecretText>,
 }
 
+/// Opens the site, if one is configured. Its tasks end with the process: the next start recovers what they leave.
+pub(super) async fn open_if_asked(
+    asked: Option<SiteSettings>,
+    prepared: &Prepared,
+    ledger: &StartedLedger,
+) -> anyhow::Result<Option<OpenSite>> {
+    let Some(asked) = asked else {
+        return Ok(None);
+    };
+    // A file has one server at a time, so earlier leases belong to this node.
+    let node = if ledger.shared {
+        prepared.data.node_id(&prepared.lock)?
+    } else {
+        NODE.to_owned()
+    };
+    Ok(Some(open(ledger.engine.clone(), asked, node).await?))
+}
+
 /// `node` must be unique on the ledger: leases under this name are left over from an earlier start.
-pub(super) async fn open(
-    engine: Engine,
-    asked: SiteSettings,
-    node: String,
-) -> anyhow::Result<OpenSite> {
+async fn open(engine: Engine, asked: SiteSettings, node: String) -> anyhow::Result<OpenSite> {
     if let Some(why) = open_access_warning(&asked) {
         tracing::warn!(
             "{why} on a rail that moves real money; \
@@ -236,12 +250,7 @@ async fn recheck_changed(site: Site, mut changed: mpsc::Receiver<String>) {
 }
 
 impl OpenSite {
-    pub(super) fn keys(&self) -> AdditionalKeys {
-        let site = self.site.clone();
-        AdditionalKeys(Arc::new(move || site.jwks()))
-    }
-
-    pub(super) fn router(&self, settings: &IntentSettings, secrets: &Secrets) -> Router {
+    pub(super) fn mount(&self, settings: &IntentSettings, secrets: &Secrets) -> SiteMount {
         let options = consign_transactions::http::Options {
             admin_secret: Some(SecretDigest::new(secrets.admin_secret.reveal().to_owned())),
             policy: settings.policy(),
@@ -251,7 +260,7 @@ impl OpenSite {
             write_bytes_per_minute: self.write_bytes_per_minute,
             compat: self.compat_secret.clone().map(UserTokens::new),
         };
-        consign_transactions::http::router(self.site.clone(), options)
+        SiteMount::new(self.site.clone(), options)
     }
 }
 

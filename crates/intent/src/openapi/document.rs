@@ -6,13 +6,13 @@ use consign_kernel::error::Code;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::reject::status_of;
 use super::super::routes::Route;
 use super::operation::{
     Auth, Operation, OperationLink, Parameter, ParameterIn, RequestBody, ResponseContent,
     ResponseSpec, Tag,
 };
 use super::schema::{Schema, exactly, integer, optional, required, text};
+use consign_web::reject::status_of;
 use consign_web::{headers, request_id};
 
 /// The version of `OpenAPI` that the document follows.

@@ -8,11 +8,11 @@ use http::Method;
 
 use super::super::API_VERSION;
 use super::super::dashboard::escape;
-use super::super::reject::status_of;
 use super::super::routes::Route;
 use super::document::meaning;
 use super::operation::{Auth, Operation, ResponseContent, Tag};
 use super::schema::Schema;
+use consign_web::reject::status_of;
 
 const STYLE: &str = include_str!("page.css");
 /// The address of a server that was started without flags.

@@ -6,8 +6,8 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 
 use super::QueryParams;
-use crate::reject::Reject;
 use crate::wire;
+use consign_web::reject::Reject;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimQuery {

@@ -5,7 +5,7 @@
 use consign_kernel::error::Code;
 use consign_kernel::ids::{FactSeq, Seq};
 
-use crate::reject::Reject;
+use consign_web::reject::Reject;
 
 /// The position at which the next page of a list begins.
 pub fn page_text(place: Seq) -> String {

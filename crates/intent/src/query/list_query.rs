@@ -7,8 +7,8 @@ use consign_kernel::state::{Cause, State};
 
 use super::{QueryParams, cursor};
 use crate::read::word;
-use crate::reject::Reject;
 use crate::wire;
+use consign_web::reject::Reject;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListQuery {

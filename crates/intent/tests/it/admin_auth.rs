@@ -123,7 +123,7 @@ async fn ip_070_the_token_goes_before_the_password() {
     )
     .await;
     assert_closed(&world, &[("x-admin-token", ""), ("authorization", &right)]).await;
-    let unset = World::with(|options| options.admin_secret = None);
+    let unset = World::with(|options| options.operators.admin_secret = None);
     assert_closed(
         &unset,
         &[("x-admin-token", ADMIN), ("authorization", &right)],
@@ -144,8 +144,12 @@ async fn ip_071_ip_072_no_api_key_opens_an_admin_route() {
         assert_closed(&world, &[("authorization", &basic("admin", key))]).await;
         assert_closed(&world, &[("x-admin-token", key), ("x-api-key", key)]).await;
     }
-    let unset =
-        World::with(|options| (options.admin_secret, options.dashboard_password) = (None, None));
+    let unset = World::with(|options| {
+        (
+            options.operators.admin_secret,
+            options.operators.dashboard_password,
+        ) = (None, None)
+    });
     assert_closed(&unset, &[("x-admin-token", MAIN), ("x-api-key", MAIN)]).await;
 }
 
@@ -155,16 +159,16 @@ async fn ip_073_secrets_that_are_not_set_match_nothing_not_even_emptiness() {
     let worlds = [
         World::with(|options| {
             (
-                options.admin_secret,
-                options.dashboard_password,
-                options.metrics_token,
+                options.operators.admin_secret,
+                options.operators.dashboard_password,
+                options.operators.metrics_token,
             ) = (None, None, None);
         }),
         World::with(|options| {
             (
-                options.admin_secret,
-                options.dashboard_password,
-                options.metrics_token,
+                options.operators.admin_secret,
+                options.operators.dashboard_password,
+                options.operators.metrics_token,
             ) = (empty(), empty(), empty());
         }),
     ];

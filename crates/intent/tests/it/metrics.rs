@@ -50,7 +50,8 @@ async fn ip_150_nothing_else_opens_the_metrics() {
 async fn ip_150_a_token_that_is_not_configured_never_matches() {
     for token in [None, Some(String::new())] {
         let world = World::with(|options| {
-            options.metrics_token = token.map(consign_web::credentials::SecretDigest::new);
+            options.operators.metrics_token =
+                token.map(consign_web::credentials::SecretDigest::new);
         });
         for bearer in ["Bearer ", "Bearer", "Bearer null"] {
             let call = scrape().header("authorization", bearer);

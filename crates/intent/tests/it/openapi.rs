@@ -15,7 +15,7 @@ const METHODS: [&str; 8] = [
 ];
 
 fn document() -> Value {
-    serde_json::from_str(openapi::json()).unwrap()
+    openapi::document()
 }
 
 /// Every operation with its path and method.

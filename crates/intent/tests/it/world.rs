@@ -14,6 +14,7 @@ use consign_testkit::ledger::Ledger;
 use consign_testkit::plants;
 use consign_web::credentials::SecretDigest;
 use consign_web::layers::{self, Layered};
+use consign_web::operator::OperatorCredentials;
 use consign_web::server::Peer;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -68,27 +69,30 @@ impl World {
         });
         let (drain, draining) = watch::channel(false);
         let mut options = Options {
-            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
-            dashboard_password: Some(SecretDigest::new(PASSWORD.to_owned())),
-            metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
+            operators: OperatorCredentials {
+                admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
+                dashboard_password: Some(SecretDigest::new(PASSWORD.to_owned())),
+                metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
+            },
             trust_proxy: false,
             enforce_https: false,
             require_signatures: false,
             maintenance: false,
             draining,
             release_reserve: None,
-            additional_keys: None,
-            additional_openapi: None,
         };
         change(&mut options);
         let layers = layers::Options {
             trust_proxy: options.trust_proxy,
             request_id_seed: 1,
-            on_panic: consign_intent::on_panic,
+            on_panic: consign_web::shell::on_panic,
             // Tests of refusals ask one after the other from one address; `throttle` has tests of its own.
             on_too_many_failures: None,
         };
-        let service = layers::around(consign_intent::router(engine.clone(), options), layers);
+        let service = layers::around(
+            consign_intent::shell(engine.clone(), options, Vec::new()).router(),
+            layers,
+        );
         Self {
             engine,
             clock,

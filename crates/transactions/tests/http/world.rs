@@ -7,17 +7,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use consign_engine::{Clock, Engine, EngineClock, Options as EngineOptions, SealKey};
-use consign_intent::AdditionalKeys;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::json::canonical_value;
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::Ledger;
-use consign_transactions::http::{SiteHosts, UserTokens};
+use consign_transactions::http::{SiteHosts, SiteMount, UserTokens};
 use consign_transactions::instant;
 use consign_transactions::rail::{NullRail, Rail};
 use consign_transactions::site::{Options, Site};
 use consign_web::credentials::SecretDigest;
 use consign_web::listener_policy::ListenerPolicy;
+use consign_web::operator::OperatorCredentials;
 use consign_web::secret_text::SecretText;
 use consign_web::server::Peer;
 use data_encoding::BASE64;
@@ -111,19 +111,17 @@ impl World {
         let options = Options::new(SITE, setup.rail);
         let site = Site::open(engine.clone(), options).await.unwrap();
         let (drain, draining) = watch::channel(false);
-        let keys = site.clone();
         let intent = consign_intent::Options {
-            admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
-            dashboard_password: None,
-            metrics_token: None,
+            operators: OperatorCredentials {
+                admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
+                ..OperatorCredentials::default()
+            },
             trust_proxy: false,
             enforce_https: false,
             require_signatures: false,
             maintenance: false,
             draining,
-            additional_keys: Some(AdditionalKeys(Arc::new(move || keys.jwks()))),
             release_reserve: None,
-            additional_openapi: Some(consign_transactions::http::openapi::document()),
         };
         let transactions = consign_transactions::http::Options {
             admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
@@ -136,8 +134,8 @@ impl World {
                 .compat
                 .map(|secret| UserTokens::new(SecretText::new(secret.to_owned()))),
         };
-        let router = consign_intent::router(engine, intent)
-            .merge(consign_transactions::http::router(site, transactions));
+        let mount = Arc::new(SiteMount::new(site, transactions));
+        let router = consign_intent::shell(engine, intent, vec![mount]).router();
         Self {
             router,
             clock,

@@ -32,7 +32,7 @@ impl EmptyArgs {
         let layers = layers::Options {
             trust_proxy: false,
             request_id_seed: u128::from_le_bytes(seed),
-            on_panic: consign_intent::on_panic,
+            on_panic: consign_web::shell::on_panic,
             on_too_many_failures: None,
         };
         let service = layers::around(empty::router(), layers);

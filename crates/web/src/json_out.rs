@@ -7,48 +7,48 @@ use http::{HeaderValue, header};
 
 /// A JSON object under construction.
 #[derive(Debug)]
-pub(super) struct Json {
+pub struct Json {
     text: String,
 }
 
 impl Json {
-    pub(super) fn object() -> Self {
+    pub fn object() -> Self {
         let mut text = String::with_capacity(256);
         text.push('{');
         Self { text }
     }
 
-    pub(super) fn text(&mut self, key: &str, value: &str) -> &mut Self {
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
         self.key(key);
         push_string(&mut self.text, value);
         self
     }
 
-    pub(super) fn maybe_text(&mut self, key: &str, value: Option<&str>) -> &mut Self {
+    pub fn maybe_text(&mut self, key: &str, value: Option<&str>) -> &mut Self {
         match value {
             Some(value) => self.text(key, value),
             None => self.raw(key, "null"),
         }
     }
 
-    pub(super) fn number(&mut self, key: &str, value: u64) -> &mut Self {
+    pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
         self.raw(key, &value.to_string())
     }
 
-    pub(super) fn integer(&mut self, key: &str, value: i64) -> &mut Self {
+    pub fn integer(&mut self, key: &str, value: i64) -> &mut Self {
         self.raw(key, &value.to_string())
     }
 
-    pub(super) fn float(&mut self, key: &str, value: f64) -> &mut Self {
+    pub fn float(&mut self, key: &str, value: f64) -> &mut Self {
         self.raw(key, &format!("{value:?}"))
     }
 
-    pub(super) fn bool(&mut self, key: &str, value: bool) -> &mut Self {
+    pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
         self.raw(key, if value { "true" } else { "false" })
     }
 
     /// Unix seconds as a number, or null.
-    pub(super) fn seconds(&mut self, key: &str, at: Option<Micros>) -> &mut Self {
+    pub fn seconds(&mut self, key: &str, at: Option<Micros>) -> &mut Self {
         match at {
             Some(at) => self.float(key, at.seconds()),
             None => self.raw(key, "null"),
@@ -56,13 +56,13 @@ impl Json {
     }
 
     /// `value` must be JSON already.
-    pub(super) fn raw(&mut self, key: &str, value: &str) -> &mut Self {
+    pub fn raw(&mut self, key: &str, value: &str) -> &mut Self {
         self.key(key);
         self.text.push_str(value);
         self
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub fn finish(mut self) -> String {
         self.text.push('}');
         self.text
     }
@@ -84,7 +84,7 @@ impl IntoResponse for Json {
 }
 
 /// `[a,b,…]` of finished values.
-pub(super) fn array(items: impl Iterator<Item = String>) -> String {
+pub fn array(items: impl Iterator<Item = String>) -> String {
     let mut text = String::from("[");
     for (index, item) in items.enumerate() {
         if index > 0 {
@@ -96,7 +96,7 @@ pub(super) fn array(items: impl Iterator<Item = String>) -> String {
     text
 }
 
-pub(super) fn json_response(body: String) -> Response {
+pub fn json_response(body: String) -> Response {
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(
         header::CONTENT_TYPE,
@@ -106,7 +106,7 @@ pub(super) fn json_response(body: String) -> Response {
 }
 
 /// A JSON string literal of `value`.
-pub(super) fn string(value: &str) -> String {
+pub fn string(value: &str) -> String {
     let mut text = String::with_capacity(value.len() + 2);
     push_string(&mut text, value);
     text

@@ -1,4 +1,4 @@
-//! Errors in the protocol's format: `{"error":{"code","message"}}`.
+//! Errors in the format of the server, which is also that of the Intent Protocol: `{"error":{"code","message"}}`.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,29 @@ use consign_engine::{Error, LedgerHealth, PauseReason};
 use consign_kernel::error::{Class, Code, Refusal};
 use http::{HeaderValue, StatusCode, header};
 
-use super::json_out::Json;
-use super::signature::REPLAY_MESSAGE;
-use consign_web::body::BodyError;
-use consign_web::listener_policy::Closed;
-use consign_web::throttle;
+use crate::body::BodyError;
+use crate::json_out::Json;
+use crate::listener_policy::Closed;
+use crate::throttle;
 
-pub(super) const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
+/// The message for a nonce that was used before, which the ledger detects.
+pub const REPLAY_MESSAGE: &str = "Replay detected";
+
+pub const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
 
 #[derive(Debug)]
 pub struct Reject {
     pub code: Code,
-    pub(super) message: Cow<'static, str>,
+    pub message: Cow<'static, str>,
     /// The index of the batch item that caused the error.
-    pub(super) index: Option<usize>,
+    pub index: Option<usize>,
     challenge: bool,
     /// The request had a wrong credential, which is counted for the throttle.
     failed_credential: bool,
 }
 
 impl Reject {
-    pub(super) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -38,26 +40,26 @@ impl Reject {
     }
 
     /// The same error, counted as a wrong credential.
-    pub(super) fn of_wrong_credential(mut self) -> Self {
+    pub fn of_wrong_credential(mut self) -> Self {
         self.failed_credential = true;
         self
     }
 
-    pub(super) const fn is_of_wrong_credential(&self) -> bool {
+    pub const fn is_of_wrong_credential(&self) -> bool {
         self.failed_credential
     }
 
-    pub(super) fn at(mut self, index: usize) -> Self {
+    pub fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
     }
 
-    pub(super) fn not_found() -> Self {
+    pub fn not_found() -> Self {
         Self::new(Code::NotFound, "Intent not found.")
     }
 
     /// A lost lease and an unknown intent have the same error.
-    pub(super) fn of_lease(self) -> Self {
+    pub fn of_lease(self) -> Self {
         if self.code == Code::NotFound {
             Self::new(Code::NotFound, LEASE_LOST)
         } else {
@@ -66,7 +68,7 @@ impl Reject {
     }
 
     /// The response to a claim while this node's claims are paused.
-    pub(super) fn claims_paused(why: PauseReason) -> Self {
+    pub fn claims_paused(why: PauseReason) -> Self {
         let message = match why {
             PauseReason::Draining => {
                 "This server is draining and gives out no work; claim at another one. What you hold you can still settle here."
@@ -79,7 +81,7 @@ impl Reject {
     }
 
     /// Makes browsers ask for the dashboard password.
-    pub(super) fn admin_challenge() -> Self {
+    pub fn admin_challenge() -> Self {
         let mut reject = Self::new(
             Code::Unauthorized,
             "Authentication required. Send X-Admin-Token, or Basic credentials of the user admin.",
@@ -89,7 +91,7 @@ impl Reject {
     }
 
     /// The response of `/health` while the ledger is not healthy: the usual error, plus the affected part.
-    pub(super) fn unwell(ledger: LedgerHealth) -> Response {
+    pub fn unwell(ledger: LedgerHealth) -> Response {
         let reject = Self::new(Code::DatabaseBusy, ledger.reason());
         let mut body = Json::object();
         body.raw("error", &reject.error_object().finish())
@@ -100,7 +102,7 @@ impl Reject {
     }
 
     /// The object under `error`, also used for single items of a batch.
-    pub(super) fn error_object(&self) -> Json {
+    pub fn error_object(&self) -> Json {
         let mut error = Json::object();
         error
             .text("code", self.code.name())
@@ -113,7 +115,7 @@ impl Reject {
 }
 
 /// The status of a code, the same for all routes.
-pub(super) const fn status_of(code: Code) -> StatusCode {
+pub const fn status_of(code: Code) -> StatusCode {
     match code.class() {
         Class::Invalid => StatusCode::BAD_REQUEST,
         Class::Unauthorized => StatusCode::UNAUTHORIZED,

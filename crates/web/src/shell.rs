@@ -1,0 +1,307 @@
+//! The server itself: the routes that belong to no protocol, and the protocols that are mounted beside them.
+//!
+//! The shell owns `/`, `/health`, `/metrics`, `/docs`, `/openapi.json`, the JWK set, and the responses to unknown paths. A
+//! protocol adds a [`Mount`]: its routes, its part of the documents, its public keys and its metrics. One of them is the
+//! [`RootMount`]: the protocol whose clients also use the routes of the shell, so it authenticates them.
+
+mod metrics;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use consign_engine::{Engine, Error, LedgerHealth, Operator};
+use consign_kernel::error::Code;
+use consign_kernel::receipt;
+use http::request::Parts;
+use http::{HeaderValue, header};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::json_out::{Json, json_response};
+use crate::operator::OperatorCredentials;
+use crate::reject::Reject;
+use crate::request_id::RequestId;
+use crate::throttle::TooManyFailures;
+
+pub use metrics::MetricsText;
+
+/// The content security policy of every page: no scripts, no requests, no frames.
+pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The error body for a request whose head cannot be parsed.
+pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
+
+/// The routes of the shell. `openapi.rs` of the root mount describes them.
+pub const PATHS: [&str; 6] = [
+    "/",
+    "/health",
+    "/.well-known/jwks.json",
+    "/metrics",
+    "/openapi.json",
+    "/docs",
+];
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a protocol adds to the server.
+pub trait Mount: Send + Sync + 'static {
+    /// The routes, with their state.
+    fn router(&self) -> Router;
+
+    /// The `OpenAPI` document of the routes.
+    fn openapi(&self) -> Value;
+
+    /// The current public keys, each a JWK.
+    fn public_keys(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Writes the metrics of the protocol.
+    fn metrics<'a>(
+        &'a self,
+        operator: Operator,
+        text: &'a mut MetricsText,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let _ = (operator, text);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether the responses of the server to requests for this path have the format of this protocol.
+    fn is_path_of(&self, path: &str) -> bool;
+
+    /// The response to an address that presented too many wrong credentials.
+    fn on_too_many_failures(&self) -> Response;
+}
+
+/// The protocol whose clients also use the routes of the shell.
+pub trait RootMount: Mount {
+    /// The text of `/`.
+    fn greeting(&self) -> String;
+
+    /// The version in `/health`, which clients of the protocol compare.
+    fn version(&self) -> &'static str;
+
+    /// The page of `/docs`.
+    fn documentation(&self) -> &'static str;
+
+    /// Refuses plain HTTP where HTTPS is enforced.
+    fn check_transport<'a>(&'a self, parts: &'a Parts) -> BoxFuture<'a, Result<(), Reject>>;
+
+    /// Authenticates a client for the documents.
+    fn admit(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>>;
+
+    /// Authenticates a request for an unknown path or with a wrong method, as for every other path, so that an
+    /// unauthenticated client does not learn which paths exist.
+    fn admit_unknown(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>>;
+}
+
+#[derive(Debug)]
+pub struct Options {
+    pub engine: Engine,
+    pub operators: OperatorCredentials,
+    /// Becomes true when the process shuts down.
+    pub draining: watch::Receiver<bool>,
+}
+
+/// The routes of the server and of all mounts.
+#[derive(Clone)]
+pub struct Shell {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    root: Arc<dyn RootMount>,
+    mounts: Vec<Arc<dyn Mount>>,
+    /// The merged document.
+    openapi: String,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shell")
+    }
+}
+
+impl Shell {
+    pub fn new(options: Options, root: Arc<dyn RootMount>, mounts: Vec<Arc<dyn Mount>>) -> Self {
+        let further: Vec<Value> = mounts.iter().map(|mount| mount.openapi()).collect();
+        let openapi = merged_openapi(root.openapi(), &further);
+        Self {
+            inner: Arc::new(Inner {
+                options,
+                root,
+                mounts,
+                openapi,
+            }),
+        }
+    }
+
+    /// All routes. Unknown paths, and wrong methods of the routes of the shell and of the root mount, are answered by
+    /// the shell; the other mounts answer wrong methods themselves.
+    pub fn router(&self) -> Router {
+        let own = Router::new()
+            .route("/", get(root))
+            .route("/health", get(health))
+            .route("/.well-known/jwks.json", get(public_keys))
+            .route("/metrics", get(metrics::metrics))
+            .route("/openapi.json", get(openapi))
+            .route("/docs", get(docs))
+            .with_state(self.clone());
+        let (unknown, wrong) = (self.clone(), self.clone());
+        let mut router = own
+            .merge(self.inner.root.router())
+            .method_not_allowed_fallback(async move |request: Request| {
+                wrong.refuse(request, Code::MethodNotAllowed).await
+            })
+            .fallback(async move |request: Request| unknown.refuse(request, Code::NotFound).await);
+        for mount in &self.inner.mounts {
+            router = router.merge(mount.router());
+        }
+        router
+    }
+
+    /// The responses to addresses with too many wrong credentials, in the format of the requested protocol.
+    pub fn on_too_many_failures(&self) -> TooManyFailures {
+        let shell = self.clone();
+        TooManyFailures(Arc::new(move |path| {
+            let mut mounts = shell.inner.mounts.iter();
+            match mounts.find(|mount| mount.is_path_of(path)) {
+                Some(mount) => mount.on_too_many_failures(),
+                None => shell.inner.root.on_too_many_failures(),
+            }
+        }))
+    }
+
+    async fn refuse(&self, request: Request, code: Code) -> Reject {
+        if let Err(reject) = self.inner.root.admit_unknown(request).await {
+            return reject;
+        }
+        let message = if code == Code::NotFound {
+            "There is nothing at this path."
+        } else {
+            "This path does not take this method; see the Allow header."
+        };
+        Reject::new(code, message)
+    }
+}
+
+/// The response to a request whose handler panicked.
+pub fn on_panic(id: Option<&RequestId>) -> Response {
+    let id = id.map(RequestId::as_str).unwrap_or_default();
+    Reject::new(
+        Code::Internal,
+        format!("Internal error; tell the operator request id {id}."),
+    )
+    .into_response()
+}
+
+/// One document of all routes, as JSON text.
+pub fn merged_openapi(mut whole: Value, further: &[Value]) -> String {
+    for other in further {
+        for member in [
+            "/paths",
+            "/components/schemas",
+            "/components/securitySchemes",
+        ] {
+            let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
+            let further = other.pointer(member).and_then(Value::as_object);
+            if let (Some(own), Some(further)) = (own, further) {
+                own.extend(further.clone());
+            }
+        }
+        let tags = other["tags"].as_array().cloned().unwrap_or_default();
+        if let Some(own) = whole["tags"].as_array_mut() {
+            own.extend(tags);
+        }
+    }
+    serde_json::to_string_pretty(&whole).expect("it is JSON already")
+}
+
+async fn root(State(shell): State<Shell>) -> Response {
+    shell.inner.root.greeting().into_response()
+}
+
+async fn health(State(shell): State<Shell>) -> Response {
+    let Options {
+        engine, draining, ..
+    } = &shell.inner.options;
+    let ledger = engine.ledger_health().await;
+    if ledger != LedgerHealth::Healthy {
+        return Reject::unwell(ledger);
+    }
+    let draining = engine.claims_paused().is_some() || *draining.borrow();
+    let mut body = Json::object();
+    body.bool("ok", true)
+        .seconds("ts", Some(engine.wall()))
+        .text("version", shell.inner.root.version())
+        .text("consign_version", env!("CARGO_PKG_VERSION"))
+        .bool("draining", draining);
+    body.into_response()
+}
+
+/// Public: verification needs the keys, and they are not secret.
+async fn public_keys(State(shell): State<Shell>) -> Response {
+    let own = receipt::jwks(&shell.inner.options.engine.public_keys());
+    let further: Vec<Value> = shell
+        .inner
+        .mounts
+        .iter()
+        .flat_map(|mount| mount.public_keys())
+        .collect();
+    if further.is_empty() {
+        return json_response(own);
+    }
+    let mut set: Value = serde_json::from_str(&own).unwrap_or_default();
+    if let Some(keys) = set["keys"].as_array_mut() {
+        keys.extend(further);
+    }
+    json_response(set.to_string())
+}
+
+async fn openapi(State(shell): State<Shell>, request: Request) -> Result<Response, Reject> {
+    shell.admit(request).await?;
+    Ok(json_response(shell.inner.openapi.clone()))
+}
+
+async fn docs(State(shell): State<Shell>, request: Request) -> Result<Response, Reject> {
+    shell.admit(request).await?;
+    let mut response = shell.inner.root.documentation().into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(PAGE_POLICY),
+    );
+    Ok(response)
+}
+
+impl Shell {
+    /// Any client, or an operator. A request without an API key gets the Basic challenge that browsers need.
+    async fn admit(&self, request: Request) -> Result<(), Reject> {
+        let root = &self.inner.root;
+        if request.headers().contains_key("x-api-key") {
+            return root.admit(request).await;
+        }
+        let (parts, _) = request.into_parts();
+        root.check_transport(&parts).await?;
+        match self.inner.options.operators.require(&parts) {
+            Ok(_) => Ok(()),
+            Err(mut reject) if reject.code == Code::Unauthorized => {
+                reject.message =
+                    "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of the user admin."
+                        .into();
+                Err(reject)
+            }
+            Err(reject) => Err(reject),
+        }
+    }
+}
