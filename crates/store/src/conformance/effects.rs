@@ -13,7 +13,7 @@ use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, in_face};
-use crate::Clock as _;
+use crate::{Clock as _, TypedReads as _};
 
 const LEASE_US: i64 = 60 * SECOND_US;
 

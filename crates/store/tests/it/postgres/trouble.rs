@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Answer, Command};
 use consign_kernel::ids::{FactSeq, IntentId};
-use consign_store::Error;
 use consign_store::conformance::{ManualClock, World, claim_by, item};
 use consign_store::postgres::Postgres;
+use consign_store::{Error, TypedReads as _};
 use consign_testkit::postgres;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};

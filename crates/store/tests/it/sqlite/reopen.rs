@@ -3,7 +3,7 @@
 use consign_kernel::ids::{HOUR_US, SECOND_US};
 use consign_store::conformance::{EndedPermissions, START, claim_by, item};
 use consign_store::sqlite::{QUEUE_REQUESTS_MAX, Sqlite, backup};
-use consign_store::{Error, Store};
+use consign_store::{Error, Store, TypedReads as _};
 
 use rusqlite::Connection;
 
