@@ -48,7 +48,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// The name of a database that holds only this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_15";
+pub const TEMPLATE: &str = "consign_template_16";
 
 #[derive(Clone)]
 pub struct Options {
