@@ -4,6 +4,9 @@
 //! by [`copy`], into a ledger on which no server can start meanwhile.
 //! Only this crate contains SQL; the kernel contains the rules.
 
+#[macro_use]
+mod columns;
+
 mod check;
 mod error;
 mod group;

@@ -301,7 +301,7 @@ pub trait TypedReads: Store {
 
 impl<S: Store + ?Sized> TypedReads for S {}
 
-fn ask<'s, T>(store: &'s (impl Store + ?Sized), query: Query) -> BoxFuture<'s, T>
+fn ask<T>(store: &(impl Store + ?Sized), query: Query) -> BoxFuture<'_, T>
 where
     T: TryFrom<Rows, Error = Error>,
 {
@@ -317,7 +317,6 @@ macro_rules! answers {
             fn try_from(rows: Rows) -> Result<Self, Error> {
                 match rows {
                     Rows::$variant($found) => Ok($value),
-                    #[expect(clippy::wildcard_enum_match_arm, reason = "each answer has one kind of rows")]
                     _ => Err(Error::Unavailable("a read returned rows of another kind".to_owned())),
                 }
             }

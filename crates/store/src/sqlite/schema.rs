@@ -378,6 +378,21 @@ mod tests {
     }
 
     #[test]
+    fn every_column_of_intents_is_in_the_table_of_columns() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, MIGRATIONS).unwrap();
+        let mut statement = connection
+            .prepare("SELECT name FROM pragma_table_info('intents')")
+            .unwrap();
+        let names = statement.query_map([], |row| row.get::<_, String>(0));
+        let mut names: Vec<String> = names.unwrap().collect::<Result<_, _>>().unwrap();
+        let mut listed: Vec<&str> = column_list!(write name "").split(", ").collect();
+        names.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(names, listed);
+    }
+
+    #[test]
     fn a_migration_that_fails_changes_nothing() {
         let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
         apply(&mut connection, path, 10, MIGRATIONS).unwrap();
