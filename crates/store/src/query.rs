@@ -138,164 +138,46 @@ pub enum Rows {
     Due(Option<Micros>),
 }
 
+macro_rules! typed {
+    ($(fn $name:ident($($given:ident: $kind:ty),*) -> $answer:ty = $query:expr;)*) => {
+        $(fn $name(&self, $($given: $kind),*) -> BoxFuture<'_, $answer> {
+            ask(self, $query)
+        })*
+    };
+}
+
 /// The questions as typed calls, the same for all stores. [`Query`] documents each of them.
 pub trait TypedReads: Store {
-    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
-        ask(self, Query::Intent(id))
-    }
-
-    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
-        let view = View::Full;
-        ask(self, Query::Intents { filter, view })
-    }
-
-    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
-        let view = View::Outline;
-        ask(self, Query::Intents { filter, view })
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        ask(self, Query::Children { parent, limit })
-    }
-
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        ask(self, Query::ChildJobs { parent, limit })
-    }
-
-    fn find_job_by_payload(
-        &self,
-        text: String,
-        after: IntentId,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Outline>> {
-        let query = Query::JobByPayload {
-            text,
-            after,
-            scan_max,
-        };
-        ask(self, query)
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Outline>> {
-        let query = Query::OpenJobs {
-            capability,
-            goal,
-            limit,
-        };
-        ask(self, query)
-    }
-
-    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        ask(self, Query::JobsByState { state, limit })
-    }
-
-    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
-        ask(self, Query::JobCounts { now })
-    }
-
-    fn active_rows(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Intent>> {
-        let query = Query::ActiveRows {
-            profile,
-            state,
-            after,
-            limit,
-        };
-        ask(self, query)
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        ask(self, Query::Dead { face, limit })
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
-        ask(self, Query::Facts { intent, limit })
-    }
-
-    fn last_fact_to(
-        &self,
-        intent: Seq,
-        states: &'static [State],
-        before: Option<FactSeq>,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Fact>> {
-        let query = Query::LastFactTo {
-            intent,
-            states,
-            before,
-            scan_max,
-        };
-        ask(self, query)
-    }
-
-    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
-        ask(self, Query::Events(filter))
-    }
-
-    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
-        ask(self, Query::LastFact)
-    }
-
-    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
-        ask(self, Query::HighestFact)
-    }
-
-    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
-        ask(self, Query::Record(key))
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let query = Query::Records {
-            kind,
-            owner,
-            page: NamePage::After(after),
-            limit,
-        };
-        ask(self, query)
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let query = Query::Records {
-            kind,
-            owner,
-            page: NamePage::Before(before),
-            limit,
-        };
-        ask(self, query)
-    }
-
-    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
-        ask(self, Query::Counts { face })
-    }
-
-    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
-        ask(self, Query::LeaseCounts)
-    }
-
-    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
-        ask(self, Query::NextDue)
+    typed! {
+        fn intent(id: IntentId) -> Option<Intent> = Query::Intent(id);
+        fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: View::Full };
+        fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: View::Outline };
+        fn children(parent: IntentId, limit: u32) -> Vec<Intent> = Query::Children { parent, limit };
+        fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline> = Query::ChildJobs { parent, limit };
+        fn find_job_by_payload(text: String, after: IntentId, scan_max: u32) -> Option<Outline> =
+            Query::JobByPayload { text, after, scan_max };
+        fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Outline> =
+            Query::OpenJobs { capability, goal, limit };
+        fn jobs_by_state(state: Option<State>, limit: u32) -> Vec<Outline> = Query::JobsByState { state, limit };
+        fn job_counts(now: Micros) -> Vec<JobCount> = Query::JobCounts { now };
+        fn active_rows(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent> =
+            Query::ActiveRows { profile, state, after, limit };
+        fn dead(face: Face, limit: u32) -> Vec<Intent> = Query::Dead { face, limit };
+        fn facts(intent: Seq, limit: u32) -> Vec<Fact> = Query::Facts { intent, limit };
+        fn last_fact_to(
+            intent: Seq, states: &'static [State], before: Option<FactSeq>, scan_max: u32
+        ) -> Option<Fact> = Query::LastFactTo { intent, states, before, scan_max };
+        fn events(filter: EventFilter) -> EventPage = Query::Events(filter);
+        fn last_fact() -> FactSeq = Query::LastFact;
+        fn highest_fact() -> FactSeq = Query::HighestFact;
+        fn record(key: record::Key) -> Option<Record> = Query::Record(key);
+        fn records(kind: record::Kind, owner: String, after: String, limit: u32) -> Vec<Record> =
+            Query::Records { kind, owner, page: NamePage::After(after), limit };
+        fn last_records(kind: record::Kind, owner: String, before: String, limit: u32) -> Vec<Record> =
+            Query::Records { kind, owner, page: NamePage::Before(before), limit };
+        fn counts(face: Face) -> Vec<Count> = Query::Counts { face };
+        fn lease_counts() -> Vec<LeaseCount> = Query::LeaseCounts;
+        fn next_due() -> Option<Micros> = Query::NextDue;
     }
 }
 
