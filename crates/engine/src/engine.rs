@@ -16,7 +16,7 @@ use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, News, Outline,
-    OutlinePage, SharedStore, Stats,
+    OutlinePage, SharedStore, Stats, TypedReads as _,
 };
 use tokio::sync::{Notify, watch};
 
@@ -481,7 +481,7 @@ impl Engine {
         Ok(self.inner.store.records(kind, owner, after, limit).await?)
     }
 
-    /// The newest records first; see [`consign_store::Store::last_records`].
+    /// The newest records first; see [`consign_store::Query::Records`].
     pub async fn last_records(
         &self,
         kind: record::Kind,
@@ -494,7 +494,7 @@ impl Engine {
         Ok(last.await?)
     }
 
-    /// Jobs that are queued or running; see [`consign_store::Store::open_jobs`].
+    /// Jobs that are queued or running; see [`consign_store::Query::OpenJobs`].
     pub async fn open_jobs(
         &self,
         capability: &str,
@@ -505,37 +505,39 @@ impl Engine {
         Ok(self.inner.store.open_jobs(capability, goal, limit).await?)
     }
 
-    /// Jobs that are queued or running, oldest first; see [`consign_store::Store::jobs_by_state`].
-    pub async fn queue(&self, state: Option<State>, limit: u32) -> Result<Vec<Outline>, Error> {
+    /// Jobs that are queued or running, oldest first; see [`consign_store::Query::JobsByState`].
+    pub async fn jobs_by_state(
+        &self,
+        state: Option<State>,
+        limit: u32,
+    ) -> Result<Vec<Outline>, Error> {
         Ok(self.inner.store.jobs_by_state(state, limit).await?)
     }
 
     /// The number of queued and running jobs by capability.
-    pub async fn work(&self) -> Result<Vec<JobCount>, Error> {
+    pub async fn job_counts(&self) -> Result<Vec<JobCount>, Error> {
         Ok(self.inner.store.job_counts(self.now()).await?)
     }
 
-    /// The jobs that a job started; see [`consign_store::Store::child_jobs`].
+    /// The jobs that a job started; see [`consign_store::Query::ChildJobs`].
     pub async fn child_jobs(&self, parent: IntentId, limit: u32) -> Result<Vec<Outline>, Error> {
         Ok(self.inner.store.child_jobs(parent, limit).await?)
     }
 
-    /// Finds a job by a text in its payload; see [`consign_store::Store::find_job_by_payload`].
-    pub async fn job_naming(
+    /// Finds a job by a text in its payload; see [`consign_store::Query::JobByPayload`].
+    pub async fn find_job_by_payload(
         &self,
         text: &str,
         after: IntentId,
-        among: u32,
+        scan_max: u32,
     ) -> Result<Option<Outline>, Error> {
-        let found = self
-            .inner
-            .store
-            .find_job_by_payload(text.to_owned(), after, among);
+        let store = &self.inner.store;
+        let found = store.find_job_by_payload(text.to_owned(), after, scan_max);
         Ok(found.await?)
     }
 
-    /// Rows of a profile that are leased or can be claimed; see [`consign_store::Store::active_rows`].
-    pub async fn under_way(
+    /// Rows of a profile that are leased or can be claimed; see [`consign_store::Query::ActiveRows`].
+    pub async fn active_rows(
         &self,
         profile: ProfileId,
         state: State,

@@ -11,6 +11,7 @@ use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::limits;
 use consign_kernel::record::{self, ApiKey, Kind};
+use consign_store::TypedReads as _;
 use consign_store::sqlite::{
     ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow,
 };

@@ -12,6 +12,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::Micros;
 use consign_kernel::limits;
 use consign_kernel::record::{self, ApiKey, Kind, Record};
+use consign_store::TypedReads as _;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use consign_kernel::command::Command;
 use consign_kernel::record::{Key, Kind, Put};
+use consign_store::TypedReads as _;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 

@@ -15,6 +15,7 @@ use consign_kernel::command::{Answer, Command};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::record::{Key, Kind, Put, Record};
+use consign_store::TypedReads as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 

@@ -14,6 +14,7 @@ use consign_kernel::plant::{self, Plant};
 use consign_kernel::receipt::{self, Statement, Verified, VerifyError, sha256_hex};
 use consign_kernel::record::{self, Kind};
 use consign_kernel::state::Cause;
+use consign_store::TypedReads as _;
 
 use crate::{Engine, Error};
 

@@ -12,6 +12,7 @@ use consign_kernel::limits;
 use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
+use consign_store::TypedReads as _;
 
 use crate::{Engine, Error};
 

@@ -22,7 +22,7 @@ pub use ends::CopyEnd;
 pub use rows::LedgerTable;
 
 pub(crate) use ends::{CopySource, CopyTarget, MarkedSource};
-pub(crate) use rows::{CopyMark, Cursor, RowPage, Rows, lanes};
+pub(crate) use rows::{CopyMark, Cursor, RowPage, TableRows, lanes};
 
 /// Rows in one batch: some dozen megabytes at most.
 pub const BATCH_ROWS_DEFAULT: u32 = 2_000;

@@ -66,6 +66,11 @@ pub enum Error {
     Copy(String),
     #[error("{place} has a schema of an older version; migrate it with `consign store migrate`")]
     TooOld { place: String },
+    #[error(
+        "{place} was created by a development version of consign before the first release, and this version cannot upgrade it; \
+         it was left unchanged. Open it with the version that created it, or start with a new database"
+    )]
+    DevelopmentSchema { place: String },
     #[error("the store has been closed")]
     Closed,
 }

@@ -4,11 +4,15 @@
 //! by [`copy`], into a ledger on which no server can start meanwhile.
 //! Only this crate contains SQL; the kernel contains the rules.
 
+#[macro_use]
+mod columns;
+
 mod check;
 mod error;
 mod group;
 mod ledger;
 mod outline;
+mod query;
 
 pub mod copy;
 pub mod failpoint;
@@ -27,11 +31,11 @@ use std::sync::Arc;
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::fact::{Event, Fact};
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::ids::{FactSeq, Micros, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Probe;
 use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
+use consign_kernel::record::Record;
 use consign_kernel::state::State;
 
 pub use error::Error;
@@ -39,6 +43,7 @@ pub use error::Error;
 pub use forwarding::Forwarding;
 pub use ledger::News;
 pub use outline::{JobCount, Outline, OutlinePage};
+pub use query::{NamePage, Query, Rows, TypedReads, View};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {
@@ -66,110 +71,8 @@ pub trait Store: Send + Sync + 'static {
     /// yet. It must return quickly.
     fn listen(&self, listener: CommitListener);
 
-    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>>;
-
-    /// Newest first.
-    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage>;
-
-    /// As [`intents`](Self::intents), without payloads and results.
-    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage>;
-
-    /// The intents that an intent caused, in the order of admission.
-    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
-
-    /// The jobs among [`children`](Self::children), without payloads and results.
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
-
-    /// The first job after an id whose payload contains a text; examines at most `scan_max` jobs.
-    fn find_job_by_payload(
-        &self,
-        text: String,
-        after: IntentId,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Outline>>;
-
-    /// Queued and running jobs of a capability, by goal and then oldest first; only those of `goal` if it is given.
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Outline>>;
-
-    /// Queued and running jobs, or only those in `state`, in the order of admission.
-    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>>;
-
-    /// How many jobs are queued and running, by capability. Jobs that are due after `now` count as delayed.
-    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>>;
-
-    /// Rows of a profile and state that are leased, delayed or claimable after a lapsed lease, in the order of admission,
-    /// after a row. Queued and ended rows are not examined.
-    fn active_rows(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Intent>>;
-
-    /// Dead letters of a face, latest first.
-    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>>;
-
-    /// The last facts of one intent, oldest first; none after the intent is removed.
-    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>>;
-
-    /// The last fact that led an intent to one of `states`, before the fact `before` if it is given. Examines at most
-    /// `scan_max` facts.
-    fn last_fact_to(
-        &self,
-        intent: Seq,
-        states: &'static [State],
-        before: Option<FactSeq>,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Fact>>;
-
-    /// Facts after a position, oldest first. Never returns a fact if one with a lower number may still become visible.
-    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage>;
-
-    /// Later facts have higher numbers than this; a few visible ones may have too.
-    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
-        let last = self.stats().last_fact;
-        Box::pin(std::future::ready(Ok(last)))
-    }
-
-    /// No fact has a higher number than this, visible or not.
-    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
-        self.last_fact()
-    }
-
-    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>>;
-
-    /// Records of one owner in the order of their names, after a name.
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>>;
-
-    /// Records of one owner in descending order of their names; before a name, unless that is empty.
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>>;
-
-    /// How many intents are in each state, from counters that the commits maintain.
-    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>>;
-
-    /// How many leases are active, by the node that granted them; nodes without leases are left out.
-    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>>;
-
-    /// The next deadline: the earliest end of a delay or a lease.
-    fn next_due(&self) -> BoxFuture<'_, Option<Micros>>;
+    /// Answers with the kind of rows that belongs to the question; [`TypedReads`] unpacks them.
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows>;
 
     /// Reads everything once and returns what is wrong; empty if nothing is.
     fn check(&self) -> BoxFuture<'_, Vec<String>>;

@@ -7,6 +7,7 @@ mod check;
 pub mod simulated;
 mod tx;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,8 @@ use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
     BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
-    IntentPage, JobCount, LeaseCount, News, Outline, OutlinePage, Stats, Store,
+    IntentPage, JobCount, LeaseCount, NamePage, News, Outline, OutlinePage, Query, Rows, Stats,
+    Store, View,
 };
 
 pub struct Memory {
@@ -109,12 +111,229 @@ impl ModelData {
         IntentPage { intents, next }
     }
 
-    fn open_jobs(&self) -> impl Iterator<Item = &Intent> {
-        self.intents.values().filter(|intent| {
-            intent.profile == ProfileId::Automation
-                && matches!(intent.state, State::Queued | State::Dispatched)
-        })
+    /// Records that ended before `now` are left out.
+    fn answer(&self, query: &Query, now: Micros) -> Rows {
+        match query {
+            Query::Intent(id) => {
+                let seq = self.ids.get(id);
+                let found = seq.and_then(|seq| self.intents.get(seq));
+                Rows::Intents(found.cloned().into_iter().collect())
+            }
+            Query::Intents { filter, view } => {
+                let page = self.page(filter);
+                match view {
+                    View::Full => Rows::IntentPage(page),
+                    View::Outline => Rows::OutlinePage(OutlinePage {
+                        outlines: page.intents.iter().map(Outline::from).collect(),
+                        next: page.next,
+                    }),
+                }
+            }
+            Query::Children { parent, limit } => {
+                Rows::Intents(self.first(*limit, |intent| intent.ties.parent == Some(*parent)))
+            }
+            Query::ChildJobs { parent, limit } => {
+                let jobs = self.jobs().filter(|job| job.ties.parent == Some(*parent));
+                outlines(jobs, *limit)
+            }
+            Query::JobByPayload {
+                text,
+                after,
+                scan_max,
+            } => {
+                let mut jobs: Vec<&Intent> = self.jobs().filter(|job| job.id > *after).collect();
+                jobs.sort_by_key(|job| job.id);
+                let jobs = jobs.into_iter().take(*scan_max as usize);
+                outlines(jobs.filter(|job| job.payload.contains(text)), 1)
+            }
+            Query::OpenJobs {
+                capability,
+                goal,
+                limit,
+            } => {
+                let wanted = |job: &&Intent| {
+                    job.capability.as_ref() == Some(capability)
+                        && goal.as_ref().is_none_or(|goal| job.goal == *goal)
+                };
+                let mut jobs: Vec<&Intent> = self.open_jobs().filter(wanted).collect();
+                jobs.sort_by_key(|job| (&job.goal, job.seq));
+                outlines(jobs.into_iter(), *limit)
+            }
+            Query::JobsByState { state, limit } => {
+                let wanted = |job: &&Intent| state.is_none_or(|state| job.state == state);
+                outlines(self.open_jobs().filter(wanted), *limit)
+            }
+            Query::JobCounts { now } => Rows::JobCounts(self.job_counts(*now)),
+            Query::ActiveRows {
+                profile,
+                state,
+                after,
+                limit,
+            } => Rows::Intents(self.first(*limit, |intent| {
+                intent.profile == *profile
+                    && intent.state == *state
+                    && intent.seq > *after
+                    && UNDER_WAY.contains(&intent.shelf)
+            })),
+            Query::Dead { face, limit } => {
+                let mut dead = self.first(u32::MAX, |intent| {
+                    intent.state == State::DeadLetter && intent.profile.profile().face == *face
+                });
+                dead.sort_by_key(|intent| Reverse((intent.settled_at, intent.seq)));
+                dead.truncate(*limit as usize);
+                Rows::Intents(dead)
+            }
+            Query::Facts { intent, limit } => {
+                let own = self.facts_back(*intent).take(*limit as usize);
+                let mut facts: Vec<Fact> = own.cloned().collect();
+                facts.reverse();
+                Rows::Facts(facts)
+            }
+            Query::LastFactTo {
+                intent,
+                states,
+                before,
+                scan_max,
+            } => {
+                let earlier = |fact: &&Fact| before.is_none_or(|before| fact.seq < before);
+                let own = self.facts_back(*intent).filter(earlier);
+                let mut own = own.take(*scan_max as usize);
+                let found = own.find(|fact| states.contains(&fact.to));
+                Rows::Facts(found.cloned().into_iter().collect())
+            }
+            Query::Events(filter) => Rows::Events(self.events(filter)),
+            Query::LastFact | Query::HighestFact => Rows::FactSeq(FactSeq(self.position.fact)),
+            Query::Record(key) => {
+                let found = self.records.get(key).filter(|record| is_live(record, now));
+                Rows::Records(found.cloned().into_iter().collect())
+            }
+            Query::Records {
+                kind,
+                owner,
+                page,
+                limit,
+            } => {
+                let own = |record: &&Record| {
+                    record.key.kind == *kind && record.key.owner == *owner && is_live(record, now)
+                };
+                let mut own: Vec<&Record> = self.records.values().filter(own).collect();
+                own.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+                match page {
+                    NamePage::After(after) => own.retain(|record| record.key.name > *after),
+                    NamePage::Before(before) => {
+                        own.retain(|record| before.is_empty() || record.key.name < *before);
+                        own.reverse();
+                    }
+                }
+                Rows::Records(own.into_iter().take(*limit as usize).cloned().collect())
+            }
+            Query::Counts { face } => Rows::Counts(self.counts(*face)),
+            Query::LeaseCounts => {
+                let leased = self.intents.values();
+                let leased = leased.filter(|intent| intent.shelf == Shelf::Leased);
+                let leases = leased.count() as u64;
+                let held = (leases > 0).then_some(LeaseCount { node: None, leases });
+                Rows::LeaseCounts(held.into_iter().collect())
+            }
+            Query::NextDue => {
+                let timed =
+                    |intent: &&Intent| matches!(intent.shelf, Shelf::Delayed | Shelf::Leased);
+                let timed = self.intents.values().filter(timed);
+                Rows::Due(timed.map(|intent| intent.wake_at).min())
+            }
+        }
     }
+
+    fn first(&self, limit: u32, wanted: impl Fn(&Intent) -> bool) -> Vec<Intent> {
+        let found = self.intents.values().filter(|intent| wanted(intent));
+        found.take(limit as usize).cloned().collect()
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = &Intent> {
+        let all = self.intents.values();
+        all.filter(|intent| intent.profile == ProfileId::Automation)
+    }
+
+    fn open_jobs(&self) -> impl Iterator<Item = &Intent> {
+        self.jobs()
+            .filter(|job| matches!(job.state, State::Queued | State::Dispatched))
+    }
+
+    fn job_counts(&self, now: Micros) -> Vec<JobCount> {
+        let mut work: BTreeMap<Option<String>, JobCount> = BTreeMap::new();
+        for job in self.open_jobs() {
+            let capability = job.capability.clone();
+            let count = work.entry(capability.clone()).or_insert(JobCount {
+                capability,
+                queued: 0,
+                delayed: 0,
+                running: 0,
+            });
+            let is_queued = job.state == State::Queued;
+            count.queued += u64::from(is_queued);
+            count.delayed += u64::from(is_queued && job.run_at > now);
+            count.running += u64::from(!is_queued);
+        }
+        work.into_values().collect()
+    }
+
+    /// The facts of an intent, newest first; none after the intent is removed.
+    fn facts_back(&self, intent: Seq) -> impl Iterator<Item = &Fact> {
+        let exists = self.intents.contains_key(&intent);
+        let all = self.facts.values().rev();
+        all.filter(move |fact| exists && fact.intent == intent)
+    }
+
+    fn events(&self, filter: &EventFilter) -> EventPage {
+        let after = FactSeq(filter.after.0.saturating_add(1));
+        let own: Vec<&Fact> = self
+            .facts
+            .range(after..)
+            .map(|(_, fact)| fact)
+            .filter(|fact| fact.owner == filter.owner)
+            .take(filter.limit as usize)
+            .collect();
+        let seen = own.last().map_or(filter.after, |fact| fact.seq);
+        let more = own.len() == filter.limit as usize;
+        let events = own
+            .into_iter()
+            .filter_map(|fact| {
+                let intent = self.intents.get(&fact.intent)?;
+                (fact.face == filter.face).then(|| Event {
+                    fact: fact.clone(),
+                    id: intent.id,
+                    namespace: intent.namespace.clone(),
+                    goal: intent.goal.clone(),
+                    parent: intent.ties.parent,
+                })
+            })
+            .collect();
+        EventPage { events, seen, more }
+    }
+
+    fn counts(&self, face: Face) -> Vec<Count> {
+        let count = |(counter, count): (&Counter, &i64)| match counter {
+            Counter::State {
+                face: of,
+                namespace,
+                state,
+            } if *of == face && *count > 0 => Some(Count {
+                namespace: namespace.clone(),
+                state: *state,
+                count: count.unsigned_abs(),
+            }),
+            Counter::State { .. } | Counter::Unsettled { .. } | Counter::Unconsented { .. } => None,
+        };
+        self.counts.iter().filter_map(count).collect()
+    }
+}
+
+fn outlines<'a>(jobs: impl Iterator<Item = &'a Intent>, limit: u32) -> Rows {
+    Rows::Outlines(jobs.take(limit as usize).map(Outline::from).collect())
+}
+
+fn is_live(record: &Record, now: Micros) -> bool {
+    record.expires_at.is_none_or(|until| until > now)
 }
 
 impl fmt::Debug for Memory {
@@ -144,289 +363,8 @@ impl Store for Memory {
         self.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
-        let data = self.data();
-        ready(
-            data.ids
-                .get(&id)
-                .and_then(|seq| data.intents.get(seq))
-                .cloned(),
-        )
-    }
-
-    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
-        ready(self.data().page(&filter))
-    }
-
-    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
-        let page = self.data().page(&filter);
-        ready(OutlinePage {
-            outlines: page.intents.iter().map(Outline::from).collect(),
-            next: page.next,
-        })
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Outline>> {
-        let data = self.data();
-        let wanted = |job: &&Intent| {
-            job.capability.as_ref() == Some(&capability)
-                && goal.as_ref().is_none_or(|goal| job.goal == *goal)
-        };
-        let mut jobs: Vec<&Intent> = data.open_jobs().filter(wanted).collect();
-        jobs.sort_by_key(|job| (&job.goal, job.seq));
-        let jobs = jobs.into_iter().take(limit as usize);
-        ready(jobs.map(Outline::from).collect())
-    }
-
-    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        let data = self.data();
-        let wanted = |job: &&Intent| state.is_none_or(|state| job.state == state);
-        let jobs = data.open_jobs().filter(wanted).take(limit as usize);
-        ready(jobs.map(Outline::from).collect())
-    }
-
-    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
-        let data = self.data();
-        let mut work: BTreeMap<Option<String>, JobCount> = BTreeMap::new();
-        for job in data.open_jobs() {
-            let capability = job.capability.clone();
-            let count = work.entry(capability.clone()).or_insert(JobCount {
-                capability,
-                queued: 0,
-                delayed: 0,
-                running: 0,
-            });
-            let is_queued = job.state == State::Queued;
-            count.queued += u64::from(is_queued);
-            count.delayed += u64::from(is_queued && job.run_at > now);
-            count.running += u64::from(!is_queued);
-        }
-        ready(work.into_values().collect())
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        let data = self.data();
-        let own = data.intents.values();
-        ready(
-            own.filter(|intent| intent.ties.parent == Some(parent))
-                .take(limit as usize)
-                .cloned()
-                .collect(),
-        )
-    }
-
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        let data = self.data();
-        let wanted = |intent: &&Intent| {
-            intent.profile == ProfileId::Automation && intent.ties.parent == Some(parent)
-        };
-        let jobs = data.intents.values().filter(wanted).take(limit as usize);
-        ready(jobs.map(Outline::from).collect())
-    }
-
-    fn find_job_by_payload(
-        &self,
-        text: String,
-        after: IntentId,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Outline>> {
-        let data = self.data();
-        let is_next =
-            |intent: &&Intent| intent.profile == ProfileId::Automation && intent.id > after;
-        let mut jobs: Vec<&Intent> = data.intents.values().filter(is_next).collect();
-        jobs.sort_by_key(|job| job.id);
-        let mut jobs = jobs.into_iter().take(scan_max as usize);
-        let found = jobs.find(|job| job.payload.contains(&text));
-        ready(found.map(Outline::from))
-    }
-
-    fn active_rows(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Intent>> {
-        let data = self.data();
-        let wanted = |intent: &&Intent| {
-            intent.profile == profile
-                && intent.state == state
-                && intent.seq > after
-                && UNDER_WAY.contains(&intent.shelf)
-        };
-        let found = data.intents.values().filter(wanted);
-        ready(found.take(limit as usize).cloned().collect())
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        let data = self.data();
-        let mut dead: Vec<Intent> = data
-            .intents
-            .values()
-            .filter(|intent| {
-                intent.state == State::DeadLetter && intent.profile.profile().face == face
-            })
-            .cloned()
-            .collect();
-        dead.sort_by_key(|intent| std::cmp::Reverse((intent.settled_at, intent.seq)));
-        dead.truncate(limit as usize);
-        ready(dead)
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
-        let data = self.data();
-        let own = data.facts.values().rev();
-        let mut facts: Vec<Fact> = own
-            .filter(|fact| fact.intent == intent && data.intents.contains_key(&intent))
-            .take(limit as usize)
-            .cloned()
-            .collect();
-        facts.reverse();
-        ready(facts)
-    }
-
-    fn last_fact_to(
-        &self,
-        intent: Seq,
-        states: &'static [State],
-        before: Option<FactSeq>,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Fact>> {
-        let data = self.data();
-        let own =
-            data.facts.values().rev().filter(|fact| {
-                fact.intent == intent && before.is_none_or(|before| fact.seq < before)
-            });
-        ready(
-            own.take(scan_max as usize)
-                .find(|fact| states.contains(&fact.to))
-                .filter(|_| data.intents.contains_key(&intent))
-                .cloned(),
-        )
-    }
-
-    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
-        let data = self.data();
-        let after = FactSeq(filter.after.0.saturating_add(1));
-        let own: Vec<&Fact> = data
-            .facts
-            .range(after..)
-            .map(|(_, fact)| fact)
-            .filter(|fact| fact.owner == filter.owner)
-            .take(filter.limit as usize)
-            .collect();
-        let seen = own.last().map_or(filter.after, |fact| fact.seq);
-        let more = own.len() == filter.limit as usize;
-        let events = own
-            .into_iter()
-            .filter_map(|fact| {
-                let intent = data.intents.get(&fact.intent)?;
-                (fact.face == filter.face).then(|| Event {
-                    fact: fact.clone(),
-                    id: intent.id,
-                    namespace: intent.namespace.clone(),
-                    goal: intent.goal.clone(),
-                    parent: intent.ties.parent,
-                })
-            })
-            .collect();
-        ready(EventPage { events, seen, more })
-    }
-
-    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
-        let now = self.clock.now();
-        let record = self.data().records.get(&key).cloned();
-        ready(record.filter(|record| record.expires_at.is_none_or(|until| until > now)))
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        let data = self.data();
-        let live = |record: &&Record| {
-            record.key.kind == kind
-                && record.key.owner == owner
-                && record.key.name > after
-                && record.expires_at.is_none_or(|until| until > now)
-        };
-        ready(
-            data.records
-                .values()
-                .filter(live)
-                .take(limit as usize)
-                .cloned()
-                .collect(),
-        )
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        let data = self.data();
-        let live = |record: &&Record| {
-            record.key.kind == kind
-                && record.key.owner == owner
-                && (before.is_empty() || record.key.name < before)
-                && record.expires_at.is_none_or(|until| until > now)
-        };
-        let mut last: Vec<Record> = data.records.values().filter(live).cloned().collect();
-        last.sort_by(|one, other| other.key.name.cmp(&one.key.name));
-        last.truncate(limit as usize);
-        ready(last)
-    }
-
-    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
-        let data = self.data();
-        let count = |(counter, count): (&Counter, &i64)| match counter {
-            Counter::State {
-                face: of,
-                namespace,
-                state,
-            } if *of == face && *count > 0 => Some(Count {
-                namespace: namespace.clone(),
-                state: *state,
-                count: count.unsigned_abs(),
-            }),
-            Counter::State { .. } | Counter::Unsettled { .. } | Counter::Unconsented { .. } => None,
-        };
-        ready(data.counts.iter().filter_map(count).collect())
-    }
-
-    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
-        let data = self.data();
-        let leased = data.intents.values();
-        let leases = leased
-            .filter(|intent| intent.shelf == Shelf::Leased)
-            .count() as u64;
-        let held = (leases > 0).then_some(LeaseCount { node: None, leases });
-        ready(held.into_iter().collect())
-    }
-
-    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
-        let data = self.data();
-        let timed = |intent: &&Intent| matches!(intent.shelf, Shelf::Delayed | Shelf::Leased);
-        ready(
-            data.intents
-                .values()
-                .filter(timed)
-                .map(|intent| intent.wake_at)
-                .min(),
-        )
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
+        ready(self.data().answer(&query, self.clock.now()))
     }
 
     fn check(&self) -> BoxFuture<'_, Vec<String>> {

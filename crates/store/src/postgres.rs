@@ -11,7 +11,6 @@ mod flush;
 mod hosts;
 mod load;
 mod locks;
-mod nodes;
 mod notify;
 mod positions;
 mod readers;
@@ -31,20 +30,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use consign_kernel::command::{Reply, Request};
-use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::Intent;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
-use consign_kernel::state::State;
+use consign_kernel::ids::{FactSeq, Micros};
 
 pub use address::DatabaseAddress;
 pub(crate) use address::cause;
 
-use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
-    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
-};
+use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
 use fact_watermark::FactWatermark;
 use locks::KnownLocks;
 use notify::Notifier;
@@ -57,7 +48,7 @@ pub const QUEUE_REQUESTS_MAX: usize = 8_192;
 pub const WRITERS_DEFAULT: usize = 2;
 const READERS: usize = 8;
 /// The name of a database that holds only this version's empty schema, for tests to copy.
-pub const TEMPLATE: &str = "consign_template_15";
+pub const TEMPLATE: &str = "consign_template_16";
 
 #[derive(Clone)]
 pub struct Options {
@@ -237,145 +228,9 @@ impl Store for Postgres {
         self.writers.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
-        Box::pin(reads::intent(&self.readers, id))
-    }
-
-    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
-        Box::pin(async move { reads::intents(&self.readers, &filter).await })
-    }
-
-    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
-        Box::pin(async move { reads::outlines(&self.readers, &filter).await })
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Outline>> {
-        Box::pin(async move {
-            reads::open_jobs(&self.readers, &capability, goal.as_deref(), limit).await
-        })
-    }
-
-    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        Box::pin(reads::jobs_by_state(&self.readers, state, limit))
-    }
-
-    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
-        Box::pin(reads::job_counts(&self.readers, now))
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        Box::pin(reads::children(&self.readers, parent, limit))
-    }
-
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        Box::pin(reads::child_jobs(&self.readers, parent, limit))
-    }
-
-    fn find_job_by_payload(
-        &self,
-        text: String,
-        after: IntentId,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Outline>> {
-        Box::pin(
-            async move { reads::find_job_by_payload(&self.readers, &text, after, scan_max).await },
-        )
-    }
-
-    fn active_rows(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Intent>> {
-        Box::pin(
-            async move { reads::active_rows(&self.readers, profile, state, after, limit).await },
-        )
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        Box::pin(reads::dead(&self.readers, face, limit))
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
-        Box::pin(reads::facts(&self.readers, intent, limit))
-    }
-
-    fn last_fact_to(
-        &self,
-        intent: Seq,
-        states: &'static [State],
-        before: Option<FactSeq>,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Fact>> {
-        Box::pin(reads::last_fact_to(
-            &self.readers,
-            intent,
-            states,
-            before,
-            scan_max,
-        ))
-    }
-
-    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
-        Box::pin(async move { reads::events(&self.readers, &self.watermark, &filter).await })
-    }
-
-    fn last_fact(&self) -> BoxFuture<'_, FactSeq> {
-        Box::pin(reads::last_fact(&self.readers, &self.watermark))
-    }
-
-    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
-        Box::pin(reads::highest_fact(&self.readers, &self.watermark))
-    }
-
-    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
         let now = self.clock.now();
-        Box::pin(async move { reads::record(&self.readers, &key, now).await })
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        Box::pin(
-            async move { reads::records(&self.readers, kind, &owner, &after, now, limit).await },
-        )
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        Box::pin(async move {
-            reads::last_records(&self.readers, kind, &owner, &before, now, limit).await
-        })
-    }
-
-    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
-        Box::pin(reads::counts(&self.readers, face))
-    }
-
-    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
-        Box::pin(nodes::lease_counts(&self.readers))
-    }
-
-    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
-        Box::pin(reads::next_due(&self.readers))
+        Box::pin(reads::read(&self.readers, &self.watermark, query, now))
     }
 
     fn check(&self) -> BoxFuture<'_, Vec<String>> {

@@ -26,12 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use consign_kernel::command::{Reply, Request};
-use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::Intent;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
-use consign_kernel::state::State;
+use consign_kernel::ids::{FactSeq, Micros};
 
 pub use backup::backup;
 pub(crate) use file_lock::FileLock;
@@ -40,10 +35,7 @@ pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFil
 pub use positions::{Repair, repair};
 pub use schema::{FileKind, identify, migrate, pending};
 
-use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
-    IntentPage, JobCount, LeaseCount, Outline, OutlinePage, Stats, Store,
-};
+use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
 use reads::SqliteReadPool;
 use writer::WriterThreads;
 
@@ -172,147 +164,14 @@ impl Store for Sqlite {
         self.writer.shared.listeners.add(listener);
     }
 
-    fn intent(&self, id: IntentId) -> BoxFuture<'_, Option<Intent>> {
-        self.readers
-            .run(move |connection| reads::intent(connection, id))
-    }
-
-    fn intents(&self, filter: IntentFilter) -> BoxFuture<'_, IntentPage> {
-        self.readers
-            .run(move |connection| reads::intents(connection, &filter))
-    }
-
-    fn outlines(&self, filter: IntentFilter) -> BoxFuture<'_, OutlinePage> {
-        self.readers
-            .run(move |connection| reads::outlines(connection, &filter))
-    }
-
-    fn open_jobs(
-        &self,
-        capability: String,
-        goal: Option<String>,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Outline>> {
-        self.readers.run(move |connection| {
-            reads::open_jobs(connection, &capability, goal.as_deref(), limit)
-        })
-    }
-
-    fn jobs_by_state(&self, state: Option<State>, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        self.readers
-            .run(move |connection| reads::jobs_by_state(connection, state, limit))
-    }
-
-    fn job_counts(&self, now: Micros) -> BoxFuture<'_, Vec<JobCount>> {
-        self.readers
-            .run(move |connection| reads::job_counts(connection, now))
-    }
-
-    fn children(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        self.readers
-            .run(move |connection| reads::children(connection, parent, limit))
-    }
-
-    fn child_jobs(&self, parent: IntentId, limit: u32) -> BoxFuture<'_, Vec<Outline>> {
-        self.readers
-            .run(move |connection| reads::child_jobs(connection, parent, limit))
-    }
-
-    fn find_job_by_payload(
-        &self,
-        text: String,
-        after: IntentId,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Outline>> {
-        self.readers
-            .run(move |connection| reads::find_job_by_payload(connection, &text, after, scan_max))
-    }
-
-    fn active_rows(
-        &self,
-        profile: ProfileId,
-        state: State,
-        after: Seq,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Intent>> {
-        self.readers
-            .run(move |connection| reads::active_rows(connection, profile, state, after, limit))
-    }
-
-    fn dead(&self, face: Face, limit: u32) -> BoxFuture<'_, Vec<Intent>> {
-        self.readers
-            .run(move |connection| reads::dead(connection, face, limit))
-    }
-
-    fn facts(&self, intent: Seq, limit: u32) -> BoxFuture<'_, Vec<Fact>> {
-        self.readers
-            .run(move |connection| reads::facts(connection, intent, limit))
-    }
-
-    fn last_fact_to(
-        &self,
-        intent: Seq,
-        states: &'static [State],
-        before: Option<FactSeq>,
-        scan_max: u32,
-    ) -> BoxFuture<'_, Option<Fact>> {
-        self.readers.run(move |connection| {
-            reads::last_fact_to(connection, intent, states, before, scan_max)
-        })
-    }
-
-    fn events(&self, filter: EventFilter) -> BoxFuture<'_, EventPage> {
-        self.readers
-            .run(move |connection| reads::events(connection, &filter))
-    }
-
-    /// Read from the file and not from the counter: a fact may be visible before the counter is updated.
-    fn highest_fact(&self) -> BoxFuture<'_, FactSeq> {
-        self.readers.run(reads::highest_fact)
-    }
-
-    fn record(&self, key: record::Key) -> BoxFuture<'_, Option<Record>> {
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
+        if matches!(query, Query::LastFact) {
+            let last = self.stats().last_fact;
+            return Box::pin(std::future::ready(Ok(Rows::FactSeq(last))));
+        }
         let now = self.clock.now();
         self.readers
-            .run(move |connection| reads::record(connection, &key, now))
-    }
-
-    fn records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        after: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        self.readers
-            .run(move |connection| reads::records(connection, kind, &owner, &after, now, limit))
-    }
-
-    fn last_records(
-        &self,
-        kind: record::Kind,
-        owner: String,
-        before: String,
-        limit: u32,
-    ) -> BoxFuture<'_, Vec<Record>> {
-        let now = self.clock.now();
-        self.readers.run(move |connection| {
-            reads::last_records(connection, kind, &owner, &before, now, limit)
-        })
-    }
-
-    fn counts(&self, face: Face) -> BoxFuture<'_, Vec<Count>> {
-        self.readers
-            .run(move |connection| reads::counts(connection, face))
-    }
-
-    fn lease_counts(&self) -> BoxFuture<'_, Vec<LeaseCount>> {
-        self.readers.run(reads::lease_counts)
-    }
-
-    fn next_due(&self) -> BoxFuture<'_, Option<Micros>> {
-        self.readers.run(reads::next_due)
+            .run(move |connection| reads::read(connection, &query, now))
     }
 
     fn check(&self) -> BoxFuture<'_, Vec<String>> {

@@ -157,7 +157,7 @@ fn a_file_in_use_is_not_copied_and_nothing_is_made() {
 }
 
 #[test]
-fn an_older_schema_is_named_and_brought_up_to_date() {
+fn missing_migrations_are_named_and_applied_and_a_development_schema_is_refused() {
     let place = Place::new();
     published(&mut main_client(&place.start()), "kept");
     let migrate = |more: &[&str]| {
@@ -165,20 +165,27 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         printed(&place.consign(&args))["migrations"].clone()
     };
     assert_eq!(migrate(&[]), json!([]));
-    // As a version with fewer migrations left it: what they add is removed, or is created again.
+    // A ledger of a development version has other migrations.
     let file = place.path("data/consign.db");
-    let meddler = rusqlite::Connection::open(&file).unwrap();
-    meddler
-        .execute_batch(
-            r#"DELETE FROM migrations WHERE version >= 7; ALTER TABLE facts DROP COLUMN wall_offset_us;
-            DROP TRIGGER plugin_facts_numbered;
-            DROP TRIGGER plugin_facts_copied; DROP TABLE plugin_fact_ids;
-            INSERT INTO records (kind, owner, name, version, value, expires_at) VALUES
-            (6, '', 'j-1', 1, '{"completed_at":"2026-01-01T00:00:00.500000000Z"}', 5),
-            (8, 'p', '1', 1, '{"seq":1,"created_at":"2026-01-01T00:00:00Z","fact":{}}', NULL);"#,
-        )
-        .unwrap();
-    drop(meddler);
+    let other = rusqlite::Connection::open(&file).unwrap();
+    let older = "UPDATE migrations SET name = 'ledger'";
+    other.execute(older, []).unwrap();
+    drop(other);
+    for args in [
+        &["store", "migrate"][..],
+        &["store", "migrate", "--dry-run"],
+    ] {
+        let refused = place.consign(args);
+        assert_eq!(code(&refused), 1, "{refused:?}");
+        let reason = text(&refused.stderr);
+        assert!(reason.contains("development version"), "{reason}");
+    }
+    // A first start that was interrupted has marked the file and not created its tables.
+    std::fs::remove_file(&file).unwrap();
+    let marked = rusqlite::Connection::open(&file).unwrap();
+    let mark = "PRAGMA application_id = 0x434e5347; CREATE TABLE t (x); DROP TABLE t";
+    marked.execute_batch(mark).unwrap();
+    drop(marked);
     let to = format!("sqlite:{}", place.path("to.db").display());
     let from = format!("sqlite:{}", file.display());
     let refused = copy(&place, &from, &to, &[]);
@@ -186,25 +193,12 @@ fn an_older_schema_is_named_and_brought_up_to_date() {
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    let missing = json!([
-        "0007 past_jobs",
-        "0008 short_guard",
-        "0009 unconsented",
-        "0010 wall_offset",
-        "0011 guarded_profiles"
-    ]);
+    let missing = json!(["0001 initial"]);
     assert_eq!(migrate(&["--dry-run"]), missing);
     assert_eq!(migrate(&["--dry-run"]), missing, "nothing was changed");
     assert_eq!(migrate(&[]), missing);
     assert_eq!(migrate(&[]), json!([]));
-    // A fact of a plugin has its number, and a log an end that no retention reaches.
-    let sql = "SELECT f.id, l.expires_at FROM plugin_facts f, records l WHERE l.kind = 6";
-    let kept: (i64, i64) = rusqlite::Connection::open(&file)
-        .unwrap()
-        .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .unwrap();
-    assert_eq!(kept, (1, 4_920_825_600_000_000));
-    assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 1);
+    assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 0);
 }
 
 /// A server with a ledger, and another one that follows it.

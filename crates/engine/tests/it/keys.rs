@@ -2,6 +2,7 @@
 
 use consign_engine::{Error, Operator, key_id};
 use consign_kernel::record::{ApiKey, Kind};
+use consign_store::TypedReads as _;
 
 use crate::world::{MAIN, World};
 

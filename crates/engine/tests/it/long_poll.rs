@@ -11,6 +11,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::state::State;
+use consign_store::TypedReads as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 

@@ -8,6 +8,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::verify;
+use consign_store::TypedReads as _;
 
 use crate::world::{World, claim, intent};
 

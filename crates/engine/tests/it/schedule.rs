@@ -9,6 +9,7 @@ use consign_kernel::once::{self, Scope};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::State;
+use consign_store::TypedReads as _;
 
 use crate::world::{World, claim, engine, intent};
 

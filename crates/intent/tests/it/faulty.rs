@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use consign_kernel::command::{Command, Reply, Request};
-use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, Query, Rows, SharedStore};
 
 /// What is wrong with the ledger at the moment.
 #[derive(Debug, Default)]
@@ -65,12 +65,8 @@ impl Forwarding for Faulty {
         self.pass(self.inner.execute(request))
     }
 
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
         self.faults.reads.fetch_add(1, Ordering::SeqCst);
-        self.pass(Box::pin(question(Arc::clone(&self.inner))))
+        self.pass(self.inner.read(query))
     }
 }

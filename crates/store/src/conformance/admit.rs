@@ -9,6 +9,7 @@ use consign_kernel::profile::Face;
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, item};
+use crate::TypedReads as _;
 
 pub async fn an_admitted_intent_is_stored_as_asked_ip_033_ip_043(world: World) {
     let asked = NewIntent {

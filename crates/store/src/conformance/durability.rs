@@ -4,6 +4,7 @@ use consign_kernel::command::{Admit, Answer, Command, OnRefusal, Request};
 use consign_kernel::ids::{HOUR_US, IntentId, SECOND_US};
 
 use super::{START, World, claim_by, item};
+use crate::TypedReads as _;
 
 pub async fn reads_see_every_answered_write(world: World) {
     let mut tasks = Vec::new();

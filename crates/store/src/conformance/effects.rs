@@ -13,7 +13,7 @@ use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, in_face};
-use crate::Clock as _;
+use crate::{Clock as _, TypedReads as _};
 
 const LEASE_US: i64 = 60 * SECOND_US;
 
@@ -515,45 +515,5 @@ pub async fn ended_permissions_and_transactions_are_in_nobodys_way(world: World)
     for id in [over.id, settled.id] {
         let row = world.load(id).await;
         assert_eq!((row.shelf, row.wake_at), (Shelf::Done, Micros::MAX));
-    }
-}
-
-/// For tests of migrations: a permission that ended without consent, and one that ended with it. Both have a record.
-#[derive(Debug)]
-pub struct EndedPermissions([Intent; 2]);
-
-impl EndedPermissions {
-    pub async fn new(world: &World) -> Self {
-        let mut ended = Vec::new();
-        for (n, authorized_at) in [(1, "null"), (2, "5")] {
-            let row = asked_for(world, n, "a", SECOND_US)
-                .await
-                .expect("there is room");
-            let put = Put {
-                key: record_of(&row),
-                value: format!(r#"{{"authorized_at":{authorized_at}}}"#),
-                expires_at: None,
-                expect: None,
-            };
-            world.step(Command::Put(put)).await.expect("it is taken");
-            ended.push(row);
-        }
-        let consent = world.step(Command::validate(operate(&ended[1]))).await;
-        assert_eq!(consent, Ok(Answer::Operated));
-        world.clock.advance(SECOND_US);
-        sweep(world).await;
-        Self(ended.try_into().expect("there are two"))
-    }
-
-    /// Whether the first is gone an hour later, and the second is not.
-    pub async fn only_what_had_no_consent_goes(&self, world: &World) {
-        let Self([left, allowed]) = self;
-        for row in [left, allowed] {
-            assert_eq!(is_kept(world, row).await, [true; 3]);
-        }
-        world.clock.advance(HOUR_US);
-        sweep(world).await;
-        assert_eq!(is_kept(world, left).await, [false; 3]);
-        assert_eq!(is_kept(world, allowed).await, [true; 3]);
     }
 }

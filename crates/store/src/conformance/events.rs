@@ -6,7 +6,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::Verb;
 
 use super::{World, claim_by, in_face, item};
-use crate::{EventFilter, EventPage};
+use crate::{EventFilter, EventPage, TypedReads as _};
 
 async fn read(world: &World, owner: &str, after: FactSeq, limit: u32) -> EventPage {
     let filter = EventFilter {

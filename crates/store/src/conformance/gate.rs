@@ -7,6 +7,7 @@ use consign_kernel::limits;
 use consign_kernel::record::{ApiKey, Put};
 
 use super::World;
+use crate::TypedReads as _;
 
 fn signed(caller: &str, nonce: &str) -> Gate {
     Gate {

@@ -8,6 +8,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{Cause, State};
 
 use super::{World, claim_by, in_face, item};
+use crate::TypedReads as _;
 
 /// One intent in each place a row can be in, with the name of the place. Takes alice's time.
 async fn everywhere(world: &World) -> Vec<(&'static str, IntentId)> {

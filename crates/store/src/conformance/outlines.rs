@@ -8,7 +8,7 @@ use consign_kernel::state::State;
 
 use super::ties::failing;
 use super::{World, claim_by, in_face, item};
-use crate::{IntentFilter, Outline};
+use crate::{IntentFilter, Outline, TypedReads as _};
 
 fn job() -> NewIntent {
     in_face(ProfileId::Automation)

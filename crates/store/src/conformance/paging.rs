@@ -6,7 +6,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 
 use super::{World, in_face, item};
-use crate::{Count, IntentFilter};
+use crate::{Count, IntentFilter, TypedReads as _};
 
 fn everything(limit: u32) -> IntentFilter {
     IntentFilter {

@@ -13,6 +13,7 @@ use consign_kernel::record::{Key, Kind, Put};
 use consign_kernel::state::State;
 
 use super::{World, claim_by, item};
+use crate::TypedReads as _;
 
 /// Starts `count` tasks before any of them is awaited, and gathers what they answer.
 pub(super) async fn together<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>

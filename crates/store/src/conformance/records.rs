@@ -6,6 +6,7 @@ use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::record::{Key, Kind, Put, Record};
 
 use super::World;
+use crate::TypedReads as _;
 
 fn key(owner: &str, name: &str) -> Key {
     Key {

@@ -8,6 +8,7 @@ use consign_kernel::limits;
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, item};
+use crate::TypedReads as _;
 
 pub async fn completing_stores_the_result_ip_013_ip_113(world: World) {
     for (kind, body) in [

@@ -13,6 +13,7 @@ use consign_kernel::state::{Cause, State, Verb};
 
 use super::races::together;
 use super::{World, claim_by, item};
+use crate::TypedReads as _;
 
 const MINUTE_US: i64 = 60 * SECOND_US;
 

@@ -10,6 +10,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, claim_by, in_face, item};
+use crate::TypedReads as _;
 
 async fn sweep(world: &World, limit: u32) -> (u32, bool) {
     match world.step(Command::Sweep(Sweep { limit })).await {

@@ -17,7 +17,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::Verb;
 
 use super::audit;
-use crate::{Clock, SharedStore};
+use crate::{Clock, SharedStore, TypedReads as _};
 
 /// When every case begins.
 pub const START: Micros = Micros(1_700_000_000_000_000);

@@ -2,17 +2,18 @@
 //!
 //! A sum, because the two databases may order texts differently; so the rows may come in any order. It detects accidents,
 //! not a deliberate search for a collision.
-//! Invariant: every field of a row is hashed. The structs are destructured completely, so that a new field does not compile
-//! until it is handled here.
+//! Invariant: every field of a row is hashed: all columns of an intent, and the fields of structs that are destructured
+//! completely, so that a new field does not compile until it is handled here.
 
 use consign_kernel::fact::Fact;
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Ties};
+use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
 use consign_kernel::once;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
-use super::rows::Rows;
+use super::rows::TableRows;
+use crate::columns::{self, Cell};
 use crate::ledger::Counter;
 
 /// The number of rows, and the sum of their hashes.
@@ -23,21 +24,21 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub(crate) fn add(&mut self, rows: &Rows) {
+    pub(crate) fn add(&mut self, rows: &TableRows) {
         match rows {
-            Rows::Intents(rows) => rows
+            TableRows::Intents(rows) => rows
                 .iter()
                 .for_each(|(row, lanes)| self.row(|fields| intent(fields, row, lanes.as_ref()))),
-            Rows::Facts(rows) => rows
+            TableRows::Facts(rows) => rows
                 .iter()
                 .for_each(|row| self.row(|fields| fact(fields, row))),
-            Rows::Once(rows) => rows
+            TableRows::Once(rows) => rows
                 .iter()
                 .for_each(|row| self.row(|fields| once(fields, row))),
-            Rows::Records(rows) => rows
+            TableRows::Records(rows) => rows
                 .iter()
                 .for_each(|row| self.row(|fields| record(fields, row))),
-            Rows::Counts(rows) => rows
+            TableRows::Counts(rows) => rows
                 .iter()
                 .for_each(|(counter, count)| self.row(|fields| count_of(fields, counter, *count))),
         }
@@ -101,81 +102,16 @@ impl RowHasher {
 }
 
 fn intent(fields: &mut RowHasher, intent: &Intent, lanes: Option<&Lanes>) {
-    let Intent {
-        seq,
-        id,
-        profile,
-        namespace,
-        goal,
-        owner,
-        public,
-        target,
-        capability,
-        priority,
-        payload,
-        traceparent,
-        ties: Ties { parent, series },
-        attempts,
-        attempts_max,
-        backoff_us,
-        created_at,
-        run_at,
-        expires_at,
-        state,
-        cause,
-        shelf,
-        wake_at,
-        holder,
-        token,
-        claimed_at,
-        lease_until,
-        settled_at,
-        last_error,
-        result,
-        last_fact,
-    } = intent;
-    fields.number(seq.0);
-    fields.bytes(&id.0);
-    for code in [profile.code(), state.code(), cause.code(), shelf.code()] {
-        fields.number(code);
+    for cell in columns::without_node(intent, lanes) {
+        match cell {
+            Cell::Code(code) => fields.maybe_number(code),
+            Cell::Int(int) => fields.number(int),
+            Cell::Number(number) | Cell::Node(number) => fields.maybe_number(number),
+            Cell::Bool(value) => fields.number(u8::from(value)),
+            Cell::Bytes(bytes) => fields.maybe(bytes, RowHasher::bytes),
+            Cell::Text(text) => fields.maybe(text, RowHasher::text),
+        }
     }
-    for text in [namespace, goal, owner, payload] {
-        fields.text(text);
-    }
-    fields.number(u8::from(*public));
-    fields.number(*priority);
-    for number in [attempts, attempts_max] {
-        fields.number(*number);
-    }
-    fields.number(*backoff_us);
-    for at in [created_at, run_at, expires_at, wake_at] {
-        fields.number(at.0);
-    }
-    for text in [target, capability, traceparent, series, holder, last_error] {
-        fields.maybe_text(text.as_ref());
-    }
-    fields.maybe(parent.as_ref(), |fields, id| fields.bytes(&id.0));
-    fields.maybe(token.as_ref(), |fields, token| fields.bytes(&token.0));
-    for at in [claimed_at, lease_until, settled_at] {
-        fields.maybe_number(at.map(|at| at.0));
-    }
-    fields.maybe(result.as_ref(), |fields, Outcome { kind, body }| {
-        fields.number(u8::from(*kind == ResultKind::Text));
-        fields.text(body);
-    });
-    fields.maybe_number(last_fact.map(|fact| fact.0));
-    fields.maybe(lanes, |fields, lanes| {
-        let Lanes {
-            own,
-            own_goal,
-            public,
-            public_goal,
-        } = lanes;
-        fields.number(*own);
-        fields.number(*own_goal);
-        fields.maybe_number(*public);
-        fields.maybe_number(*public_goal);
-    });
 }
 
 fn fact(fields: &mut RowHasher, fact: &Fact) {
@@ -257,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn rows(values: &[&str]) -> Rows {
+    fn rows(values: &[&str]) -> TableRows {
         let record = |value: &&str| Record {
             key: record::Key {
                 kind: record::Kind::Kv,
@@ -268,7 +204,7 @@ mod tests {
             value: (*value).to_owned(),
             expires_at: Some(Micros(7)),
         };
-        Rows::Records(values.iter().map(record).collect())
+        TableRows::Records(values.iter().map(record).collect())
     }
 
     fn digest(pages: &[&[&str]]) -> Digest {
@@ -291,12 +227,12 @@ mod tests {
 
     #[test]
     fn a_row_that_differs_in_one_field_has_another_hash() {
-        let Rows::Records(mut changed) = rows(&["a"]) else {
+        let TableRows::Records(mut changed) = rows(&["a"]) else {
             panic!("records were made");
         };
         changed[0].expires_at = None;
         let mut other = Digest::default();
-        other.add(&Rows::Records(changed));
+        other.add(&TableRows::Records(changed));
         assert_ne!(other, digest(&[&["a"]]));
     }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::rows::{CopyMark, Cursor, LedgerTable, RowPage, Rows};
+use super::rows::{CopyMark, Cursor, LedgerTable, RowPage, TableRows};
 use crate::Error;
 use crate::ledger::Position;
 use crate::postgres::{self, DatabaseAddress};
@@ -109,7 +109,7 @@ pub(crate) trait CopyTarget: MarkedSource {
     /// Empties the target and sets the mark, in one transaction.
     fn begin(&mut self, mark: &CopyMark) -> Result<(), Error>;
     /// Adds rows and moves the mark, in one transaction.
-    fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error>;
+    fn write(&mut self, rows: TableRows, mark: &CopyMark) -> Result<(), Error>;
     /// Sets the sequences so that later numbers are above these, and removes the mark in the last transaction.
     fn finish(&mut self, position: Position) -> Result<(), Error>;
 }

@@ -48,7 +48,7 @@ impl LedgerTable {
 
 /// Rows of one table.
 #[derive(Debug)]
-pub(crate) enum Rows {
+pub(crate) enum TableRows {
     Intents(Vec<(Intent, Option<Lanes>)>),
     Facts(Vec<Fact>),
     /// With or without an answer: of [`LedgerTable::Once`] and of [`LedgerTable::Nonces`].
@@ -57,7 +57,7 @@ pub(crate) enum Rows {
     Counts(Vec<(Counter, i64)>),
 }
 
-impl Rows {
+impl TableRows {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Intents(rows) => rows.len(),
@@ -72,7 +72,7 @@ impl Rows {
 /// Some rows, and the cursor after them.
 #[derive(Debug)]
 pub(crate) struct RowPage {
-    pub(crate) rows: Rows,
+    pub(crate) rows: TableRows,
     /// `None` at the end. A page may be empty and still have a next one.
     pub(crate) next: Option<Cursor>,
 }

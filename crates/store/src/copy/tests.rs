@@ -36,7 +36,7 @@ impl CopySource for LossySource {
 
     fn page(&mut self, table: LedgerTable, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
         let mut page = self.0.page(table, after, limit)?;
-        if let Rows::Records(rows) = &mut page.rows {
+        if let TableRows::Records(rows) = &mut page.rows {
             rows.pop();
         }
         Ok(page)
@@ -66,7 +66,7 @@ fn file_of_records(path: &Path, count: u32) {
     };
     let mut file = sqlite::copy::SqliteTarget::open(path, 0).unwrap();
     file.begin(&start()).unwrap();
-    let rows = Rows::Records((0..count).map(record).collect());
+    let rows = TableRows::Records((0..count).map(record).collect());
     file.write(rows, &start()).unwrap();
     file.finish(Position::default()).unwrap();
     file.close().unwrap();

@@ -24,7 +24,7 @@ use super::schema;
 use super::wire::Parameters;
 use crate::Error;
 use crate::copy::{
-    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, Rows, lanes,
+    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, TableRows, lanes,
 };
 use crate::ledger::{Counter, Position};
 
@@ -276,7 +276,7 @@ impl PostgresEnd {
             .last()
             .map(|(row, _)| Cursor::number(signed(row.seq.0)));
         Ok(RowPage {
-            rows: Rows::Intents(found),
+            rows: TableRows::Intents(found),
             next,
         })
     }
@@ -290,7 +290,7 @@ impl PostgresEnd {
         let found = read(&self.query(sql, &[&after.numbers[0], &limit])?, rows::fact)?;
         Ok(RowPage {
             next: found.last().map(|row| Cursor::number(signed(row.seq.0))),
-            rows: Rows::Facts(found),
+            rows: TableRows::Facts(found),
         })
     }
 
@@ -305,7 +305,7 @@ impl PostgresEnd {
         };
         Ok(RowPage {
             next: found.last().map(|row| cursor(&row.key)),
-            rows: Rows::Once(found),
+            rows: TableRows::Once(found),
         })
     }
 
@@ -323,7 +323,7 @@ impl PostgresEnd {
         };
         Ok(RowPage {
             next: found.last().map(cursor),
-            rows: Rows::Once(found),
+            rows: TableRows::Once(found),
         })
     }
 
@@ -338,7 +338,7 @@ impl PostgresEnd {
         };
         Ok(RowPage {
             next: found.last().map(|record| cursor(&record.key)),
-            rows: Rows::Records(found),
+            rows: TableRows::Records(found),
         })
     }
 
@@ -355,7 +355,7 @@ impl PostgresEnd {
             Cursor::named([kind.into(), face.into(), state.into()], name, "")
         });
         Ok(RowPage {
-            rows: Rows::Counts(found),
+            rows: TableRows::Counts(found),
             next,
         })
     }
@@ -409,7 +409,7 @@ impl CopyTarget for PostgresEnd {
         })
     }
 
-    fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error> {
+    fn write(&mut self, rows: TableRows, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(async |client| {
             load::write(client, &rows).await?;
             move_mark(client, mark).await

@@ -10,20 +10,21 @@ use consign_kernel::{once, record};
 
 use super::load::keys;
 use super::row_encoder::RowEncoder;
-use super::rows::{result_code, signed, stored};
+use super::rows::{signed, stored};
 use super::session::Session;
 use super::wire::BoundStatement;
 use super::working_set::LoadedRow;
 use crate::Error;
+use crate::columns::{self, Cell};
 use crate::ledger::Counter;
 
-/// The columns that a step can change, and those that never change after the admission.
 macro_rules! into_intents {
     () => {
-        "INSERT INTO intents AS i (seq, state, cause, shelf, wake_at, own_lane, own_goal_lane, public_lane, \
-         public_goal_lane, run_at, attempts, expires_at, claimed_at, lease_until, settled_at, last_fact, node, holder, \
-         token, last_error, result_kind, result, id, profile, priority, attempts_max, backoff_us, created_at, namespace, \
-         goal, owner, public, payload, target, capability, traceparent, parent, series) "
+        concat!(
+            "INSERT INTO intents AS i (",
+            column_list!(all name ""),
+            ") "
+        )
     };
 }
 
@@ -38,14 +39,9 @@ const NEW: &str = concat!(
 const CHANGED: &str = concat!(
     into_intents!(),
     "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL FROM unnest($1::change[]) AS u \
-     ON CONFLICT (seq) DO UPDATE SET state = excluded.state, cause = excluded.cause, shelf = excluded.shelf, \
-     wake_at = excluded.wake_at, own_lane = excluded.own_lane, own_goal_lane = excluded.own_goal_lane, \
-     public_lane = excluded.public_lane, public_goal_lane = excluded.public_goal_lane, run_at = excluded.run_at, \
-     attempts = excluded.attempts, expires_at = excluded.expires_at, claimed_at = excluded.claimed_at, \
-     lease_until = excluded.lease_until, settled_at = excluded.settled_at, last_fact = excluded.last_fact, \
-     node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token THEN excluded.node \
-     ELSE i.node END, holder = excluded.holder, token = excluded.token, last_error = excluded.last_error, \
-     result_kind = excluded.result_kind, result = excluded.result"
+     ON CONFLICT (seq) DO UPDATE SET node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token \
+     THEN excluded.node ELSE i.node END, ",
+    column_list!(change set excluded)
 );
 
 const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
@@ -226,54 +222,28 @@ fn holder_node(row: &LoadedRow, node: i64) -> Option<i64> {
 const ROW_BYTES: usize = 512;
 
 fn changed_row(row: &LoadedRow, node: i64) -> RowEncoder {
-    let (intent, lanes) = (&row.intent, row.lanes.as_ref());
-    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES);
-    row_cells.int8(signed(intent.seq.0));
-    row_cells.int2(i16::from(intent.state.code()));
-    row_cells.int2(i16::from(intent.cause.code()));
-    row_cells.int2(i16::from(intent.shelf.code()));
-    row_cells.int8(intent.wake_at.0);
-    row_cells.int8(lanes.map(|lanes| lanes.own));
-    row_cells.int8(lanes.map(|lanes| lanes.own_goal));
-    row_cells.int8(lanes.and_then(|lanes| lanes.public));
-    row_cells.int8(lanes.and_then(|lanes| lanes.public_goal));
-    row_cells.int8(intent.run_at.0);
-    row_cells.int8(i64::from(intent.attempts));
-    row_cells.int8(intent.expires_at.0);
-    row_cells.int8(intent.claimed_at.map(|at| at.0));
-    row_cells.int8(intent.lease_until.map(|at| at.0));
-    row_cells.int8(intent.settled_at.map(|at| at.0));
-    row_cells.int8(intent.last_fact.map(|fact| signed(fact.0)));
-    row_cells.int8(holder_node(row, node));
-    row_cells.text(intent.holder.as_deref());
-    row_cells.bytes(intent.token.as_ref().map(|token| &token.0[..]));
-    row_cells.text(intent.last_error.as_deref());
-    let result = intent.result.as_ref();
-    row_cells.int2(result.map(|result| result_code(result.kind)));
-    row_cells.text(result.map(|result| result.body.as_str()));
-    row_cells
+    let node = holder_node(row, node);
+    let cells = columns::all(&row.intent, row.lanes.as_ref(), node);
+    encoded(columns::unfixed(&cells))
 }
 
-/// The changing columns, then the constant ones.
 fn new_row(row: &LoadedRow, node: i64) -> RowEncoder {
-    let intent = &row.intent;
-    let mut row_cells = changed_row(row, node);
-    row_cells.bytes(&intent.id.0[..]);
-    row_cells.int2(i16::from(intent.profile.code()));
-    row_cells.int4(intent.priority);
-    row_cells.int8(i64::from(intent.attempts_max));
-    row_cells.int8(intent.backoff_us);
-    row_cells.int8(intent.created_at.0);
-    row_cells.text(intent.namespace.as_str());
-    row_cells.text(intent.goal.as_str());
-    row_cells.text(intent.owner.as_str());
-    row_cells.boolean(intent.public);
-    row_cells.text(intent.payload.as_str());
-    row_cells.text(intent.target.as_deref());
-    row_cells.text(intent.capability.as_deref());
-    row_cells.text(intent.traceparent.as_deref());
-    row_cells.bytes(intent.ties.parent.as_ref().map(|id| &id.0[..]));
-    row_cells.text(intent.ties.series.as_deref());
+    let node = holder_node(row, node);
+    encoded(&columns::all(&row.intent, row.lanes.as_ref(), node))
+}
+
+fn encoded(cells: &[Cell<'_>]) -> RowEncoder {
+    let mut row_cells = RowEncoder::with_capacity(ROW_BYTES);
+    for cell in cells {
+        match *cell {
+            Cell::Code(code) => row_cells.int2(code.map(i16::from)),
+            Cell::Int(int) => row_cells.int4(int),
+            Cell::Number(number) | Cell::Node(number) => row_cells.int8(number),
+            Cell::Bool(value) => row_cells.boolean(value),
+            Cell::Bytes(bytes) => row_cells.bytes(bytes),
+            Cell::Text(text) => row_cells.text(text),
+        }
+    }
     row_cells
 }
 

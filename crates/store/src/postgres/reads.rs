@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use consign_kernel::fact::{Event, Fact};
+use consign_kernel::fact::Event;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
-use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::intent::Shelf;
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use tokio_postgres::Row;
 
@@ -16,26 +15,252 @@ use super::readers::{PooledReader, PostgresReadPool};
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
+use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, Outline,
-    OutlinePage,
+    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, LeaseCount,
+    NamePage, OutlinePage, Query, Rows, View,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
-pub(super) async fn intent(
+macro_rules! select {
+    ($columns:ident, $rest:literal) => {
+        concat!("SELECT ", $columns!(), $rest)
+    };
+}
+
+const INTENT: &str = select!(intent_columns, " FROM intents i WHERE i.id = $1");
+
+const CHILDREN: &str = select!(
+    intent_columns,
+    " FROM intents i WHERE i.parent = $1 ORDER BY i.seq LIMIT $2"
+);
+
+const CHILD_JOBS: &str = select!(
+    outline_columns,
+    " FROM intents i WHERE i.parent = $1 AND i.profile = 1 ORDER BY i.seq LIMIT $2"
+);
+
+/// Payloads are not sent; nothing is sorted, so that the scan ends at the first match.
+const JOB_BY_PAYLOAD: &str = select!(
+    outline_columns,
+    " FROM (SELECT * FROM intents WHERE id > $1 AND profile = 1 ORDER BY id LIMIT $2) i \
+     WHERE strpos(i.payload, $3) > 0 LIMIT 1"
+);
+
+const OPEN_JOBS: &str = select!(
+    outline_columns,
+    " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND i.capability = $1 \
+     AND ($2::text IS NULL OR i.goal = $2) ORDER BY i.goal, i.seq LIMIT $3"
+);
+
+/// Uses the index of open jobs: the sum keeps the planner from scanning all rows in their order instead.
+const JOBS_BY_STATE: &str = select!(
+    outline_columns,
+    " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND ($1::smallint IS NULL OR i.state = $1) \
+     ORDER BY i.seq + 0 LIMIT $2"
+);
+
+const JOB_COUNTS: &str = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
+     count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
+     GROUP BY capability ORDER BY capability NULLS FIRST";
+
+/// Uses the index of deadlines: the sum keeps the planner from scanning all rows in their order instead.
+const ACTIVE_ROWS: &str = select!(
+    intent_columns,
+    " FROM intents i WHERE i.shelf = ANY($1) AND i.profile = $2 AND i.state = $3 AND i.seq + 0 > $4 \
+     ORDER BY i.seq + 0 LIMIT $5"
+);
+
+/// A range and an order that only the index by profile provides. With `profile = p` the planner would choose the older
+/// index without the profile while all rows have the same profile.
+const DEAD: &str = select!(
+    intent_columns,
+    " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile BETWEEN p AND p \
+     ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
+);
+
+/// The facts of an intent, newest first, as long as the condition holds. Each is earlier than the one before, so that even
+/// a damaged chain ends.
+macro_rules! chain {
+    ($condition:literal, $rest:literal) => {
+        chain!("i.last_fact", $condition, $rest)
+    };
+    ($first:literal, $condition:literal, $rest:literal) => {
+        concat!(
+            "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = ",
+            $first,
+            " WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
+             AND f.seq < c.seq WHERE ",
+            $condition,
+            ") SELECT ",
+            fact_columns!(),
+            " FROM chain f ",
+            $rest
+        )
+    };
+}
+
+const FACTS: &str = chain!("c.depth < $2", "ORDER BY f.depth DESC");
+
+const LAST_FACT_TO: &str = chain!(
+    "CASE WHEN $3::bigint IS NULL THEN i.last_fact \
+     ELSE (SELECT b.previous FROM facts b WHERE b.seq = $3 AND b.intent = $1) END",
+    "c.to_state != ALL($2) AND c.depth < $4",
+    "WHERE f.to_state = ANY($2) AND f.depth <= $4 ORDER BY f.depth LIMIT 1"
+);
+
+const RECORD: &str = "SELECT kind, owner, name, version, value, expires_at FROM records \
+     WHERE kind = $1 AND owner = $2 AND name = $3 AND (expires_at IS NULL OR expires_at > $4)";
+
+const RECORDS_AFTER: &str = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
+     AND name > $3 AND (expires_at IS NULL OR expires_at > $4) ORDER BY name LIMIT $5";
+
+const RECORDS_BEFORE: &str = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
+     AND ($3 = '' OR name < $3) AND (expires_at IS NULL OR expires_at > $4) ORDER BY name DESC LIMIT $5";
+
+const COUNTS: &str = "SELECT name, state, sum(count)::bigint FROM counts WHERE kind = 0 AND face = $1 GROUP BY name, state \
+     HAVING sum(count) > 0 ORDER BY name, state";
+
+/// Reads only leased rows, which are adjacent in the index of deadlines. A row has the number of its node exactly as long
+/// as it is leased.
+const LEASES: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
+
+const DUE: &str = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
+     FROM unnest($1::smallint[]) AS s) AS each";
+
+/// Answers a question; records that ended before `now` are left out.
+pub(super) async fn read(
     readers: &PostgresReadPool,
-    id: IntentId,
-) -> Result<Option<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents i WHERE i.id = $1"
-    );
-    let found = readers.query(sql, &[&&id.0[..]]).await?;
-    found.first().map(rows::intent).transpose()
+    watermark: &FactWatermark,
+    query: Query,
+    now: Micros,
+) -> Result<Rows, Error> {
+    Ok(match query {
+        Query::Intent(id) => {
+            let given: Parameters<'_> = &[&&id.0[..]];
+            Rows::Intents(list(readers, INTENT, given, rows::intent).await?)
+        }
+        Query::Intents { filter, view } => page(readers, &filter, view).await?,
+        Query::Children { parent, limit } => {
+            let given: Parameters<'_> = &[&&parent.0[..], &i64::from(limit)];
+            Rows::Intents(list(readers, CHILDREN, given, rows::intent).await?)
+        }
+        Query::ChildJobs { parent, limit } => {
+            let given: Parameters<'_> = &[&&parent.0[..], &i64::from(limit)];
+            Rows::Outlines(list(readers, CHILD_JOBS, given, rows::outline).await?)
+        }
+        Query::JobByPayload {
+            text,
+            after,
+            scan_max,
+        } => {
+            let given: Parameters<'_> = &[&&after.0[..], &i64::from(scan_max), &stored(&text)];
+            Rows::Outlines(list(readers, JOB_BY_PAYLOAD, given, rows::outline).await?)
+        }
+        Query::OpenJobs {
+            capability,
+            goal,
+            limit,
+        } => {
+            let (capability, goal) = (stored(&capability), goal.as_deref().map(stored));
+            let given: Parameters<'_> = &[&capability, &goal, &i64::from(limit)];
+            Rows::Outlines(list(readers, OPEN_JOBS, given, rows::outline).await?)
+        }
+        Query::JobsByState { state, limit } => {
+            let state = state.map(|state| i16::from(state.code()));
+            let given: Parameters<'_> = &[&state, &i64::from(limit)];
+            Rows::Outlines(list(readers, JOBS_BY_STATE, given, rows::outline).await?)
+        }
+        Query::JobCounts { now } => {
+            Rows::JobCounts(list(readers, JOB_COUNTS, &[&now.0], job_count).await?)
+        }
+        Query::ActiveRows {
+            profile,
+            state,
+            after,
+            limit,
+        } => {
+            let shelves = UNDER_WAY.map(|shelf| i16::from(shelf.code()));
+            let (profile, state) = (i16::from(profile.code()), i16::from(state.code()));
+            let (after, limit) = (signed(after.0), i64::from(limit));
+            let given: Parameters<'_> = &[&&shelves[..], &profile, &state, &after, &limit];
+            Rows::Intents(list(readers, ACTIVE_ROWS, given, rows::intent).await?)
+        }
+        Query::Dead { face, limit } => {
+            let given: Parameters<'_> = &[&profile_codes(face), &i64::from(limit)];
+            Rows::Intents(list(readers, DEAD, given, rows::intent).await?)
+        }
+        Query::Facts { intent, limit } => {
+            let given: Parameters<'_> = &[&signed(intent.0), &i64::from(limit)];
+            Rows::Facts(list(readers, FACTS, given, rows::fact).await?)
+        }
+        Query::LastFactTo {
+            intent,
+            states,
+            before,
+            scan_max,
+        } => {
+            let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
+            let before = before.map(|seq| signed(seq.0));
+            let given: Parameters<'_> = &[&signed(intent.0), &codes, &before, &i64::from(scan_max)];
+            Rows::Facts(list(readers, LAST_FACT_TO, given, rows::fact).await?)
+        }
+        Query::Events(filter) => Rows::Events(events(readers, watermark, &filter).await?),
+        Query::LastFact => Rows::FactSeq(last_fact(readers, watermark).await?),
+        // Numbers are assigned in blocks, so some below this one may be unused.
+        Query::HighestFact => Rows::FactSeq(last_of(watermark.now(readers).await?.last)),
+        Query::Record(key) => {
+            let kind = i16::from(key.kind.code());
+            let (owner, name) = (stored(&key.owner), stored(&key.name));
+            let given: Parameters<'_> = &[&kind, &owner, &name, &now.0];
+            Rows::Records(list(readers, RECORD, given, rows::record).await?)
+        }
+        Query::Records {
+            kind,
+            owner,
+            page,
+            limit,
+        } => {
+            let (sql, name) = match &page {
+                NamePage::After(name) => (RECORDS_AFTER, name),
+                NamePage::Before(name) => (RECORDS_BEFORE, name),
+            };
+            let (kind, owner, name) = (i16::from(kind.code()), stored(&owner), stored(name));
+            let given: Parameters<'_> = &[&kind, &owner, &name, &now.0, &i64::from(limit)];
+            Rows::Records(list(readers, sql, given, rows::record).await?)
+        }
+        Query::Counts { face } => {
+            let face = i16::from(face.code());
+            Rows::Counts(list(readers, COUNTS, &[&face], count).await?)
+        }
+        Query::LeaseCounts => {
+            let leased = i16::from(Shelf::Leased.code());
+            Rows::LeaseCounts(list(readers, LEASES, &[&leased], lease_count).await?)
+        }
+        Query::NextDue => {
+            let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
+            let due = |row: &Row| rows::get::<Option<i64>>(row, 0);
+            let found = list(readers, DUE, &[&&shelves[..]], due).await?;
+            Rows::Due(found.into_iter().flatten().next().map(Micros))
+        }
+    })
+}
+
+async fn list<T>(
+    readers: &PostgresReadPool,
+    sql: &'static str,
+    parameters: Parameters<'_>,
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let found = readers.query(sql, parameters).await?;
+    found.iter().map(read).collect()
+}
+
+fn profile_codes(face: Face) -> Vec<i16> {
+    profiles_of(face).map(|id| id.code().into()).collect()
 }
 
 /// The newest rows that match a condition, at most so many.
@@ -66,35 +291,40 @@ macro_rules! listing {
     };
 }
 
-pub(super) async fn intents(
-    readers: &PostgresReadPool,
-    filter: &IntentFilter,
-) -> Result<IntentPage, Error> {
-    // Two statements, so that each uses its own index: the rows of the owner, or all.
-    let statements = match filter.owner {
-        Some(_) => listing!(intent_columns, "owner = $2"),
-        None => listing!(intent_columns, "$2::text IS NULL"),
+/// Two statements, so that each uses its own index: the rows of the owner, or all.
+macro_rules! by_owner {
+    ($filter:ident, $columns:ident) => {
+        match $filter.owner {
+            Some(_) => listing!($columns, "owner = $2"),
+            None => listing!($columns, "$2::text IS NULL"),
+        }
     };
-    let (found, next) = page(readers, filter, statements).await?;
-    let intents = found.iter().map(rows::intent).collect::<Result<_, _>>()?;
-    Ok(IntentPage { intents, next })
 }
 
-pub(super) async fn outlines(
+async fn page(
     readers: &PostgresReadPool,
     filter: &IntentFilter,
-) -> Result<OutlinePage, Error> {
-    let statements = match filter.owner {
-        Some(_) => listing!(outline_columns, "owner = $2"),
-        None => listing!(outline_columns, "$2::text IS NULL"),
+    view: View,
+) -> Result<Rows, Error> {
+    let statements = match view {
+        View::Full => by_owner!(filter, intent_columns),
+        View::Outline => by_owner!(filter, outline_columns),
     };
-    let (found, next) = page(readers, filter, statements).await?;
-    let outlines = found.iter().map(rows::outline).collect::<Result<_, _>>()?;
-    Ok(OutlinePage { outlines, next })
+    let (found, next) = scan(readers, filter, statements).await?;
+    Ok(match view {
+        View::Full => {
+            let intents = found.iter().map(rows::intent).collect::<Result<_, _>>()?;
+            Rows::IntentPage(IntentPage { intents, next })
+        }
+        View::Outline => {
+            let outlines = found.iter().map(rows::outline).collect::<Result<_, _>>()?;
+            Rows::OutlinePage(OutlinePage { outlines, next })
+        }
+    })
 }
 
 /// The rows of a page, each with its sequence number first, and where the next page starts.
-async fn page(
+async fn scan(
     readers: &PostgresReadPool,
     filter: &IntentFilter,
     (wanted, looked): (&'static str, &'static str),
@@ -103,9 +333,7 @@ async fn page(
     let before = filter.before.map_or(i64::MAX, |seq| signed(seq.0));
     let scan = i64::from(SCAN_ROWS_MAX);
     let owner = filter.owner.as_deref().map(stored);
-    let profiles: Vec<i16> = profiles_of(filter.face)
-        .map(|id| id.code().into())
-        .collect();
+    let profiles = profile_codes(filter.face);
     let namespace = filter.namespace.as_deref().map(stored);
     let goal = filter.goal.as_deref().map(stored);
     let state = filter.state.map(|state| i16::from(state.code()));
@@ -131,208 +359,28 @@ async fn page(
     Ok((found, next))
 }
 
-pub(super) async fn children(
-    readers: &PostgresReadPool,
-    parent: IntentId,
-    limit: u32,
-) -> Result<Vec<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents i WHERE i.parent = $1 ORDER BY i.seq LIMIT $2"
-    );
-    let found = readers
-        .query(sql, &[&&parent.0[..], &i64::from(limit)])
-        .await?;
-    found.iter().map(rows::intent).collect()
+fn job_count(row: &Row) -> Result<JobCount, Error> {
+    Ok(JobCount {
+        capability: rows::optional_text(row, 0)?,
+        queued: rows::unsigned(row, 1)?,
+        delayed: rows::unsigned(row, 2)?,
+        running: rows::unsigned(row, 3)?,
+    })
 }
 
-pub(super) async fn child_jobs(
-    readers: &PostgresReadPool,
-    parent: IntentId,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents i WHERE i.parent = $1 AND i.profile = 1 ORDER BY i.seq LIMIT $2"
-    );
-    let found = readers
-        .query(sql, &[&&parent.0[..], &i64::from(limit)])
-        .await?;
-    found.iter().map(rows::outline).collect()
+fn count(row: &Row) -> Result<Count, Error> {
+    Ok(Count {
+        namespace: rows::text(row, 0)?,
+        state: rows::coded(row, 1, State::from_code)?,
+        count: rows::unsigned(row, 2)?,
+    })
 }
 
-/// Payloads are not sent; nothing is sorted, so that the scan ends at the first match.
-pub(super) async fn find_job_by_payload(
-    readers: &PostgresReadPool,
-    text: &str,
-    after: IntentId,
-    scan_max: u32,
-) -> Result<Option<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM (SELECT * FROM intents WHERE id > $1 AND profile = 1 ORDER BY id LIMIT $2) i \
-         WHERE strpos(i.payload, $3) > 0 LIMIT 1"
-    );
-    let found = readers
-        .query(sql, &[&&after.0[..], &i64::from(scan_max), &stored(text)])
-        .await?;
-    found.first().map(rows::outline).transpose()
-}
-
-pub(super) async fn open_jobs(
-    readers: &PostgresReadPool,
-    capability: &str,
-    goal: Option<&str>,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND i.capability = $1 \
-         AND ($2::text IS NULL OR i.goal = $2) ORDER BY i.goal, i.seq LIMIT $3"
-    );
-    let (capability, goal) = (stored(capability), goal.map(stored));
-    let found = readers
-        .query(sql, &[&capability, &goal, &i64::from(limit)])
-        .await?;
-    found.iter().map(rows::outline).collect()
-}
-
-/// Uses the index of open jobs: the sum keeps the planner from scanning all rows in their order instead.
-pub(super) async fn jobs_by_state(
-    readers: &PostgresReadPool,
-    state: Option<State>,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents i WHERE i.profile = 1 AND i.state IN (2, 3) AND ($1::smallint IS NULL OR i.state = $1) \
-         ORDER BY i.seq + 0 LIMIT $2"
-    );
-    let state = state.map(|state| i16::from(state.code()));
-    let found = readers.query(sql, &[&state, &i64::from(limit)]).await?;
-    found.iter().map(rows::outline).collect()
-}
-
-pub(super) async fn job_counts(
-    readers: &PostgresReadPool,
-    now: Micros,
-) -> Result<Vec<JobCount>, Error> {
-    let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > $1), \
-               count(*) FILTER (WHERE state = 3) FROM intents WHERE profile = 1 AND state IN (2, 3) \
-               GROUP BY capability ORDER BY capability NULLS FIRST";
-    let found = readers.query(sql, &[&now.0]).await?;
-    let work = |row: &Row| {
-        Ok(JobCount {
-            capability: rows::optional_text(row, 0)?,
-            queued: rows::unsigned(row, 1)?,
-            delayed: rows::unsigned(row, 2)?,
-            running: rows::unsigned(row, 3)?,
-        })
-    };
-    found.iter().map(work).collect()
-}
-
-/// Uses the index of deadlines: the sum keeps the planner from scanning all rows in their order instead.
-pub(super) async fn active_rows(
-    readers: &PostgresReadPool,
-    profile: ProfileId,
-    state: State,
-    after: Seq,
-    limit: u32,
-) -> Result<Vec<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents i WHERE i.shelf = ANY($1) AND i.profile = $2 AND i.state = $3 AND i.seq + 0 > $4 \
-         ORDER BY i.seq + 0 LIMIT $5"
-    );
-    let shelves: Vec<i16> = UNDER_WAY.map(|shelf| shelf.code().into()).to_vec();
-    let (profile, state) = (i16::from(profile.code()), i16::from(state.code()));
-    let (after, limit) = (signed(after.0), i64::from(limit));
-    let found = readers
-        .query(sql, &[&shelves, &profile, &state, &after, &limit])
-        .await?;
-    found.iter().map(rows::intent).collect()
-}
-
-pub(super) async fn dead(
-    readers: &PostgresReadPool,
-    face: Face,
-    limit: u32,
-) -> Result<Vec<Intent>, Error> {
-    // A range and an order that only the index by profile provides. With `profile = p` the planner would choose the older
-    // index without the profile while all rows have the same profile.
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile BETWEEN p AND p \
-         ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $2) i ORDER BY i.settled_at DESC, i.seq DESC LIMIT $2"
-    );
-    let profiles: Vec<i16> = profiles_of(face).map(|id| id.code().into()).collect();
-    let found = readers.query(sql, &[&profiles, &i64::from(limit)]).await?;
-    found.iter().map(rows::intent).collect()
-}
-
-/// The facts of an intent, newest first, as long as the condition holds. Each is earlier than the one before, so that even
-/// a damaged chain ends.
-macro_rules! chain {
-    ($condition:literal, $rest:literal) => {
-        chain!("i.last_fact", $condition, $rest)
-    };
-    ($first:literal, $condition:literal, $rest:literal) => {
-        concat!(
-            "WITH RECURSIVE chain AS (SELECT f.*, 1::bigint AS depth FROM intents i JOIN facts f ON f.seq = ",
-            $first,
-            " WHERE i.seq = $1 UNION ALL SELECT f.*, c.depth + 1 FROM chain c JOIN facts f ON f.seq = c.previous \
-             AND f.seq < c.seq WHERE ",
-            $condition,
-            ") SELECT ",
-            fact_columns!(),
-            " FROM chain f ",
-            $rest
-        )
-    };
-}
-
-pub(super) async fn facts(
-    readers: &PostgresReadPool,
-    intent: Seq,
-    limit: u32,
-) -> Result<Vec<Fact>, Error> {
-    let sql = chain!("c.depth < $2", "ORDER BY f.depth DESC");
-    let found = readers
-        .query(sql, &[&signed(intent.0), &i64::from(limit)])
-        .await?;
-    found.iter().map(rows::fact).collect()
-}
-
-pub(super) async fn last_fact_to(
-    readers: &PostgresReadPool,
-    intent: Seq,
-    states: &[State],
-    before: Option<FactSeq>,
-    scan_max: u32,
-) -> Result<Option<Fact>, Error> {
-    let sql = chain!(
-        "CASE WHEN $3::bigint IS NULL THEN i.last_fact \
-         ELSE (SELECT b.previous FROM facts b WHERE b.seq = $3 AND b.intent = $1) END",
-        "c.to_state != ALL($2) AND c.depth < $4",
-        "WHERE f.to_state = ANY($2) AND f.depth <= $4 ORDER BY f.depth LIMIT 1"
-    );
-    let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
-    let before = before.map(|seq| signed(seq.0));
-    let found = readers
-        .query(
-            sql,
-            &[&signed(intent.0), &codes, &before, &i64::from(scan_max)],
-        )
-        .await?;
-    found.first().map(rows::fact).transpose()
+fn lease_count(row: &Row) -> Result<LeaseCount, Error> {
+    Ok(LeaseCount {
+        node: rows::get(row, 0)?,
+        leases: rows::unsigned(row, 1)?,
+    })
 }
 
 const EVENTS: &str = concat!(
@@ -348,7 +396,7 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Numbers become visible out of order, so the stream ends before those of the oldest open transaction. The fact that woke
 /// the reader may be one of them, so it waits for the transactions that are open when it starts.
-pub(super) async fn events(
+async fn events(
     readers: &PostgresReadPool,
     watermark: &FactWatermark,
     filter: &EventFilter,
@@ -425,89 +473,8 @@ pub(super) async fn last_fact(
     Ok(last_of(blocks.settled))
 }
 
-/// Numbers are assigned in blocks, so some below this one may be unused.
-pub(super) async fn highest_fact(
-    readers: &PostgresReadPool,
-    watermark: &FactWatermark,
-) -> Result<FactSeq, Error> {
-    let blocks = watermark.now(readers).await?;
-    Ok(last_of(blocks.last))
-}
-
 fn last_of(block: i64) -> FactSeq {
     FactSeq(u64::try_from(end_of(block) - 1).unwrap_or(0))
-}
-
-pub(super) async fn record(
-    readers: &PostgresReadPool,
-    key: &record::Key,
-    now: Micros,
-) -> Result<Option<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
-               WHERE kind = $1 AND owner = $2 AND name = $3 AND (expires_at IS NULL OR expires_at > $4)";
-    let kind = i16::from(key.kind.code());
-    let (owner, name) = (stored(&key.owner), stored(&key.name));
-    let found = readers.query(sql, &[&kind, &owner, &name, &now.0]).await?;
-    found.first().map(rows::record).transpose()
-}
-
-pub(super) async fn records(
-    readers: &PostgresReadPool,
-    kind: record::Kind,
-    owner: &str,
-    after: &str,
-    now: Micros,
-    limit: u32,
-) -> Result<Vec<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
-               AND name > $3 AND (expires_at IS NULL OR expires_at > $4) ORDER BY name LIMIT $5";
-    let (kind, limit) = (i16::from(kind.code()), i64::from(limit));
-    let (owner, after) = (stored(owner), stored(after));
-    let found = readers
-        .query(sql, &[&kind, &owner, &after, &now.0, &limit])
-        .await?;
-    found.iter().map(rows::record).collect()
-}
-
-pub(super) async fn last_records(
-    readers: &PostgresReadPool,
-    kind: record::Kind,
-    owner: &str,
-    before: &str,
-    now: Micros,
-    limit: u32,
-) -> Result<Vec<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
-               AND ($3 = '' OR name < $3) AND (expires_at IS NULL OR expires_at > $4) ORDER BY name DESC LIMIT $5";
-    let (kind, limit) = (i16::from(kind.code()), i64::from(limit));
-    let (owner, before) = (stored(owner), stored(before));
-    let found = readers
-        .query(sql, &[&kind, &owner, &before, &now.0, &limit])
-        .await?;
-    found.iter().map(rows::record).collect()
-}
-
-pub(super) async fn counts(readers: &PostgresReadPool, face: Face) -> Result<Vec<Count>, Error> {
-    let sql = "SELECT name, state, sum(count)::bigint FROM counts WHERE kind = 0 AND face = $1 GROUP BY name, state \
-               HAVING sum(count) > 0 ORDER BY name, state";
-    let found = readers.query(sql, &[&i16::from(face.code())]).await?;
-    let count = |row: &Row| {
-        Ok(Count {
-            namespace: rows::text(row, 0)?,
-            state: rows::coded(row, 1, State::from_code)?,
-            count: rows::unsigned(row, 2)?,
-        })
-    };
-    found.iter().map(count).collect()
-}
-
-pub(super) async fn next_due(readers: &PostgresReadPool) -> Result<Option<Micros>, Error> {
-    let sql = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
-               FROM unnest($1::smallint[]) AS s) AS each";
-    let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
-    let found = readers.query(sql, &[&&shelves[..]]).await?;
-    let due: Option<i64> = found.first().map_or(Ok(None), |row| rows::get(row, 0))?;
-    Ok(due.map(Micros))
 }
 
 /// The only statement that reads the database's time: clocks are compared with it, and it is not stored.

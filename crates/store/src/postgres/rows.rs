@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
+use consign_kernel::intent::{Intent, ResultKind, Shelf};
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::{Cause, State, Verb};
 use tokio_postgres::types::FromSql;
 
+use crate::columns::result_kind;
 use crate::{Error, Outline};
 
 /// A row of either driver.
@@ -35,21 +36,17 @@ impl SqlRow for tokio_postgres::Row {
 /// Columns in the order [`intent`] reads them.
 macro_rules! intent_columns {
     () => {
-        "i.seq, i.id, i.profile, i.state, i.cause, i.shelf, i.wake_at, i.priority, i.run_at, i.attempts, \
-         i.attempts_max, i.backoff_us, i.created_at, i.expires_at, i.claimed_at, i.lease_until, i.settled_at, \
-         i.namespace, i.goal, i.owner, i.public, i.target, i.capability, i.holder, i.token, i.traceparent, \
-         i.last_error, i.result_kind, i.result, i.payload, i.last_fact, i.parent, i.series"
+        column_list!(read name "i.")
     };
 }
 pub(super) use intent_columns;
 
-pub(super) const INTENT_COLUMNS: usize = 33;
+pub(super) use crate::columns::READ as INTENT_COLUMNS;
 
 /// Columns in the order [`outline`] reads them.
 macro_rules! outline_columns {
     () => {
-        "i.seq, i.id, i.profile, i.state, i.cause, i.run_at, i.attempts, i.created_at, i.claimed_at, i.settled_at, \
-         i.namespace, i.goal, i.capability, i.holder, i.last_error"
+        outline_names!("i.")
     };
 }
 pub(super) use outline_columns;
@@ -65,82 +62,52 @@ pub(super) use fact_columns;
 pub(super) const FACT_COLUMNS: usize = 14;
 
 pub(super) fn intent(row: &impl SqlRow) -> Result<Intent, Error> {
-    let kind: Option<i16> = get(row, 27)?;
-    let body = optional_text(row, 28)?;
-    Ok(Intent {
-        seq: Seq(unsigned(row, 0)?),
-        id: IntentId(bytes(row, 1)?),
-        profile: coded(row, 2, ProfileId::from_code)?,
-        state: coded(row, 3, State::from_code)?,
-        cause: coded(row, 4, Cause::from_code)?,
-        shelf: coded(row, 5, Shelf::from_code)?,
-        wake_at: Micros(get(row, 6)?),
-        priority: get(row, 7)?,
-        run_at: Micros(get(row, 8)?),
-        attempts: small(row, 9)?,
-        attempts_max: small(row, 10)?,
-        backoff_us: get(row, 11)?,
-        created_at: Micros(get(row, 12)?),
-        expires_at: Micros(get(row, 13)?),
-        claimed_at: get::<Option<i64>>(row, 14)?.map(Micros),
-        lease_until: get::<Option<i64>>(row, 15)?.map(Micros),
-        settled_at: get::<Option<i64>>(row, 16)?.map(Micros),
-        namespace: text(row, 17)?,
-        goal: text(row, 18)?,
-        owner: text(row, 19)?,
-        public: get(row, 20)?,
-        target: optional_text(row, 21)?,
-        capability: optional_text(row, 22)?,
-        holder: optional_text(row, 23)?,
-        token: optional_bytes(row, 24)?.map(Token),
-        traceparent: optional_text(row, 25)?,
-        last_error: optional_text(row, 26)?,
-        result: kind.zip(body).map(|(kind, body)| Outcome {
-            kind: result_kind(kind),
-            body,
-        }),
-        payload: text(row, 29)?,
-        last_fact: fact_seq(row, 30)?,
-        ties: Ties {
-            parent: optional_bytes(row, 31)?.map(IntentId),
-            series: optional_text(row, 32)?,
-        },
-    })
+    read_intent!(row, cell)
 }
 
 pub(super) fn outline(row: &impl SqlRow) -> Result<Outline, Error> {
-    Ok(Outline {
-        seq: Seq(unsigned(row, 0)?),
-        id: IntentId(bytes(row, 1)?),
-        profile: coded(row, 2, ProfileId::from_code)?,
-        state: coded(row, 3, State::from_code)?,
-        cause: coded(row, 4, Cause::from_code)?,
-        run_at: Micros(get(row, 5)?),
-        attempts: small(row, 6)?,
-        created_at: Micros(get(row, 7)?),
-        claimed_at: get::<Option<i64>>(row, 8)?.map(Micros),
-        settled_at: get::<Option<i64>>(row, 9)?.map(Micros),
-        namespace: text(row, 10)?,
-        goal: text(row, 11)?,
-        capability: optional_text(row, 12)?,
-        holder: optional_text(row, 13)?,
-        last_error: optional_text(row, 14)?,
-    })
+    read_outline!(row, cell)
 }
 
-pub(super) fn result_code(kind: ResultKind) -> i16 {
-    match kind {
-        ResultKind::Json => 0,
-        ResultKind::Text => 1,
-    }
+/// A field as a column stores it.
+trait FromCell: Sized {
+    fn from_cell<R: SqlRow>(row: &R, index: usize) -> Result<Self, Error>;
 }
 
-fn result_kind(code: i16) -> ResultKind {
-    if code == 1 {
-        ResultKind::Text
-    } else {
-        ResultKind::Json
-    }
+fn cell<T: FromCell>(row: &impl SqlRow, index: usize) -> Result<T, Error> {
+    T::from_cell(row, index)
+}
+
+macro_rules! from_cell {
+    ($($field:ty: $read:expr;)*) => {
+        $(impl FromCell for $field {
+            fn from_cell<R: SqlRow>(row: &R, index: usize) -> Result<Self, Error> {
+                let read: fn(&R, usize) -> Result<Self, Error> = $read;
+                read(row, index)
+            }
+        })*
+    };
+}
+
+from_cell! {
+    bool: |row, index| get(row, index);
+    i32: |row, index| get(row, index);
+    u32: |row, index| small(row, index);
+    i64: |row, index| get(row, index);
+    String: |row, index| text(row, index);
+    Option<String>: |row, index| optional_text(row, index);
+    Seq: |row, index| unsigned(row, index).map(Seq);
+    Option<FactSeq>: |row, index| fact_seq(row, index);
+    Micros: |row, index| get(row, index).map(Micros);
+    Option<Micros>: |row, index| Ok(get::<Option<i64>>(row, index)?.map(Micros));
+    IntentId: |row, index| bytes(row, index).map(IntentId);
+    Option<IntentId>: |row, index| Ok(optional_bytes(row, index)?.map(IntentId));
+    Option<Token>: |row, index| Ok(optional_bytes(row, index)?.map(Token));
+    ProfileId: |row, index| coded(row, index, ProfileId::from_code);
+    State: |row, index| coded(row, index, State::from_code);
+    Cause: |row, index| coded(row, index, Cause::from_code);
+    Shelf: |row, index| coded(row, index, Shelf::from_code);
+    Option<ResultKind>: |row, index| Ok(get::<Option<i16>>(row, index)?.map(result_kind));
 }
 
 pub(super) fn fact(row: &impl SqlRow) -> Result<Fact, Error> {

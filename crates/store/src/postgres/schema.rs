@@ -25,102 +25,23 @@ enum MigrationMode {
     /// In one transaction. Tables in use must not be locked for long.
     Together,
     /// Statement by statement while nodes run, such as an index of a large table. Each may be repeated.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "no migration of this version needs it; tests run it"
+        )
+    )]
     Online,
 }
 
-const MIGRATIONS: &[PostgresMigration] = &[
-    PostgresMigration {
-        version: 1,
-        name: "ledger",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0001_ledger.sql"),
-    },
-    PostgresMigration {
-        version: 2,
-        name: "deaths",
-        oldest: 1,
-        run: MigrationMode::Online,
-        sql: include_str!("migrations/0002_deaths.sql"),
-    },
-    PostgresMigration {
-        version: 3,
-        name: "ties",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0003_ties.sql"),
-    },
-    PostgresMigration {
-        version: 4,
-        name: "ties_found",
-        oldest: 1,
-        run: MigrationMode::Online,
-        sql: include_str!("migrations/0004_ties_found.sql"),
-    },
-    PostgresMigration {
-        version: 5,
-        name: "tables",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0005_tables.sql"),
-    },
-    PostgresMigration {
-        version: 6,
-        name: "transactions",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0006_transactions.sql"),
-    },
-    PostgresMigration {
-        version: 7,
-        name: "forward",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0007_forward.sql"),
-    },
-    PostgresMigration {
-        version: 8,
-        name: "deaths_of_each",
-        oldest: 1,
-        run: MigrationMode::Online,
-        sql: include_str!("migrations/0008_deaths_of_each.sql"),
-    },
-    PostgresMigration {
-        version: 9,
-        name: "past_jobs",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0009_past_jobs.sql"),
-    },
-    PostgresMigration {
-        version: 10,
-        name: "short_guard",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0010_short_guard.sql"),
-    },
-    PostgresMigration {
-        version: 11,
-        name: "unconsented",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0011_unconsented.sql"),
-    },
-    PostgresMigration {
-        version: 12,
-        name: "wall_offset",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0012_wall_offset.sql"),
-    },
-    PostgresMigration {
-        version: 13,
-        name: "guarded_profiles",
-        oldest: 1,
-        run: MigrationMode::Together,
-        sql: include_str!("migrations/0013_guarded_profiles.sql"),
-    },
-];
+const MIGRATIONS: &[PostgresMigration] = &[PostgresMigration {
+    version: 1,
+    name: "initial",
+    oldest: 1,
+    run: MigrationMode::Together,
+    sql: include_str!("migrations/0001_initial.sql"),
+}];
 
 /// `hashtext`, sequences as relations and the setting for cached plans need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;
@@ -177,12 +98,12 @@ pub(super) async fn could_hold(address: &DatabaseAddress) -> Result<(), Error> {
 /// Refuses a schema that this program does not know completely: an older server may run on it, but its copy would be
 /// incomplete.
 pub(super) async fn wholly_known(address: &DatabaseAddress) -> Result<(), Error> {
-    let found = found(&address.connect().await?).await?;
+    let found = found(&address.connect().await?, address, MIGRATIONS).await?;
     let needed = SchemaVersion {
         oldest: found.version,
         ..found
     };
-    known(address, &needed, None)
+    known(address, &needed, MIGRATIONS)
 }
 
 /// The migrations that a ledger still needs, by number and name; `None` if there is no ledger. Changes nothing.
@@ -191,10 +112,10 @@ pub(super) async fn pending(address: &DatabaseAddress) -> Result<Option<Vec<Stri
         return Ok(None);
     }
     let client = address.connect().await?;
-    let found = found(&client).await?;
-    known(address, &found, None)?;
+    let found = found(&client, address, MIGRATIONS).await?;
+    known(address, &found, MIGRATIONS)?;
     Ok(Some(
-        missing(&found, None)
+        missing(&found, MIGRATIONS)
             .map(|migration| format!("{:04} {}", migration.version, migration.name))
             .collect(),
     ))
@@ -206,12 +127,22 @@ pub(super) async fn migrate(
     now_us: i64,
     hold: Option<i32>,
 ) -> Result<(), Error> {
+    let last = hold.unwrap_or(i32::MAX);
+    let count = MIGRATIONS.partition_point(|migration| migration.version <= last);
+    apply(address, now_us, &MIGRATIONS[..count]).await
+}
+
+async fn apply(
+    address: &DatabaseAddress,
+    now_us: i64,
+    list: &[PostgresMigration],
+) -> Result<(), Error> {
     let client = address.connect().await?;
     fits(&client, address).await?;
     // If nothing is to do, no lock is taken.
-    let before = found(&client).await?;
-    known(address, &before, hold)?;
-    if missing(&before, hold).next().is_none() {
+    let before = found(&client, address, list).await?;
+    known(address, &before, list)?;
+    if missing(&before, list).next().is_none() {
         return Ok(());
     }
     // A migration may take long, and so may those of other nodes before it.
@@ -220,9 +151,9 @@ pub(super) async fn migrate(
         .await?;
     lock(&client).await?;
     make_schema(&client).await?;
-    let found = found(&client).await?;
-    known(address, &found, hold)?;
-    for migration in missing(&found, hold) {
+    let found = found(&client, address, list).await?;
+    known(address, &found, list)?;
+    for migration in missing(&found, list) {
         tracing::info!(
             version = migration.version,
             name = migration.name,
@@ -235,14 +166,13 @@ pub(super) async fn migrate(
 }
 
 /// The migrations that a database still needs, in order.
-fn missing(
+fn missing<'l>(
     found: &SchemaVersion,
-    hold: Option<i32>,
-) -> impl Iterator<Item = &'static PostgresMigration> {
-    let (done, last) = (found.version, hold.unwrap_or(i32::MAX));
-    MIGRATIONS
-        .iter()
-        .filter(move |migration| migration.version > done && migration.version <= last)
+    list: &'l [PostgresMigration],
+) -> impl Iterator<Item = &'l PostgresMigration> + use<'l> {
+    let done = found.version;
+    list.iter()
+        .filter(move |migration| migration.version > done)
 }
 
 async fn lock(client: &Client) -> Result<(), Error> {
@@ -373,9 +303,12 @@ async fn show(client: &Client, sql: &str) -> Result<String, Error> {
 }
 
 /// A newer schema is accepted if it says that this version of the program still works on it.
-fn known(address: &DatabaseAddress, found: &SchemaVersion, hold: Option<i32>) -> Result<(), Error> {
-    let last = MIGRATIONS.last().map_or(0, |migration| migration.version);
-    let known = hold.unwrap_or(last);
+fn known(
+    address: &DatabaseAddress,
+    found: &SchemaVersion,
+    list: &[PostgresMigration],
+) -> Result<(), Error> {
+    let known = list.last().map_or(0, |migration| migration.version);
     if found.version > known && found.oldest > known {
         return Err(Error::TooNewDatabase {
             database: address.database().to_owned(),
@@ -386,19 +319,32 @@ fn known(address: &DatabaseAddress, found: &SchemaVersion, hold: Option<i32>) ->
     Ok(())
 }
 
-async fn found(client: &Client) -> Result<SchemaVersion, Error> {
+/// Refuses a schema whose migrations have other names.
+async fn found(
+    client: &Client,
+    address: &DatabaseAddress,
+    list: &[PostgresMigration],
+) -> Result<SchemaVersion, Error> {
+    let mut found = SchemaVersion {
+        version: 0,
+        oldest: 0,
+    };
     if !is_ours(client).await? {
-        return Ok(SchemaVersion {
-            version: 0,
-            oldest: 0,
-        });
+        return Ok(found);
     }
-    let sql = "SELECT coalesce(max(version), 0), coalesce(max(oldest), 0) FROM migrations";
-    let row = client.query_one(sql, &[]).await?;
-    Ok(SchemaVersion {
-        version: row.try_get(0)?,
-        oldest: row.try_get(1)?,
-    })
+    let sql = "SELECT version, name, oldest FROM migrations ORDER BY version";
+    for row in client.query(sql, &[]).await? {
+        let (version, name): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
+        let mut list = list.iter();
+        if list.any(|migration| migration.version == version && migration.name != name) {
+            return Err(Error::DevelopmentSchema {
+                place: format!("database {}", address.database()),
+            });
+        }
+        found.version = version;
+        found.oldest = found.oldest.max(row.try_get(2)?);
+    }
+    Ok(found)
 }
 
 /// Creates the schema if there is none. A schema of another program with the same name is left untouched.
@@ -425,76 +371,4 @@ async fn refuse_foreign(client: &Client) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use tracing::span;
-
-    use super::*;
-
-    /// Counts warnings.
-    #[derive(Clone, Default)]
-    struct WarningCounter(Arc<AtomicUsize>);
-
-    impl tracing::Subscriber for WarningCounter {
-        fn enabled(&self, of: &tracing::Metadata<'_>) -> bool {
-            *of.level() == tracing::Level::WARN
-        }
-
-        fn event(&self, _: &tracing::Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-            span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-        fn enter(&self, _: &span::Id) {}
-        fn exit(&self, _: &span::Id) {}
-    }
-
-    #[tokio::test]
-    async fn a_database_without_fsync_is_warned_of_once() {
-        let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
-        let client = address.connect().await.unwrap();
-        let warned = WarningCounter::default();
-        let listening = tracing::subscriber::set_default(warned.clone());
-        fits(&client, &address).await.unwrap();
-        drop(listening);
-        assert_eq!(warned.0.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do() {
-        let cluster = consign_testkit::postgres::shared().unwrap();
-        let address = DatabaseAddress::parse(&cluster.url("postgres"), None).unwrap();
-        let (client, reader) = (
-            address.connect().await.unwrap(),
-            address.connect().await.unwrap(),
-        );
-        let used = "SELECT 1 FROM pg_try_advisory_xact_lock(17239, 1)";
-        reader
-            .batch_execute(&format!("BEGIN; {used}"))
-            .await
-            .unwrap();
-        let migration = PostgresMigration {
-            version: 99,
-            name: "waits",
-            oldest: 99,
-            run: MigrationMode::Together,
-            sql: "SELECT pg_advisory_xact_lock(17239, 1)",
-        };
-        let wait_max = Duration::from_secs(1);
-        let gave_up = run_together(&client, &migration, 0, wait_max)
-            .await
-            .unwrap_err();
-        assert!(
-            gave_up.to_string().contains("pg_stat_activity"),
-            "{gave_up}"
-        );
-    }
-}
+mod tests;

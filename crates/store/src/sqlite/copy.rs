@@ -18,7 +18,7 @@ use super::tx::SqliteTx;
 use super::{checkpoint, reads, writer};
 use crate::Error;
 use crate::copy::{
-    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, Rows, lanes,
+    CopyMark, CopySource, CopyTarget, Cursor, LedgerTable, MarkedSource, RowPage, TableRows, lanes,
 };
 use crate::ledger::{Position, Tx};
 
@@ -215,7 +215,7 @@ impl SqliteSource {
             Ok((row, lanes))
         });
         Ok(RowPage {
-            rows: Rows::Intents(with_lanes.collect::<Result<_, Error>>()?),
+            rows: TableRows::Intents(with_lanes.collect::<Result<_, Error>>()?),
             next,
         })
     }
@@ -229,7 +229,7 @@ impl SqliteSource {
         let found = collect(&mut statement, params![after.numbers[0], limit], rows::fact)?;
         Ok(RowPage {
             next: found.last().map(|row| Cursor::number(signed(row.seq.0))),
-            rows: Rows::Facts(found),
+            rows: TableRows::Facts(found),
         })
     }
 
@@ -245,7 +245,7 @@ impl SqliteSource {
         };
         Ok(RowPage {
             next: found.last().map(|row| cursor(&row.key)),
-            rows: Rows::Once(found),
+            rows: TableRows::Once(found),
         })
     }
 
@@ -269,7 +269,7 @@ impl SqliteSource {
             found.retain(|(seq, _)| !superseded.contains(seq));
         }
         Ok(RowPage {
-            rows: Rows::Once(found.into_iter().map(|(_, row)| row).collect()),
+            rows: TableRows::Once(found.into_iter().map(|(_, row)| row).collect()),
             next,
         })
     }
@@ -286,7 +286,7 @@ impl SqliteSource {
             Cursor::named([key.kind.code().into(), 0, 0], &key.owner, &key.name)
         });
         Ok(RowPage {
-            rows: Rows::Records(found),
+            rows: TableRows::Records(found),
             next,
         })
     }
@@ -303,7 +303,7 @@ impl SqliteSource {
             Cursor::named([kind.into(), face.into(), state.into()], name, "")
         });
         Ok(RowPage {
-            rows: Rows::Counts(found),
+            rows: TableRows::Counts(found),
             next,
         })
     }
@@ -416,7 +416,7 @@ impl CopyTarget for SqliteTarget {
         })
     }
 
-    fn write(&mut self, rows: Rows, mark: &CopyMark) -> Result<(), Error> {
+    fn write(&mut self, rows: TableRows, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(|connection| {
             write_rows(connection, rows)?;
             put_mark(connection, mark)
@@ -438,17 +438,17 @@ impl CopyTarget for SqliteTarget {
 }
 
 /// Uses the same code as the writer of a server.
-fn write_rows(connection: &Connection, rows: Rows) -> Result<(), Error> {
+fn write_rows(connection: &Connection, rows: TableRows) -> Result<(), Error> {
     let mut prepared = StatementCache::new(connection);
     let mut nonces = Nonces::default();
     let mut open = SqliteTx::new(&mut prepared, &mut nonces);
     match rows {
-        Rows::Intents(rows) => {
+        TableRows::Intents(rows) => {
             for (intent, lanes) in rows {
                 open.insert(&intent, lanes.as_ref())?;
             }
         }
-        Rows::Facts(rows) => {
+        TableRows::Facts(rows) => {
             for (index, fact) in rows.into_iter().enumerate() {
                 if index % STRETCH_FACTS == 0 {
                     open.note_news()?;
@@ -456,17 +456,17 @@ fn write_rows(connection: &Connection, rows: Rows) -> Result<(), Error> {
                 open.append(fact)?;
             }
         }
-        Rows::Once(rows) => {
+        TableRows::Once(rows) => {
             for row in rows {
                 open.put_once(row)?;
             }
         }
-        Rows::Records(rows) => {
+        TableRows::Records(rows) => {
             for record in rows {
                 open.put_record(record)?;
             }
         }
-        Rows::Counts(rows) => {
+        TableRows::Counts(rows) => {
             for (counter, count) in rows {
                 open.add(&counter, count)?;
             }

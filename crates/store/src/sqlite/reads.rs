@@ -9,18 +9,18 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{self, Record};
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
+use super::writer::read_position;
 use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
-    LeaseCount, Outline, OutlinePage,
+    LeaseCount, NamePage, Outline, OutlinePage, Query, Rows, View,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -93,52 +93,206 @@ impl SqliteReadPool {
     }
 }
 
-pub(super) fn intent(connection: &Connection, id: IntentId) -> Result<Option<Intent>, Error> {
-    let sql = concat!("SELECT ", intent_columns!(), " FROM intents WHERE id = ?1");
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([id.0], rows::intent)
-        .optional()?)
+macro_rules! select {
+    ($columns:ident, $rest:literal) => {
+        concat!("SELECT ", $columns!(), $rest)
+    };
+}
+
+const INTENT: &str = select!(intent_columns, " FROM intents WHERE id = ?1");
+
+const CHILDREN: &str = select!(
+    intent_columns,
+    " FROM intents WHERE parent = ?1 ORDER BY seq LIMIT ?2"
+);
+
+const CHILD_JOBS: &str = select!(
+    outline_columns,
+    " FROM intents WHERE parent = ?1 AND profile = 1 ORDER BY seq LIMIT ?2"
+);
+
+/// Payloads are not copied; nothing is sorted, so that the scan ends at the first match.
+const JOB_BY_PAYLOAD: &str = select!(
+    outline_columns,
+    " FROM (SELECT * FROM intents WHERE id > ?1 AND +profile = 1 ORDER BY id LIMIT ?2) WHERE instr(payload, ?3) > 0 LIMIT 1"
+);
+
+const OPEN_JOBS: &str = select!(
+    outline_columns,
+    " FROM intents WHERE profile = 1 AND state IN (2, 3) AND capability = ?1 AND (?2 IS NULL OR goal = ?2) \
+     ORDER BY goal, seq LIMIT ?3"
+);
+
+/// Uses the index of open jobs: the plus sign keeps the planner from scanning all rows in their order instead.
+const JOBS_BY_STATE: &str = select!(
+    outline_columns,
+    " FROM intents INDEXED BY jobs_by_work WHERE profile = 1 AND state IN (2, 3) AND (?1 IS NULL OR state = ?1) \
+     ORDER BY +seq LIMIT ?2"
+);
+
+const JOB_COUNTS: &str = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > ?1), \
+     count(*) FILTER (WHERE state = 3) FROM intents INDEXED BY jobs_by_work \
+     WHERE profile = 1 AND state IN (2, 3) GROUP BY capability ORDER BY capability";
+
+/// Uses the index of deadlines: the plus signs keep the planner from scanning all rows in their order instead.
+const ACTIVE_ROWS: &str = select!(
+    intent_columns,
+    " FROM intents WHERE shelf IN (?1, ?2, ?3) AND profile = ?4 AND state = ?5 AND +seq > ?6 ORDER BY +seq LIMIT ?7"
+);
+
+const DEAD: &str = select!(
+    intent_columns,
+    " FROM intents WHERE state = 7 AND profile = ?1 ORDER BY settled_at DESC, seq DESC LIMIT ?2"
+);
+
+const RECORD: &str = "SELECT kind, owner, name, version, value, expires_at FROM records \
+     WHERE kind = ?1 AND owner = ?2 AND name = ?3 AND (expires_at IS NULL OR expires_at > ?4)";
+
+const RECORDS_AFTER: &str = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
+     AND name > ?3 AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name LIMIT ?5";
+
+const RECORDS_BEFORE: &str = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
+     AND (?3 = '' OR name < ?3) AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name DESC LIMIT ?5";
+
+const COUNTS: &str = "SELECT name, state, count FROM counts WHERE kind = 0 AND face = ?1 AND count > 0 ORDER BY name, state";
+
+/// Reads only the leased part of the index of deadlines, and nothing of the table.
+const LEASES: &str = "SELECT count(*) FROM intents WHERE shelf = ?1";
+
+const DUE: &str = "SELECT min(wake_at) FROM intents WHERE shelf = ?1";
+
+/// Answers a question; records that ended before `now` are left out.
+pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Result<Rows, Error> {
+    Ok(match query {
+        Query::Intent(id) => Rows::Intents(list(connection, INTENT, [id.0], rows::intent)?),
+        Query::Intents { filter, view } => page(connection, filter, *view)?,
+        Query::Children { parent, limit } => {
+            let given = params![parent.0, limit];
+            Rows::Intents(list(connection, CHILDREN, given, rows::intent)?)
+        }
+        Query::ChildJobs { parent, limit } => {
+            let given = params![parent.0, limit];
+            Rows::Outlines(list(connection, CHILD_JOBS, given, rows::outline)?)
+        }
+        Query::JobByPayload {
+            text,
+            after,
+            scan_max,
+        } => {
+            let given = params![after.0, scan_max, text];
+            Rows::Outlines(list(connection, JOB_BY_PAYLOAD, given, rows::outline)?)
+        }
+        Query::OpenJobs {
+            capability,
+            goal,
+            limit,
+        } => {
+            let given = params![capability, goal, limit];
+            Rows::Outlines(list(connection, OPEN_JOBS, given, rows::outline)?)
+        }
+        Query::JobsByState { state, limit } => {
+            let given = params![state.map(State::code), limit];
+            Rows::Outlines(list(connection, JOBS_BY_STATE, given, rows::outline)?)
+        }
+        Query::JobCounts { now } => {
+            Rows::JobCounts(list(connection, JOB_COUNTS, [now.0], job_count)?)
+        }
+        Query::ActiveRows {
+            profile,
+            state,
+            after,
+            limit,
+        } => {
+            let [first, second, third] = UNDER_WAY.map(Shelf::code);
+            let (profile, state, after) = (profile.code(), state.code(), signed(after.0));
+            let given = params![first, second, third, profile, state, after, limit];
+            Rows::Intents(list(connection, ACTIVE_ROWS, given, rows::intent)?)
+        }
+        Query::Dead { face, limit } => Rows::Intents(dead(connection, *face, *limit)?),
+        Query::Facts { intent, limit } => Rows::Facts(facts(connection, *intent, *limit)?),
+        Query::LastFactTo {
+            intent,
+            states,
+            before,
+            scan_max,
+        } => Rows::Facts(last_fact_to(
+            connection, *intent, states, *before, *scan_max,
+        )?),
+        Query::Events(filter) => Rows::Events(events(connection, filter)?),
+        Query::LastFact => Rows::FactSeq(last_fact(connection)?),
+        // From the file and not from the counter: a fact may be visible before the counter is updated. The number counts
+        // even if its fact is removed by now.
+        Query::HighestFact => Rows::FactSeq(FactSeq(read_position(connection)?.fact)),
+        Query::Record(key) => {
+            let given = params![key.kind.code(), key.owner, key.name, now.0];
+            Rows::Records(list(connection, RECORD, given, rows::record)?)
+        }
+        Query::Records {
+            kind,
+            owner,
+            page,
+            limit,
+        } => {
+            let (sql, name) = match page {
+                NamePage::After(name) => (RECORDS_AFTER, name),
+                NamePage::Before(name) => (RECORDS_BEFORE, name),
+            };
+            let given = params![kind.code(), owner, name, now.0, limit];
+            Rows::Records(list(connection, sql, given, rows::record)?)
+        }
+        Query::Counts { face } => Rows::Counts(list(connection, COUNTS, [face.code()], count)?),
+        Query::LeaseCounts => Rows::LeaseCounts(lease_counts(connection)?),
+        Query::NextDue => Rows::Due(next_due(connection)?),
+    })
+}
+
+fn list<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map(parameters, read)?;
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// The newest rows, or the newest of an owner: two statements, so that each uses its own index.
 macro_rules! newest {
     ($filter:ident, $columns:ident) => {
         if $filter.owner.is_some() {
-            concat!(
-                "SELECT ",
-                $columns!(),
+            select!(
+                $columns,
                 " FROM intents WHERE owner = ?2 AND seq < ?1 ORDER BY seq DESC LIMIT ?3"
             )
         } else {
-            concat!(
-                "SELECT ",
-                $columns!(),
+            select!(
+                $columns,
                 " FROM intents WHERE seq < ?1 AND ?2 IS NULL ORDER BY seq DESC LIMIT ?3"
             )
         }
     };
 }
 
-pub(super) fn intents(connection: &Connection, filter: &IntentFilter) -> Result<IntentPage, Error> {
-    let sql = newest!(filter, intent_columns);
-    let wants = |intent: &Intent| (intent.seq, filter.wants(intent));
-    let (intents, next) = page(connection, filter, sql, rows::intent, wants)?;
-    Ok(IntentPage { intents, next })
-}
-
-pub(super) fn outlines(
-    connection: &Connection,
-    filter: &IntentFilter,
-) -> Result<OutlinePage, Error> {
-    let sql = newest!(filter, outline_columns);
-    let wants = |outline: &Outline| (outline.seq, filter.wants_outline(outline));
-    let (outlines, next) = page(connection, filter, sql, rows::outline, wants)?;
-    Ok(OutlinePage { outlines, next })
+fn page(connection: &Connection, filter: &IntentFilter, view: View) -> Result<Rows, Error> {
+    Ok(match view {
+        View::Full => {
+            let sql = newest!(filter, intent_columns);
+            let wants = |intent: &Intent| (intent.seq, filter.wants(intent));
+            let (intents, next) = scan(connection, filter, sql, rows::intent, wants)?;
+            Rows::IntentPage(IntentPage { intents, next })
+        }
+        View::Outline => {
+            let sql = newest!(filter, outline_columns);
+            let wants = |outline: &Outline| (outline.seq, filter.wants_outline(outline));
+            let (outlines, next) = scan(connection, filter, sql, rows::outline, wants)?;
+            Rows::OutlinePage(OutlinePage { outlines, next })
+        }
+    })
 }
 
 /// `wants` returns for each row its position and whether it matches.
-fn page<T>(
+fn scan<T>(
     connection: &Connection,
     filter: &IntentFilter,
     sql: &str,
@@ -165,154 +319,27 @@ fn page<T>(
     Ok((page, last.filter(|_| more)))
 }
 
-pub(super) fn children(
-    connection: &Connection,
-    parent: IntentId,
-    limit: u32,
-) -> Result<Vec<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents WHERE parent = ?1 ORDER BY seq LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![parent.0, limit], rows::intent)?;
-    Ok(found.collect::<Result<_, _>>()?)
+fn job_count(row: &Row<'_>) -> rusqlite::Result<JobCount> {
+    Ok(JobCount {
+        capability: row.get(0)?,
+        queued: rows::unsigned(row, 1)?,
+        delayed: rows::unsigned(row, 2)?,
+        running: rows::unsigned(row, 3)?,
+    })
 }
 
-pub(super) fn child_jobs(
-    connection: &Connection,
-    parent: IntentId,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents WHERE parent = ?1 AND profile = 1 ORDER BY seq LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![parent.0, limit], rows::outline)?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-/// Payloads are not copied; nothing is sorted, so that the scan ends at the first match.
-pub(super) fn find_job_by_payload(
-    connection: &Connection,
-    text: &str,
-    after: IntentId,
-    scan_max: u32,
-) -> Result<Option<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM (SELECT * FROM intents WHERE id > ?1 AND +profile = 1 ORDER BY id LIMIT ?2) WHERE instr(payload, ?3) > 0 LIMIT 1"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement
-        .query_row(params![after.0, scan_max, text], rows::outline)
-        .optional()?)
-}
-
-pub(super) fn open_jobs(
-    connection: &Connection,
-    capability: &str,
-    goal: Option<&str>,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents WHERE profile = 1 AND state IN (2, 3) AND capability = ?1 AND (?2 IS NULL OR goal = ?2) \
-         ORDER BY goal, seq LIMIT ?3"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![capability, goal, limit], rows::outline)?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-/// Uses the index of open jobs: the plus sign keeps the planner from scanning all rows in their order instead.
-pub(super) fn jobs_by_state(
-    connection: &Connection,
-    state: Option<State>,
-    limit: u32,
-) -> Result<Vec<Outline>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        outline_columns!(),
-        " FROM intents INDEXED BY jobs_by_work WHERE profile = 1 AND state IN (2, 3) AND (?1 IS NULL OR state = ?1) \
-         ORDER BY +seq LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(params![state.map(State::code), limit], rows::outline)?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-pub(super) fn job_counts(connection: &Connection, now: Micros) -> Result<Vec<JobCount>, Error> {
-    let sql = "SELECT capability, count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state = 2 AND run_at > ?1), \
-               count(*) FILTER (WHERE state = 3) FROM intents INDEXED BY jobs_by_work \
-               WHERE profile = 1 AND state IN (2, 3) GROUP BY capability ORDER BY capability";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map([now.0], |row| {
-        Ok(JobCount {
-            capability: row.get(0)?,
-            queued: rows::unsigned(row, 1)?,
-            delayed: rows::unsigned(row, 2)?,
-            running: rows::unsigned(row, 3)?,
-        })
-    })?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-/// Uses the index of deadlines: the plus signs keep the planner from scanning all rows in their order instead.
-pub(super) fn active_rows(
-    connection: &Connection,
-    profile: ProfileId,
-    state: State,
-    after: Seq,
-    limit: u32,
-) -> Result<Vec<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents WHERE shelf IN (?1, ?2, ?3) AND profile = ?4 AND state = ?5 AND +seq > ?6 ORDER BY +seq LIMIT ?7"
-    );
-    let [first, second, third] = UNDER_WAY.map(Shelf::code);
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(
-        params![
-            first,
-            second,
-            third,
-            profile.code(),
-            state.code(),
-            signed(after.0),
-            limit
-        ],
-        rows::intent,
-    )?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-pub(super) fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
-    let sql = concat!(
-        "SELECT ",
-        intent_columns!(),
-        " FROM intents WHERE state = 7 AND profile = ?1 ORDER BY settled_at DESC, seq DESC LIMIT ?2"
-    );
-    let mut statement = connection.prepare_cached(sql)?;
+fn dead(connection: &Connection, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
     let mut dead = Vec::new();
     for profile in profiles_of(face) {
-        let mut found = statement.query(params![profile.code(), limit])?;
-        while let Some(row) = found.next()? {
-            dead.push(rows::intent(row)?);
-        }
+        let given = params![profile.code(), limit];
+        dead.extend(list(connection, DEAD, given, rows::intent)?);
     }
     dead.sort_by_key(|intent| Reverse((intent.settled_at, intent.seq)));
     dead.truncate(limit as usize);
     Ok(dead)
 }
 
-pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
+fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<Vec<Fact>, Error> {
     let mut facts = Vec::new();
     walk_back(connection, intent, None, |fact| {
         facts.push(fact);
@@ -322,20 +349,20 @@ pub(super) fn facts(connection: &Connection, intent: Seq, limit: u32) -> Result<
     Ok(facts)
 }
 
-pub(super) fn last_fact_to(
+fn last_fact_to(
     connection: &Connection,
     intent: Seq,
     states: &[State],
     before: Option<FactSeq>,
     scan_max: u32,
-) -> Result<Option<Fact>, Error> {
+) -> Result<Vec<Fact>, Error> {
     let (mut found, mut left) = (None, scan_max);
     walk_back(connection, intent, before, |fact| {
         found = Some(fact).filter(|fact| left > 0 && states.contains(&fact.to));
         left = left.saturating_sub(1);
         found.is_none() && left > 0
     })?;
-    Ok(found)
+    Ok(found.into_iter().collect())
 }
 
 /// Passes the facts of an intent to `more`, newest first or from before one of them, until it returns false. Old facts may
@@ -384,10 +411,9 @@ pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_st
      CROSS JOIN facts f ON f.seq BETWEEN max(n.first, ?2 + 1) AND n.last AND f.owner = ?1 \
      LEFT JOIN intents i ON i.seq = f.intent WHERE n.owner = ?1 AND n.last > ?2 ORDER BY n.last, f.seq LIMIT ?3";
 
-pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
+fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // With one writer, numbers become visible in order, so the stream may reach the last one.
-    let sql = EVENTS;
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(EVENTS)?;
     let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
     let mut page = EventPage {
         events: Vec::new(),
@@ -415,94 +441,29 @@ pub(super) fn events(connection: &Connection, filter: &EventFilter) -> Result<Ev
     Ok(page)
 }
 
-pub(super) fn record(
-    connection: &Connection,
-    key: &record::Key,
-    now: Micros,
-) -> Result<Option<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records \
-               WHERE kind = ?1 AND owner = ?2 AND name = ?3 AND (expires_at IS NULL OR expires_at > ?4)";
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement
-        .query_row(
-            params![key.kind.code(), key.owner, key.name, now.0],
-            rows::record,
-        )
-        .optional()?)
+fn count(row: &Row<'_>) -> rusqlite::Result<Count> {
+    Ok(Count {
+        namespace: row.get(0)?,
+        state: rows::coded(row, 1, State::from_code)?,
+        count: rows::unsigned(row, 2)?,
+    })
 }
 
-pub(super) fn records(
-    connection: &Connection,
-    kind: record::Kind,
-    owner: &str,
-    after: &str,
-    now: Micros,
-    limit: u32,
-) -> Result<Vec<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
-               AND name > ?3 AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name LIMIT ?5";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(
-        params![kind.code(), owner, after, now.0, limit],
-        rows::record,
-    )?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-pub(super) fn last_records(
-    connection: &Connection,
-    kind: record::Kind,
-    owner: &str,
-    before: &str,
-    now: Micros,
-    limit: u32,
-) -> Result<Vec<Record>, Error> {
-    let sql = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = ?1 AND owner = ?2 \
-               AND (?3 = '' OR name < ?3) AND (expires_at IS NULL OR expires_at > ?4) ORDER BY name DESC LIMIT ?5";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map(
-        params![kind.code(), owner, before, now.0, limit],
-        rows::record,
-    )?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-pub(super) fn counts(connection: &Connection, face: Face) -> Result<Vec<Count>, Error> {
-    let sql = "SELECT name, state, count FROM counts WHERE kind = 0 AND face = ?1 AND count > 0 ORDER BY name, state";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map([face.code()], |row| {
-        Ok(Count {
-            namespace: row.get(0)?,
-            state: rows::coded(row, 1, State::from_code)?,
-            count: rows::unsigned(row, 2)?,
-        })
-    })?;
-    Ok(found.collect::<Result<_, _>>()?)
-}
-
-/// Reads only the leased part of the index of deadlines, and nothing of the table.
-pub(super) fn lease_counts(connection: &Connection) -> Result<Vec<LeaseCount>, Error> {
-    let sql = "SELECT count(*) FROM intents WHERE shelf = ?1";
+fn lease_counts(connection: &Connection) -> Result<Vec<LeaseCount>, Error> {
     let leases = connection
-        .prepare_cached(sql)?
+        .prepare_cached(LEASES)?
         .query_row([Shelf::Leased.code()], |row| rows::unsigned(row, 0))?;
     let held = (leases > 0).then_some(LeaseCount { node: None, leases });
     Ok(held.into_iter().collect())
 }
 
-pub(super) fn next_due(connection: &Connection) -> Result<Option<Micros>, Error> {
-    let sql = "SELECT min(wake_at) FROM intents WHERE shelf = ?1";
-    let mut earliest = None;
+fn next_due(connection: &Connection) -> Result<Option<Micros>, Error> {
+    let mut due = Vec::new();
     for shelf in [Shelf::Delayed, Shelf::Leased] {
-        let due: Option<i64> = connection
-            .prepare_cached(sql)?
-            .query_row([shelf.code()], |row| row.get(0))?;
-        earliest = match (earliest, due) {
-            (Some(earlier), Some(due)) if earlier <= due => Some(earlier),
-            (earlier, due) => due.or(earlier),
-        };
+        let earliest = |row: &Row<'_>| row.get::<_, Option<i64>>(0);
+        due.extend(list(connection, DUE, [shelf.code()], earliest)?);
     }
-    Ok(earliest.map(Micros))
+    Ok(due.into_iter().flatten().min().map(Micros))
 }
 
 pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
@@ -602,10 +563,4 @@ pub(super) fn last_fact(connection: &Connection) -> Result<FactSeq, Error> {
         row.get(0)
     })?;
     Ok(FactSeq(u64::try_from(last).unwrap_or(0)))
-}
-
-/// The highest number, even if its fact is removed by now.
-pub(super) fn highest_fact(connection: &Connection) -> Result<FactSeq, Error> {
-    let position = super::writer::read_position(connection)?;
-    Ok(FactSeq(position.fact))
 }

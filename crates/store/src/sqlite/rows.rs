@@ -2,38 +2,42 @@
 
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq, Token};
-use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
+use consign_kernel::intent::{Intent, ResultKind, Shelf};
 use consign_kernel::once;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::{Cause, State, Verb};
-use rusqlite::Row;
-use rusqlite::types::Type;
+use rusqlite::types::{ToSqlOutput, Type, ValueRef};
+use rusqlite::{Row, ToSql};
 
 use crate::Outline;
+use crate::columns::{self, Cell, result_kind};
 
 /// Columns in the order [`intent`] reads them.
 macro_rules! intent_columns {
     () => {
-        "seq, id, profile, state, cause, shelf, wake_at, priority, run_at, attempts, attempts_max, backoff_us, \
-         created_at, expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, \
-         capability, holder, token, traceparent, last_error, result_kind, result, payload, last_fact, parent, series"
+        column_list!(read name "")
     };
 }
 pub(super) use intent_columns;
 
-/// Columns in the order [`outline`] reads them. All of them precede result and payload, so that neither is read.
+/// Columns in the order [`outline`] reads them. The table has all of them before result and payload, so that neither is
+/// read.
 macro_rules! outline_columns {
     () => {
-        "seq, id, profile, state, cause, run_at, attempts, created_at, claimed_at, settled_at, namespace, goal, \
-         capability, holder, last_error"
+        outline_names!("")
     };
 }
 pub(super) use outline_columns;
 
 /// The four lane columns after those of an intent.
 pub(super) fn lanes(row: &Row<'_>) -> rusqlite::Result<[Option<i64>; 4]> {
-    Ok([row.get(33)?, row.get(34)?, row.get(35)?, row.get(36)?])
+    Ok([
+        row.get(columns::READ)?,
+        row.get(columns::READ + 1)?,
+        row.get(columns::READ + 2)?,
+        row.get(columns::READ + 3)?,
+    ])
 }
 
 macro_rules! fact_columns {
@@ -45,81 +49,68 @@ macro_rules! fact_columns {
 pub(super) use fact_columns;
 
 pub(super) fn intent(row: &Row<'_>) -> rusqlite::Result<Intent> {
-    let kind: Option<u8> = row.get(27)?;
-    let body: Option<String> = row.get(28)?;
-    Ok(Intent {
-        seq: Seq(unsigned(row, 0)?),
-        id: IntentId(row.get(1)?),
-        profile: coded(row, 2, ProfileId::from_code)?,
-        state: coded(row, 3, State::from_code)?,
-        cause: coded(row, 4, Cause::from_code)?,
-        shelf: coded(row, 5, Shelf::from_code)?,
-        wake_at: Micros(row.get(6)?),
-        priority: row.get(7)?,
-        run_at: Micros(row.get(8)?),
-        attempts: row.get(9)?,
-        attempts_max: row.get(10)?,
-        backoff_us: row.get(11)?,
-        created_at: Micros(row.get(12)?),
-        expires_at: Micros(row.get(13)?),
-        claimed_at: row.get::<_, Option<i64>>(14)?.map(Micros),
-        lease_until: row.get::<_, Option<i64>>(15)?.map(Micros),
-        settled_at: row.get::<_, Option<i64>>(16)?.map(Micros),
-        namespace: row.get(17)?,
-        goal: row.get(18)?,
-        owner: row.get(19)?,
-        public: row.get(20)?,
-        target: row.get(21)?,
-        capability: row.get(22)?,
-        holder: row.get(23)?,
-        token: row.get::<_, Option<[u8; 16]>>(24)?.map(Token),
-        traceparent: row.get(25)?,
-        last_error: row.get(26)?,
-        result: kind.zip(body).map(|(kind, body)| Outcome {
-            kind: result_kind(kind),
-            body,
-        }),
-        payload: row.get(29)?,
-        last_fact: fact_seq(row, 30)?,
-        ties: Ties {
-            parent: row.get::<_, Option<[u8; 16]>>(31)?.map(IntentId),
-            series: row.get(32)?,
-        },
-    })
+    read_intent!(row, cell)
 }
 
 pub(super) fn outline(row: &Row<'_>) -> rusqlite::Result<Outline> {
-    Ok(Outline {
-        seq: Seq(unsigned(row, 0)?),
-        id: IntentId(row.get(1)?),
-        profile: coded(row, 2, ProfileId::from_code)?,
-        state: coded(row, 3, State::from_code)?,
-        cause: coded(row, 4, Cause::from_code)?,
-        run_at: Micros(row.get(5)?),
-        attempts: row.get(6)?,
-        created_at: Micros(row.get(7)?),
-        claimed_at: row.get::<_, Option<i64>>(8)?.map(Micros),
-        settled_at: row.get::<_, Option<i64>>(9)?.map(Micros),
-        namespace: row.get(10)?,
-        goal: row.get(11)?,
-        capability: row.get(12)?,
-        holder: row.get(13)?,
-        last_error: row.get(14)?,
-    })
+    read_outline!(row, cell)
 }
 
-pub(super) fn result_code(kind: ResultKind) -> u8 {
-    match kind {
-        ResultKind::Json => 0,
-        ResultKind::Text => 1,
-    }
+/// A field as a column stores it.
+trait FromCell: Sized {
+    fn from_cell(row: &Row<'_>, index: usize) -> rusqlite::Result<Self>;
 }
 
-fn result_kind(code: u8) -> ResultKind {
-    if code == 1 {
-        ResultKind::Text
-    } else {
-        ResultKind::Json
+fn cell<T: FromCell>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+    T::from_cell(row, index)
+}
+
+macro_rules! from_cell {
+    ($($field:ty: $read:expr;)*) => {
+        $(impl FromCell for $field {
+            fn from_cell(row: &Row<'_>, index: usize) -> rusqlite::Result<Self> {
+                let read: fn(&Row<'_>, usize) -> rusqlite::Result<Self> = $read;
+                read(row, index)
+            }
+        })*
+    };
+}
+
+from_cell! {
+    bool: |row, index| row.get(index);
+    i32: |row, index| row.get(index);
+    u32: |row, index| row.get(index);
+    i64: |row, index| row.get(index);
+    String: |row, index| row.get(index);
+    Option<String>: |row, index| row.get(index);
+    Seq: |row, index| unsigned(row, index).map(Seq);
+    Option<FactSeq>: fact_seq;
+    Micros: |row, index| row.get(index).map(Micros);
+    Option<Micros>: |row, index| Ok(row.get::<_, Option<i64>>(index)?.map(Micros));
+    IntentId: |row, index| row.get(index).map(IntentId);
+    Option<IntentId>: |row, index| Ok(row.get::<_, Option<_>>(index)?.map(IntentId));
+    Option<Token>: |row, index| Ok(row.get::<_, Option<_>>(index)?.map(Token));
+    ProfileId: |row, index| coded(row, index, ProfileId::from_code);
+    State: |row, index| coded(row, index, State::from_code);
+    Cause: |row, index| coded(row, index, Cause::from_code);
+    Shelf: |row, index| coded(row, index, Shelf::from_code);
+    Option<ResultKind>: |row, index| {
+        let code: Option<u8> = row.get(index)?;
+        Ok(code.map(|code| result_kind(code.into())))
+    };
+}
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let number = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Cell::Code(code) => number(code.map(i64::from)),
+            Cell::Int(int) => ValueRef::Integer(int.into()),
+            Cell::Number(value) | Cell::Node(value) => number(value),
+            Cell::Bool(value) => ValueRef::Integer(value.into()),
+            Cell::Bytes(bytes) => bytes.map_or(ValueRef::Null, ValueRef::Blob),
+            Cell::Text(text) => text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())),
+        }))
     }
 }
 

@@ -31,63 +31,11 @@ struct SqliteMigration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[SqliteMigration] = &[
-    SqliteMigration {
-        version: 1,
-        name: "ledger",
-        sql: include_str!("migrations/0001_ledger.sql"),
-    },
-    SqliteMigration {
-        version: 2,
-        name: "chains",
-        sql: include_str!("migrations/0002_chains.sql"),
-    },
-    SqliteMigration {
-        version: 3,
-        name: "ties",
-        sql: include_str!("migrations/0003_ties.sql"),
-    },
-    SqliteMigration {
-        version: 4,
-        name: "tables",
-        sql: include_str!("migrations/0004_tables.sql"),
-    },
-    SqliteMigration {
-        version: 5,
-        name: "transactions",
-        sql: include_str!("migrations/0005_transactions.sql"),
-    },
-    SqliteMigration {
-        version: 6,
-        name: "forward",
-        sql: include_str!("migrations/0006_forward.sql"),
-    },
-    SqliteMigration {
-        version: 7,
-        name: "past_jobs",
-        sql: include_str!("migrations/0007_past_jobs.sql"),
-    },
-    SqliteMigration {
-        version: 8,
-        name: "short_guard",
-        sql: include_str!("migrations/0008_short_guard.sql"),
-    },
-    SqliteMigration {
-        version: 9,
-        name: "unconsented",
-        sql: include_str!("migrations/0009_unconsented.sql"),
-    },
-    SqliteMigration {
-        version: 10,
-        name: "wall_offset",
-        sql: include_str!("migrations/0010_wall_offset.sql"),
-    },
-    SqliteMigration {
-        version: 11,
-        name: "guarded_profiles",
-        sql: include_str!("migrations/0011_guarded_profiles.sql"),
-    },
-];
+const MIGRATIONS: &[SqliteMigration] = &[SqliteMigration {
+    version: 1,
+    name: "initial",
+    sql: include_str!("migrations/0001_initial.sql"),
+}];
 
 /// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +182,7 @@ pub(super) fn writer(path: &Path, now_us: i64) -> Result<(Connection, FileLock),
             .map_err(open)?;
     }
     settle_pragmas(&connection).map_err(open)?;
-    apply(&mut connection, path, now_us)?;
+    apply(&mut connection, path, now_us, MIGRATIONS)?;
     if cut_off {
         note_open(&connection, false)?;
     }
@@ -312,13 +260,11 @@ fn plan_once(connection: &Connection) -> rusqlite::Result<()> {
 /// The migrations that a Consign file still needs, by number and name. Changes nothing.
 pub fn pending(path: &Path) -> Result<Vec<String>, Error> {
     let connection = reader(path)?;
-    let found: u32 = if connection.table_exists(None, "migrations")? {
-        let sql = "SELECT coalesce(max(version), 0) FROM migrations";
-        connection.query_row(sql, [], |row| row.get(0))?
+    let found = if connection.table_exists(None, "migrations")? {
+        version(&connection, path, MIGRATIONS)?
     } else {
         0
     };
-    refuse_newer(path, found)?;
     let missing = MIGRATIONS
         .iter()
         .filter(|migration| migration.version > found);
@@ -333,8 +279,24 @@ pub fn migrate(path: &Path, now_us: i64) -> Result<(), Error> {
     Ok(connection.close().map_err(|(_, error)| error)?)
 }
 
-fn refuse_newer(path: &Path, found: u32) -> Result<(), Error> {
-    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+/// The number of the last migration of the file. Refuses a newer schema, and one whose migrations have other names.
+fn version(connection: &Connection, path: &Path, list: &[SqliteMigration]) -> Result<u32, Error> {
+    let mut statement =
+        connection.prepare("SELECT version, name FROM migrations ORDER BY version")?;
+    let applied: Vec<(u32, String)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let is_other = |(version, name): &(u32, String)| {
+        let mut list = list.iter();
+        list.any(|migration| migration.version == *version && migration.name != name)
+    };
+    if applied.iter().any(is_other) {
+        return Err(Error::DevelopmentSchema {
+            place: path.display().to_string(),
+        });
+    }
+    let found = applied.last().map_or(0, |(version, _)| *version);
+    let known = list.last().map_or(0, |migration| migration.version);
     if found > known {
         return Err(Error::TooNew {
             path: path.to_owned(),
@@ -342,24 +304,21 @@ fn refuse_newer(path: &Path, found: u32) -> Result<(), Error> {
             known,
         });
     }
-    Ok(())
+    Ok(found)
 }
 
-fn apply(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Error> {
+fn apply(
+    connection: &mut Connection,
+    path: &Path,
+    now_us: i64,
+    list: &[SqliteMigration],
+) -> Result<(), Error> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute_batch(
         "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
     )?;
-    let found: u32 = tx.query_row(
-        "SELECT coalesce(max(version), 0) FROM migrations",
-        [],
-        |row| row.get(0),
-    )?;
-    refuse_newer(path, found)?;
-    for migration in MIGRATIONS
-        .iter()
-        .filter(|migration| migration.version > found)
-    {
+    let found = version(&tx, path, list)?;
+    for migration in list.iter().filter(|migration| migration.version > found) {
         tx.execute_batch(migration.sql)?;
         failpoint::hit(Failpoint::DuringMigration);
         tx.execute(
@@ -369,4 +328,81 @@ fn apply(connection: &mut Connection, path: &Path, now_us: i64) -> Result<(), Er
     }
     tx.commit()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: SqliteMigration = SqliteMigration {
+        version: 2,
+        name: "second",
+        sql: "ALTER TABLE position ADD COLUMN note TEXT; UPDATE position SET note = 'kept'",
+    };
+
+    fn first() -> SqliteMigration {
+        let SqliteMigration { version, name, sql } = MIGRATIONS[0];
+        SqliteMigration { version, name, sql }
+    }
+
+    fn applied(connection: &Connection) -> Vec<(u32, i64)> {
+        let mut statement = connection
+            .prepare("SELECT version, applied_at FROM migrations ORDER BY version")
+            .unwrap();
+        let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        found.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn an_older_schema_gets_only_the_migrations_that_it_lacks() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, MIGRATIONS).unwrap();
+        let list = [first(), SECOND];
+        for now in [20, 30] {
+            apply(&mut connection, path, now, &list).unwrap();
+            assert_eq!(applied(&connection), [(1, 10), (2, 20)]);
+        }
+        let note: String = connection
+            .query_row("SELECT note FROM position", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(note, "kept");
+        let refused = apply(&mut connection, path, 40, MIGRATIONS).unwrap_err();
+        assert!(matches!(
+            refused,
+            Error::TooNew {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn every_column_of_intents_is_in_the_table_of_columns() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, MIGRATIONS).unwrap();
+        let mut statement = connection
+            .prepare("SELECT name FROM pragma_table_info('intents')")
+            .unwrap();
+        let names = statement.query_map([], |row| row.get::<_, String>(0));
+        let mut names: Vec<String> = names.unwrap().collect::<Result<_, _>>().unwrap();
+        let mut listed: Vec<&str> = column_list!(write name "").split(", ").collect();
+        names.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(names, listed);
+    }
+
+    #[test]
+    fn a_migration_that_fails_changes_nothing() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, MIGRATIONS).unwrap();
+        let third = SqliteMigration {
+            version: 3,
+            name: "third",
+            sql: "CREATE TABLE later (x); SELECT missing FROM later",
+        };
+        apply(&mut connection, path, 20, &[first(), SECOND, third]).unwrap_err();
+        assert_eq!(applied(&connection), [(1, 10)]);
+        assert!(!connection.column_exists(None, "position", "note").unwrap());
+    }
 }

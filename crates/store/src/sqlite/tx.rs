@@ -12,13 +12,14 @@ use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, params, params_from_iter};
 
 use super::nonces::Nonces;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
 use super::statements::StatementCache;
 use crate::Error;
+use crate::columns;
 use crate::ledger::{Counter, Tx, UNCONSENTED, profiles_of};
 
 /// The open transaction of the one writer.
@@ -251,54 +252,15 @@ impl Tx for SqliteTx<'_, '_> {
     }
 
     fn insert(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        let sql = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, own_lane, own_goal_lane, \
-                   public_lane, public_goal_lane, priority, run_at, attempts, attempts_max, backoff_us, created_at, \
-                   expires_at, claimed_at, lease_until, settled_at, namespace, goal, owner, public, target, capability, \
-                   holder, token, traceparent, last_error, result_kind, result, payload, last_fact, parent, series) VALUES (?1, ?2, ?3, ?4, ?5, \
-                   ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, \
-                   ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37)";
-        self.prepared.get(sql)?.execute(params![
-            signed(intent.seq.0),
-            intent.id.0,
-            intent.profile.code(),
-            intent.state.code(),
-            intent.cause.code(),
-            intent.shelf.code(),
-            intent.wake_at.0,
-            lanes.map(|lanes| lanes.own),
-            lanes.map(|lanes| lanes.own_goal),
-            lanes.and_then(|lanes| lanes.public),
-            lanes.and_then(|lanes| lanes.public_goal),
-            intent.priority,
-            intent.run_at.0,
-            intent.attempts,
-            intent.attempts_max,
-            intent.backoff_us,
-            intent.created_at.0,
-            intent.expires_at.0,
-            intent.claimed_at.map(|at| at.0),
-            intent.lease_until.map(|at| at.0),
-            intent.settled_at.map(|at| at.0),
-            intent.namespace,
-            intent.goal,
-            intent.owner,
-            intent.public,
-            intent.target,
-            intent.capability,
-            intent.holder,
-            intent.token.as_ref().map(|token| token.0),
-            intent.traceparent,
-            intent.last_error,
-            intent
-                .result
-                .as_ref()
-                .map(|result| rows::result_code(result.kind)),
-            intent.result.as_ref().map(|result| &result.body),
-            intent.payload,
-            intent.last_fact.map(|fact| signed(fact.0)),
-            intent.ties.parent.map(|id| id.0),
-            intent.ties.series,
-        ])?;
+        let sql = concat!(
+            "INSERT INTO intents (",
+            column_list!(write name ""),
+            ") VALUES (",
+            column_list!(write parameter),
+            ")"
+        );
+        let cells = params_from_iter(columns::without_node(intent, lanes));
+        self.prepared.get(sql)?.execute(cells)?;
         Ok(())
     }
 
@@ -307,36 +269,16 @@ impl Tx for SqliteTx<'_, '_> {
     /// If a constraint fails, the whole transaction is undone and not only this statement: for that, SQLite would keep a copy
     /// of each page that the statement changes, because the table has a trigger.
     fn update(&mut self, intent: &Intent, lanes: Option<&Lanes>) -> Result<(), Error> {
-        let sql = "UPDATE OR ROLLBACK intents SET state = ?2, cause = ?3, shelf = ?4, wake_at = ?5, own_lane = ?6, \
-                   own_goal_lane = ?7, public_lane = ?8, public_goal_lane = ?9, run_at = ?10, attempts = ?11, \
-                   expires_at = ?12, claimed_at = ?13, lease_until = ?14, settled_at = ?15, holder = ?16, token = ?17, \
-                   last_error = ?18, result_kind = ?19, result = ?20, last_fact = ?21 WHERE seq = ?1";
-        let written = self.prepared.get(sql)?.execute(params![
-            signed(intent.seq.0),
-            intent.state.code(),
-            intent.cause.code(),
-            intent.shelf.code(),
-            intent.wake_at.0,
-            lanes.map(|lanes| lanes.own),
-            lanes.map(|lanes| lanes.own_goal),
-            lanes.and_then(|lanes| lanes.public),
-            lanes.and_then(|lanes| lanes.public_goal),
-            intent.run_at.0,
-            intent.attempts,
-            intent.expires_at.0,
-            intent.claimed_at.map(|at| at.0),
-            intent.lease_until.map(|at| at.0),
-            intent.settled_at.map(|at| at.0),
-            intent.holder,
-            intent.token.as_ref().map(|token| token.0),
-            intent.last_error,
-            intent
-                .result
-                .as_ref()
-                .map(|result| rows::result_code(result.kind)),
-            intent.result.as_ref().map(|result| &result.body),
-            intent.last_fact.map(|fact| signed(fact.0)),
-        ])?;
+        let sql = concat!(
+            "UPDATE OR ROLLBACK intents SET ",
+            column_list!(change set parameter),
+            " WHERE seq = ?"
+        );
+        let cells = columns::all(intent, lanes, None);
+        let (key, changed) = columns::unfixed(&cells).split_at(1);
+        let changed = changed.iter().filter(|cell| columns::is_not_node(cell));
+        let cells = params_from_iter(changed.chain(key));
+        let written = self.prepared.get(sql)?.execute(cells)?;
         if written == 1 {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use consign_store::conformance::{ManualClock, audit};
 use consign_store::memory::Memory;
 use consign_store::sqlite::{Options, Sqlite};
-use consign_store::{News, Store};
+use consign_store::{News, Store, TypedReads as _};
 use consign_testkit::ledger::{Backend, Ledger};
 use proptest::prelude::*;
 

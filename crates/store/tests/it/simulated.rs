@@ -7,7 +7,7 @@ use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::conformance::ManualClock;
 use consign_store::memory::simulated::{self, DiskFault, Simulated, SimulatedMachine, Turn};
-use consign_store::{Error, Store};
+use consign_store::{Error, Store, TypedReads as _};
 use tokio::task::JoinHandle;
 
 fn put(store: &Arc<Simulated>) -> JoinHandle<Result<Reply, Error>> {

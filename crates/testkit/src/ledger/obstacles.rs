@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
-use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
+use consign_store::{BoxFuture, Error, Forwarding, SharedStore, TypedReads as _};
 
 /// The current obstacles.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use consign_store::postgres::Postgres;
-use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
+use consign_store::{BoxFuture, Dump, Error, Forwarding, Query, Rows, SharedStore};
 use tokio::runtime::Handle;
 
 pub(super) struct OtherRuntimeStore {
@@ -24,15 +24,8 @@ impl OtherRuntimeStore {
             runtime: runtime.clone(),
         }
     }
-}
 
-/// Writes pass unchanged: the writers are threads already.
-impl Forwarding for OtherRuntimeStore {
-    fn inner(&self) -> &SharedStore {
-        &self.store
-    }
-
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
+    fn run<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -42,5 +35,24 @@ impl Forwarding for OtherRuntimeStore {
             let asked = tokio::task::spawn_blocking(move || runtime.block_on(question));
             asked.await.expect("a read does not panic")
         })
+    }
+}
+
+/// Writes pass unchanged: the writers are threads already.
+impl Forwarding for OtherRuntimeStore {
+    fn inner(&self) -> &SharedStore {
+        &self.store
+    }
+
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
+        self.run(async move |store| store.read(query).await)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Vec<String>> {
+        self.run(async |store| store.check().await)
+    }
+
+    fn dump(&self) -> BoxFuture<'_, Dump> {
+        self.run(async |store| store.dump().await)
     }
 }

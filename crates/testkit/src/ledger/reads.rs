@@ -1,11 +1,10 @@
 //! A ledger that counts what is read from it. Everything passes.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consign_kernel::record::{Kind, Record};
-use consign_store::{BoxFuture, Error, Forwarding, SharedStore};
+use consign_store::{BoxFuture, Forwarding, Query, Rows, SharedStore};
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -47,19 +46,14 @@ impl Reads {
         }
     }
 
-    fn note(&self, answer: &dyn Any) {
-        let list = answer.downcast_ref::<Vec<Record>>();
-        let one = answer.downcast_ref::<Option<Record>>();
-        let records = list.into_iter().flatten();
-        let records = records.chain(one.into_iter().flatten());
-        let (mut all, mut transactions) = (0, 0);
-        for record in records {
-            all += 1;
-            transactions += usize::from(record.key.kind == Kind::Transaction);
-        }
+    fn note(&self, rows: &Rows) {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.records.fetch_add(all, Ordering::SeqCst);
-        self.transactions.fetch_add(transactions, Ordering::SeqCst);
+        if let Rows::Records(records) = rows {
+            let is_transaction = |record: &&Record| record.key.kind == Kind::Transaction;
+            let transactions = records.iter().filter(is_transaction).count();
+            self.records.fetch_add(records.len(), Ordering::SeqCst);
+            self.transactions.fetch_add(transactions, Ordering::SeqCst);
+        }
     }
 }
 
@@ -73,16 +67,11 @@ impl Forwarding for Counted {
         &self.store
     }
 
-    fn read<T, F>(&self, question: impl FnOnce(SharedStore) -> F) -> BoxFuture<'_, T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let asked = question(Arc::clone(&self.store));
+    fn read(&self, query: Query) -> BoxFuture<'_, Rows> {
         Box::pin(async move {
-            let answer = asked.await?;
-            self.reads.note(&answer);
-            Ok(answer)
+            let rows = self.store.read(query).await?;
+            self.reads.note(&rows);
+            Ok(rows)
         })
     }
 }

@@ -200,7 +200,7 @@ impl Site {
         let profile = ProfileId::AtpTransaction;
         let page = self
             .engine()
-            .under_way(profile, state, after, PAGE_ROWS)
+            .active_rows(profile, state, after, PAGE_ROWS)
             .await;
         page.map_err(|error| unavailable(&error))
     }

@@ -67,7 +67,7 @@ impl Runtime {
     pub(in crate::runtime) async fn stranded_jobs(&self) -> Result<BTreeMap<String, u64>, Error> {
         let program = self.program();
         let mut stranded = BTreeMap::new();
-        for work in self.engine().work().await? {
+        for work in self.engine().job_counts().await? {
             let plugin = work.capability.unwrap_or_default();
             let is_ours = [PUBLISH_PLUGIN, SWITCH_PLUGIN].contains(&plugin.as_str());
             if work.queued > 0 && !is_ours && program.plugin(&plugin).is_none() {

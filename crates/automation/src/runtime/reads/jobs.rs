@@ -109,7 +109,7 @@ impl Runtime {
     /// Queued and running jobs, oldest first.
     pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let open = self.engine().queue(None, limit).await?;
+        let open = self.engine().jobs_by_state(None, limit).await?;
         let jobs: Vec<Value> = open.iter().map(job_summary).collect();
         Ok(json!({"jobs": jobs}))
     }

@@ -87,7 +87,7 @@ impl Runtime {
 
     pub async fn queue_figures(&self) -> Result<Value, Error> {
         let count = self.counts_by_state().await?;
-        let work = self.engine().work().await?;
+        let work = self.engine().job_counts().await?;
         let delayed: u64 = work.iter().map(|work| work.delayed).sum();
         let lanes = work.iter().map(|work| {
             let plugin = work.capability.as_deref().unwrap_or_default();
@@ -95,7 +95,7 @@ impl Runtime {
             json!({"plugin": plugin, "queued": work.queued, "running": work.running, "parallelism": limit})
         });
         let running = Some(State::Dispatched);
-        let running = self.engine().queue(running, ACTIVE_MAX).await?;
+        let running = self.engine().jobs_by_state(running, ACTIVE_MAX).await?;
         Ok(json!({
             "queue_depth": count(State::Queued),
             "running_count": count(State::Dispatched),

@@ -84,7 +84,10 @@ impl Runtime {
         let text = format!(r#""instance_id":"{instance}""#);
         let (mut after, mut among) = (shortly_before(begun), FIRST_AMONG);
         while found.len() < JOBS_MAX
-            && let Some(job) = self.engine().job_naming(&text, after, among).await?
+            && let Some(job) = self
+                .engine()
+                .find_job_by_payload(&text, after, among)
+                .await?
         {
             found.push_back(job.id);
             // The first jobs of a run are queued in one commit.

@@ -3,8 +3,6 @@
 use std::pin::pin;
 
 use consign_kernel::fact::Fact;
-use consign_kernel::intent::Intent;
-use consign_kernel::lane::Lanes;
 use consign_kernel::once;
 use consign_kernel::record::Record;
 use consign_kernel::state::State;
@@ -13,25 +11,40 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::Error;
-use crate::copy::Rows;
+use crate::columns::{self, Cell};
+use crate::copy::TableRows;
 use crate::ledger::Counter;
-use crate::postgres::rows::{result_code, signed, stored};
+use crate::postgres::rows::{signed, stored};
 
 /// A value of a row.
 type CellValue<'r> = Box<dyn ToSql + Sync + Send + 'r>;
 
-pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
+pub(super) async fn write(client: &Client, rows: &TableRows) -> Result<(), Error> {
     match rows {
-        Rows::Intents(rows) => {
-            let cells = rows.iter().map(|(row, lanes)| intent(row, lanes.as_ref()));
-            stream(client, INTENTS, cells).await
+        TableRows::Intents(rows) => {
+            let types = rows.first().map(|(row, lanes)| {
+                let cells = columns::without_node(row, lanes.as_ref());
+                cells.map(kind).collect::<Vec<Type>>()
+            });
+            let cells = rows.iter().map(|(row, lanes)| {
+                let cells = columns::without_node(row, lanes.as_ref());
+                cells.map(value).collect()
+            });
+            stream(
+                client,
+                "intents",
+                INTENTS,
+                &types.unwrap_or_default(),
+                cells,
+            )
+            .await
         }
-        Rows::Facts(rows) => stream(client, FACTS, rows.iter().map(fact)).await,
-        Rows::Once(rows) => stream(client, ONCE, rows.iter().map(once_row)).await,
-        Rows::Records(rows) => stream(client, RECORDS, rows.iter().map(record)).await,
-        Rows::Counts(rows) => {
+        TableRows::Facts(rows) => table(client, FACTS, rows.iter().map(fact)).await,
+        TableRows::Once(rows) => table(client, ONCE, rows.iter().map(once_row)).await,
+        TableRows::Records(rows) => table(client, RECORDS, rows.iter().map(record)).await,
+        TableRows::Counts(rows) => {
             let cells = rows.iter().map(|(counter, number)| count(counter, *number));
-            stream(client, COUNTS, cells).await
+            table(client, COUNTS, cells).await
         }
     }
 }
@@ -39,19 +52,29 @@ pub(super) async fn write(client: &Client, rows: &Rows) -> Result<(), Error> {
 /// A table, and its columns in the order of the cells.
 type TableColumns = (&'static str, &'static [(&'static str, Type)]);
 
-async fn stream<'r>(
+async fn table<'r>(
     client: &Client,
     (table, columns): TableColumns,
+    rows: impl ExactSizeIterator<Item = Vec<CellValue<'r>>>,
+) -> Result<(), Error> {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let types: Vec<Type> = columns.iter().map(|(_, kind)| kind.clone()).collect();
+    stream(client, table, &names.join(", "), &types, rows).await
+}
+
+async fn stream<'r>(
+    client: &Client,
+    table: &str,
+    names: &str,
+    types: &[Type],
     rows: impl ExactSizeIterator<Item = Vec<CellValue<'r>>>,
 ) -> Result<(), Error> {
     if rows.len() == 0 {
         return Ok(());
     }
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let types: Vec<Type> = columns.iter().map(|(_, kind)| kind.clone()).collect();
-    let sql = format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", "));
+    let sql = format!("COPY {table} ({names}) FROM STDIN BINARY");
     let sink = client.copy_in(&sql).await?;
-    let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
+    let mut writer = pin!(BinaryCopyInWriter::new(sink, types));
     for cells in rows {
         let cells: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| &**cell as _).collect();
         writer.as_mut().write(&cells).await?;
@@ -68,60 +91,28 @@ macro_rules! columns {
 }
 
 /// Without `node`: no node of the target granted these leases.
-const INTENTS: TableColumns = (
-    "intents",
-    columns![
-        "seq" INT8, "id" BYTEA, "profile" INT2, "state" INT2, "cause" INT2, "shelf" INT2, "wake_at" INT8,
-        "own_lane" INT8, "own_goal_lane" INT8, "public_lane" INT8, "public_goal_lane" INT8, "priority" INT4,
-        "run_at" INT8, "attempts" INT8, "attempts_max" INT8, "backoff_us" INT8, "created_at" INT8,
-        "expires_at" INT8, "claimed_at" INT8, "lease_until" INT8, "settled_at" INT8, "last_fact" INT8,
-        "namespace" TEXT, "goal" TEXT, "owner" TEXT, "public" BOOL, "target" TEXT, "capability" TEXT,
-        "holder" TEXT, "token" BYTEA, "traceparent" TEXT, "last_error" TEXT, "result_kind" INT2, "result" TEXT,
-        "payload" TEXT, "parent" BYTEA, "series" TEXT,
-    ],
-);
+const INTENTS: &str = column_list!(write name "");
 
-fn intent<'r>(row: &'r Intent, lanes: Option<&Lanes>) -> Vec<CellValue<'r>> {
-    let result = row.result.as_ref();
-    vec![
-        Box::new(signed(row.seq.0)),
-        Box::new(&row.id.0[..]),
-        code(row.profile.code()),
-        code(row.state.code()),
-        code(row.cause.code()),
-        code(row.shelf.code()),
-        Box::new(row.wake_at.0),
-        Box::new(lanes.map(|lanes| lanes.own)),
-        Box::new(lanes.map(|lanes| lanes.own_goal)),
-        Box::new(lanes.and_then(|lanes| lanes.public)),
-        Box::new(lanes.and_then(|lanes| lanes.public_goal)),
-        Box::new(row.priority),
-        Box::new(row.run_at.0),
-        Box::new(i64::from(row.attempts)),
-        Box::new(i64::from(row.attempts_max)),
-        Box::new(row.backoff_us),
-        Box::new(row.created_at.0),
-        Box::new(row.expires_at.0),
-        Box::new(row.claimed_at.map(|at| at.0)),
-        Box::new(row.lease_until.map(|at| at.0)),
-        Box::new(row.settled_at.map(|at| at.0)),
-        Box::new(row.last_fact.map(|fact| signed(fact.0))),
-        text(&row.namespace),
-        text(&row.goal),
-        text(&row.owner),
-        Box::new(row.public),
-        maybe(row.target.as_ref()),
-        maybe(row.capability.as_ref()),
-        maybe(row.holder.as_ref()),
-        Box::new(row.token.as_ref().map(|token| &token.0[..])),
-        maybe(row.traceparent.as_ref()),
-        maybe(row.last_error.as_ref()),
-        Box::new(result.map(|result| result_code(result.kind))),
-        maybe(result.map(|result| &result.body)),
-        text(&row.payload),
-        Box::new(row.ties.parent.as_ref().map(|id| &id.0[..])),
-        maybe(row.ties.series.as_ref()),
-    ]
+fn kind(cell: Cell<'_>) -> Type {
+    match cell {
+        Cell::Code(_) => Type::INT2,
+        Cell::Int(_) => Type::INT4,
+        Cell::Number(_) | Cell::Node(_) => Type::INT8,
+        Cell::Bool(_) => Type::BOOL,
+        Cell::Bytes(_) => Type::BYTEA,
+        Cell::Text(_) => Type::TEXT,
+    }
+}
+
+fn value(cell: Cell<'_>) -> CellValue<'_> {
+    match cell {
+        Cell::Code(code) => Box::new(code.map(i16::from)),
+        Cell::Int(int) => Box::new(int),
+        Cell::Number(number) | Cell::Node(number) => Box::new(number),
+        Cell::Bool(value) => Box::new(value),
+        Cell::Bytes(bytes) => Box::new(bytes),
+        Cell::Text(text) => Box::new(text.map(stored)),
+    }
 }
 
 const FACTS: TableColumns = (

@@ -1,52 +1,17 @@
-//! Migrations beside those who use the tables.
+//! Migrations of a database that others use, and what the schema guards.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_store::conformance::{EndedPermissions, ManualClock, World, item};
-use consign_store::postgres::{Options, Postgres};
+use consign_kernel::ids::Micros;
+use consign_store::conformance::{ManualClock, item};
+use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_testkit::postgres::{self, Database};
 use tokio::time::timeout;
 
-use super::nodes::{LONG, until};
-use super::trouble::{stranger, waits_for_lock};
+use super::nodes::LONG;
+use super::trouble::stranger;
 use super::{Cluster, options};
-
-/// Whoever asks for a table's lock behind a reader lets nobody else pass for as long as it asks.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_behind_a_long_reader_keeps_nobody_from_the_table() {
-    let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap())
-        .await
-        .unwrap();
-    let name = format!("read_long_{}", std::process::id());
-    cluster
-        .sql("postgres", &format!("CREATE DATABASE {name}"))
-        .unwrap();
-    let (url, clock) = (cluster.url(&name), Arc::new(ManualClock::default()));
-    let before = Options {
-        hold: Some(2),
-        ..options(&url, &clock, 1)
-    };
-    drop(Postgres::open(before).await.unwrap());
-    let (reader, other) = (stranger(&url).await, stranger(&url).await);
-    reader
-        .batch_execute("BEGIN; SELECT 1 FROM intents")
-        .await
-        .unwrap();
-    let migrating = tokio::spawn(Postgres::open(options(&url, &clock, 2)));
-    until(async || waits_for_lock(&other).await).await;
-    let patience = "SET statement_timeout = '5s'";
-    other.batch_execute(patience).await.unwrap();
-    let read = other.query("SELECT 1 FROM intents", &[]).await;
-    assert!(read.is_ok(), "it waits behind the migration: {read:?}");
-    assert!(!migrating.is_finished());
-    reader.batch_execute("COMMIT").await.unwrap();
-    drop(timeout(LONG, migrating).await.unwrap().unwrap().unwrap());
-    drop((reader, other));
-    cluster
-        .sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"))
-        .unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_waits_for_another_ones_migration_only_if_it_has_something_to_do() {
@@ -58,10 +23,16 @@ async fn a_start_waits_for_another_ones_migration_only_if_it_has_something_to_do
     let soon = Duration::from_secs(10);
     let started = timeout(soon, Postgres::open(options(&cluster.url(), &clock, 2))).await;
     drop(started.unwrap().unwrap());
-    let older = held("lock_waits", 7, &clock).await;
-    let other = stranger(&older.url()).await;
+    let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap())
+        .await
+        .unwrap();
+    let name = format!("lock_waits_{}", std::process::id());
+    let create = format!("CREATE DATABASE {name}");
+    cluster.sql("postgres", &create).unwrap();
+    let empty = Database { cluster, name };
+    let other = stranger(&empty.url()).await;
     other.query(lock, &[]).await.unwrap();
-    let starting = tokio::spawn(Postgres::open(options(&older.url(), &clock, 3)));
+    let starting = tokio::spawn(Postgres::open(options(&empty.url(), &clock, 3)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!starting.is_finished());
     let unlock = "SELECT pg_advisory_unlock(17231, 1)";
@@ -69,79 +40,30 @@ async fn a_start_waits_for_another_ones_migration_only_if_it_has_something_to_do
     drop(timeout(LONG, starting).await.unwrap().unwrap().unwrap());
 }
 
-/// A database at an earlier schema.
-async fn held(name: &str, version: i32, clock: &Arc<ManualClock>) -> Database {
-    let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap())
-        .await
-        .unwrap();
-    let name = format!("{name}_{}", std::process::id());
-    let make = format!("CREATE DATABASE {name}");
-    cluster.sql("postgres", &make).unwrap();
-    let database = Database { cluster, name };
-    let before = Options {
-        hold: Some(version),
-        ..options(&database.url(), clock, 1)
-    };
-    drop(Postgres::open(before).await.unwrap());
-    database
-}
-
-/// As the version before left them: at rest for good.
+/// Development versions had thirteen migrations; the first was named `ledger`, and all of them said that older programs
+/// still work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s6_permissions_that_ended_before_they_were_removed_go_unless_somebody_consented() {
+async fn a_schema_of_a_development_version_is_refused_and_left_unchanged() {
+    let cluster = Cluster::new(1).await;
     let clock = Arc::new(ManualClock::default());
-    let database = held("unconsented", 12, &clock).await;
-    let open = async |node| {
-        let options = options(&database.url(), &clock, node);
-        Arc::new(Postgres::open(options).await.unwrap())
-    };
-    let before = World::new(open(1).await, clock.clone(), ());
-    let ended = EndedPermissions::new(&before).await;
-    drop(before);
-    let at_rest = "UPDATE intents SET shelf = 5, wake_at = 9223372036854775807 WHERE profile = 5; \
-                   ALTER TABLE facts DROP COLUMN wall_offset_us; DROP TYPE dated_fact; \
-                   DELETE FROM migrations WHERE version >= 11";
-    let other = stranger(&database.url()).await;
-    other.batch_execute(at_rest).await.unwrap();
-    let world = World::new(open(2).await, clock.clone(), ());
-    ended.only_what_had_no_consent_goes(&world).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_index_that_a_start_was_cut_off_in_is_made_anew_and_the_one_before_stays() {
-    let clock = Arc::new(ManualClock::default());
-    let database = held("cut_index", 7, &clock).await;
-    let (writer, other) = (
-        stranger(&database.url()).await,
-        stranger(&database.url()).await,
-    );
-    let valid = async |index: &str| {
-        let sql = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)";
-        let found = other.query_opt(sql, &[&index]).await.unwrap();
-        found.map(|row| row.get::<_, bool>(0))
-    };
-    // Whoever makes an index online waits for those who write, with a part of it made.
-    let write = "BEGIN; LOCK TABLE intents IN ROW EXCLUSIVE MODE";
-    writer.batch_execute(write).await.unwrap();
-    let starting = tokio::spawn(Postgres::open(options(&database.url(), &clock, 2)));
-    until(async || waits_for_lock(&other).await).await;
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    other.query(cut, &[]).await.unwrap();
-    assert!(starting.await.unwrap().is_err());
-    writer.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(valid("intents_by_end").await, Some(false));
-    drop(
-        Postgres::open(options(&database.url(), &clock, 3))
-            .await
-            .unwrap(),
-    );
-    assert_eq!(valid("intents_by_end").await, Some(true));
-    assert_eq!(
-        valid("intents_by_death").await,
-        Some(true),
-        "older nodes use it"
-    );
+    let other = stranger(&cluster.url()).await;
+    let address = DatabaseAddress::parse(&cluster.url(), None).unwrap();
+    for older in [
+        "UPDATE migrations SET name = 'ledger'",
+        "INSERT INTO migrations VALUES (13, 'guarded_profiles', 1, 0)",
+    ] {
+        other.batch_execute(older).await.unwrap();
+        for refused in [
+            Postgres::open(options(&cluster.url(), &clock, 2))
+                .await
+                .map(drop),
+            Postgres::pending(&address).await.map(drop),
+            Postgres::migrate(&address, Micros(0)).await,
+        ] {
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("development version"), "{text}");
+        }
+    }
 }
 
 /// The guard of transactions must not bind profiles that are added later.

@@ -9,7 +9,7 @@ use consign_kernel::command::{Claim, NewIntent};
 use consign_kernel::ids::FactSeq;
 use consign_kernel::profile::Face;
 use consign_store::conformance::{World, claim_by, guarded, item};
-use consign_store::{EventFilter, EventPage, Store};
+use consign_store::{EventFilter, EventPage, Store, TypedReads as _};
 use tokio::task::JoinSet;
 
 use super::Cluster;

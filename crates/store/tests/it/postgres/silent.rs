@@ -8,7 +8,7 @@ use consign_kernel::command::{Admit, Command, OnRefusal, Request};
 use consign_kernel::ids::IntentId;
 use consign_store::conformance::{ManualClock, World, item};
 use consign_store::postgres::Postgres;
-use consign_store::{Clock, Store as _};
+use consign_store::{Clock, Store as _, TypedReads as _};
 use consign_testkit::ledger;
 use consign_testkit::postgres::Database;
 use consign_testkit::proxy::{Carrier, Mode, Wire};

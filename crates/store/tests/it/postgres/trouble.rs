@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use consign_kernel::command::{Answer, Command};
 use consign_kernel::ids::{FactSeq, IntentId};
-use consign_store::Error;
 use consign_store::conformance::{ManualClock, World, claim_by, item};
 use consign_store::postgres::Postgres;
+use consign_store::{Error, TypedReads as _};
 use consign_testkit::postgres;
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
@@ -174,13 +174,13 @@ async fn nodes_that_start_together_make_one_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_the_version_before_works_beside_a_new_one() {
+async fn a_node_works_on_a_newer_schema_that_allows_it() {
     let cluster = Cluster::new(1).await;
     let clock = Arc::new(ManualClock::default());
-    let old = consign_store::postgres::Options {
-        hold: Some(3),
-        ..options(&cluster.url(), &clock, 7)
-    };
+    let newer = "ALTER TABLE intents ADD COLUMN later bigint; INSERT INTO migrations VALUES (2, 'later', 1, 0)";
+    let client = stranger(&cluster.url()).await;
+    client.batch_execute(newer).await.unwrap();
+    let old = options(&cluster.url(), &clock, 7);
     let old = cluster
         .world(0)
         .through(Arc::new(Postgres::open(old).await.unwrap()));
@@ -197,7 +197,7 @@ async fn a_schema_that_needs_a_newer_program_is_refused() {
     let client = stranger(&cluster.url()).await;
     let add =
         "INSERT INTO migrations (version, name, oldest, applied_at) VALUES (99, 'later', $1, 0)";
-    client.execute(add, &[&2_i32]).await.unwrap();
+    client.execute(add, &[&1_i32]).await.unwrap();
     let still = Postgres::open(options(&cluster.url(), &clock, 2)).await;
     assert!(
         still.is_ok(),

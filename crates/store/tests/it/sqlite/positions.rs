@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use consign_kernel::ids::{DAY_US, HOUR_US, Micros};
 use consign_store::conformance::item;
 use consign_store::sqlite::{self, Sqlite};
-use consign_store::{Clock as _, Store};
+use consign_store::{Clock as _, Store, TypedReads as _};
 
 use super::World;
 

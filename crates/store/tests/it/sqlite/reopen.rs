@@ -1,8 +1,8 @@
 //! What survives: closing, copies of the files, backups, migrations.
 
 use consign_kernel::ids::{HOUR_US, SECOND_US};
-use consign_store::conformance::{EndedPermissions, START, claim_by, item};
-use consign_store::sqlite::{QUEUE_REQUESTS_MAX, Sqlite, backup};
+use consign_store::conformance::{START, claim_by, item};
+use consign_store::sqlite::{self, QUEUE_REQUESTS_MAX, Sqlite, backup};
 use consign_store::{Error, Store};
 
 use rusqlite::Connection;
@@ -136,7 +136,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
             refused,
             Err(Error::TooNew {
                 found: 99,
-                known: 11,
+                known: 1,
                 ..
             })
         ),
@@ -146,24 +146,6 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         .execute("DELETE FROM migrations WHERE version = 99", [])
         .unwrap();
     assert_eq!(world.reopened().store.dump().await.unwrap(), before);
-}
-
-/// As the version before left them: at rest for good.
-#[tokio::test]
-async fn s6_permissions_that_ended_before_they_were_removed_go_unless_somebody_consented() {
-    let world = World::new();
-    let ended = EndedPermissions::new(&world.shared()).await;
-    world.store.close();
-    let meddler = world.meddler();
-    meddler
-        .execute_batch(
-            "UPDATE intents SET shelf = 5, wake_at = 9223372036854775807 WHERE profile = 5; \
-             ALTER TABLE facts DROP COLUMN wall_offset_us; DELETE FROM migrations WHERE version >= 9",
-        )
-        .unwrap();
-    drop(meddler);
-    let world = world.reopened();
-    ended.only_what_had_no_consent_goes(&world.shared()).await;
 }
 
 /// The guard of transactions must not bind profiles that are added later.
@@ -285,60 +267,27 @@ async fn a_log_that_cannot_be_merged_is_no_ground_to_start_on() {
     assert!(open(path, &world.clock, 8).is_ok());
 }
 
-/// The first version of the tables, with a row in the middle of its life, a nonce, and no chain anywhere.
+/// Development versions had eleven migrations; the first was named `ledger`.
 #[tokio::test]
-async fn a_file_of_the_first_version_gets_its_chains() {
-    let world = World::new();
-    let suite = world.shared();
-    suite.admit(vec![item(); 2]).await.unwrap();
-    let held = suite.take("alice").await;
-    suite.fail(&held, "no").await.unwrap();
+async fn a_schema_of_a_development_version_is_refused_and_left_unchanged() {
+    let world = busy().await;
     let before = world.store.dump().await.unwrap();
     world.store.close();
-
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ledger.db");
-    let old = Connection::open(&path).unwrap();
-    old.pragma_update(None, "application_id", 0x434e_5347)
-        .unwrap();
-    old.execute_batch(include_str!(
-        "../../../src/sqlite/migrations/0001_ledger.sql"
-    ))
-    .unwrap();
-    old.execute("ATTACH ?1 AS new", [world.path().to_str().unwrap()])
-        .unwrap();
-    for table in ["intents", "facts", "counts", "position"] {
-        let columns: Vec<String> = old
-            .prepare(&format!(
-                "SELECT name FROM pragma_table_info('{table}', 'main')"
-            ))
-            .unwrap()
-            .query_map([], |row| row.get(0))
-            .unwrap()
-            .collect::<Result<_, _>>()
-            .unwrap();
-        let columns = columns.join(", ");
-        old.execute_batch(&format!(
-            "DELETE FROM main.{table}; INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}"
-        ))
-        .unwrap();
+    let other = world.meddler();
+    for (version, name) in [(1, "ledger"), (11, "guarded_profiles")] {
+        let sql = "INSERT OR REPLACE INTO migrations VALUES (?1, ?2, 0)";
+        other.execute(sql, (version, name)).unwrap();
+        for refused in [
+            open(world.path(), &world.clock, 8).map(drop),
+            sqlite::pending(&world.path()).map(drop),
+            sqlite::migrate(&world.path(), 0),
+        ] {
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("development version"), "{text}");
+        }
     }
-    old.execute_batch(
-        "DETACH new; INSERT INTO once VALUES (2, 'main', 'n', zeroblob(32), NULL, '', 9000000000000000);
-         CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT;
-         INSERT INTO migrations VALUES (1, 'ledger', 0)",
-    )
-    .unwrap();
-    drop(old);
-
-    let store = open(path, &world.clock, 8).unwrap();
-    let after = store.dump().await.unwrap();
-    assert_eq!(
-        (&after.intents, &after.facts),
-        (&before.intents, &before.facts)
-    );
-    assert_eq!(after.once.len(), 1);
-    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
-    let history = store.facts(held.seq, 10).await.unwrap();
-    assert_eq!(history.len(), 3);
+    let restored =
+        "DELETE FROM migrations WHERE version > 1; UPDATE migrations SET name = 'initial'";
+    other.execute_batch(restored).unwrap();
+    assert_eq!(world.reopened().store.dump().await.unwrap(), before);
 }

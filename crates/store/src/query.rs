@@ -1,0 +1,226 @@
+//! Reads as values: a closed set of questions, each of which one index answers.
+//!
+//! Invariant: a new way to read is a new [`Query`], so every backend and every wrapper of a store handles it in one place.
+
+use consign_kernel::fact::Fact;
+use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record::{self, Record};
+use consign_kernel::state::State;
+
+use crate::{
+    BoxFuture, Count, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
+    LeaseCount, Outline, OutlinePage, Store,
+};
+
+/// A question to the ledger.
+#[derive(Clone, Debug)]
+pub enum Query {
+    Intent(IntentId),
+    /// Newest first.
+    Intents {
+        filter: IntentFilter,
+        view: View,
+    },
+    /// The intents that an intent caused, in the order of admission.
+    Children {
+        parent: IntentId,
+        limit: u32,
+    },
+    /// The jobs among [`Query::Children`], without payloads and results.
+    ChildJobs {
+        parent: IntentId,
+        limit: u32,
+    },
+    /// The first job after an id whose payload contains a text; examines at most `scan_max` jobs.
+    JobByPayload {
+        text: String,
+        after: IntentId,
+        scan_max: u32,
+    },
+    /// Queued and running jobs of a capability, by goal and then oldest first; only those of `goal` if it is given.
+    OpenJobs {
+        capability: String,
+        goal: Option<String>,
+        limit: u32,
+    },
+    /// Queued and running jobs, or only those in `state`, in the order of admission.
+    JobsByState {
+        state: Option<State>,
+        limit: u32,
+    },
+    /// How many jobs are queued and running, by capability. Jobs that are due after `now` count as delayed.
+    JobCounts {
+        now: Micros,
+    },
+    /// Rows of a profile and state that are leased, delayed or claimable after a lapsed lease, in the order of admission,
+    /// after a row. Queued and ended rows are not examined.
+    ActiveRows {
+        profile: ProfileId,
+        state: State,
+        after: Seq,
+        limit: u32,
+    },
+    /// Dead letters of a face, latest first.
+    Dead {
+        face: Face,
+        limit: u32,
+    },
+    /// The last facts of one intent, oldest first; none after the intent is removed.
+    Facts {
+        intent: Seq,
+        limit: u32,
+    },
+    /// The last fact that led an intent to one of `states`, before the fact `before` if it is given. Examines at most
+    /// `scan_max` facts.
+    LastFactTo {
+        intent: Seq,
+        states: &'static [State],
+        before: Option<FactSeq>,
+        scan_max: u32,
+    },
+    /// Facts after a position, oldest first. Never returns a fact if one with a lower number may still become visible.
+    Events(EventFilter),
+    /// Later facts have higher numbers than this; a few visible ones may have too.
+    LastFact,
+    /// No fact has a higher number than this, visible or not.
+    HighestFact,
+    Record(record::Key),
+    /// Records of one owner by name.
+    Records {
+        kind: record::Kind,
+        owner: String,
+        page: NamePage,
+        limit: u32,
+    },
+    /// How many intents are in each state, from counters that the commits maintain.
+    Counts {
+        face: Face,
+    },
+    /// How many leases are active, by the node that granted them; nodes without leases are left out.
+    LeaseCounts,
+    /// The next deadline: the earliest end of a delay or a lease.
+    NextDue,
+}
+
+/// Which columns of an intent a listing reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    Full,
+    /// Without payloads and results.
+    Outline,
+}
+
+/// Where a page of names starts, and its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamePage {
+    /// Ascending, after a name.
+    After(String),
+    /// Descending, before a name, unless that is empty.
+    Before(String),
+}
+
+/// The answer to a [`Query`]. A question for one row gets a list of at most one.
+#[derive(Clone, Debug)]
+pub enum Rows {
+    Intents(Vec<Intent>),
+    IntentPage(IntentPage),
+    Outlines(Vec<Outline>),
+    OutlinePage(OutlinePage),
+    Facts(Vec<Fact>),
+    Events(EventPage),
+    FactSeq(FactSeq),
+    Records(Vec<Record>),
+    JobCounts(Vec<JobCount>),
+    Counts(Vec<Count>),
+    LeaseCounts(Vec<LeaseCount>),
+    Due(Option<Micros>),
+}
+
+macro_rules! typed {
+    ($(fn $name:ident($($given:ident: $kind:ty),*) -> $answer:ty = $query:expr;)*) => {
+        $(fn $name(&self, $($given: $kind),*) -> BoxFuture<'_, $answer> {
+            ask(self, $query)
+        })*
+    };
+}
+
+/// The questions as typed calls, the same for all stores. [`Query`] documents each of them.
+pub trait TypedReads: Store {
+    typed! {
+        fn intent(id: IntentId) -> Option<Intent> = Query::Intent(id);
+        fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: View::Full };
+        fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: View::Outline };
+        fn children(parent: IntentId, limit: u32) -> Vec<Intent> = Query::Children { parent, limit };
+        fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline> = Query::ChildJobs { parent, limit };
+        fn find_job_by_payload(text: String, after: IntentId, scan_max: u32) -> Option<Outline> =
+            Query::JobByPayload { text, after, scan_max };
+        fn open_jobs(capability: String, goal: Option<String>, limit: u32) -> Vec<Outline> =
+            Query::OpenJobs { capability, goal, limit };
+        fn jobs_by_state(state: Option<State>, limit: u32) -> Vec<Outline> = Query::JobsByState { state, limit };
+        fn job_counts(now: Micros) -> Vec<JobCount> = Query::JobCounts { now };
+        fn active_rows(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent> =
+            Query::ActiveRows { profile, state, after, limit };
+        fn dead(face: Face, limit: u32) -> Vec<Intent> = Query::Dead { face, limit };
+        fn facts(intent: Seq, limit: u32) -> Vec<Fact> = Query::Facts { intent, limit };
+        fn last_fact_to(
+            intent: Seq, states: &'static [State], before: Option<FactSeq>, scan_max: u32
+        ) -> Option<Fact> = Query::LastFactTo { intent, states, before, scan_max };
+        fn events(filter: EventFilter) -> EventPage = Query::Events(filter);
+        fn last_fact() -> FactSeq = Query::LastFact;
+        fn highest_fact() -> FactSeq = Query::HighestFact;
+        fn record(key: record::Key) -> Option<Record> = Query::Record(key);
+        fn records(kind: record::Kind, owner: String, after: String, limit: u32) -> Vec<Record> =
+            Query::Records { kind, owner, page: NamePage::After(after), limit };
+        fn last_records(kind: record::Kind, owner: String, before: String, limit: u32) -> Vec<Record> =
+            Query::Records { kind, owner, page: NamePage::Before(before), limit };
+        fn counts(face: Face) -> Vec<Count> = Query::Counts { face };
+        fn lease_counts() -> Vec<LeaseCount> = Query::LeaseCounts;
+        fn next_due() -> Option<Micros> = Query::NextDue;
+    }
+}
+
+impl<S: Store + ?Sized> TypedReads for S {}
+
+fn ask<T>(store: &(impl Store + ?Sized), query: Query) -> BoxFuture<'_, T>
+where
+    T: TryFrom<Rows, Error = Error>,
+{
+    let rows = store.read(query);
+    Box::pin(async move { rows.await?.try_into() })
+}
+
+macro_rules! answers {
+    ($($variant:ident($found:ident) => $answer:ty: $value:expr,)*) => {
+        $(impl TryFrom<Rows> for $answer {
+            type Error = Error;
+
+            fn try_from(rows: Rows) -> Result<Self, Error> {
+                match rows {
+                    Rows::$variant($found) => Ok($value),
+                    _ => Err(Error::Unavailable("a read returned rows of another kind".to_owned())),
+                }
+            }
+        })*
+    };
+}
+
+answers! {
+    Intents(found) => Vec<Intent>: found,
+    Intents(found) => Option<Intent>: found.into_iter().next(),
+    IntentPage(page) => IntentPage: page,
+    Outlines(found) => Vec<Outline>: found,
+    Outlines(found) => Option<Outline>: found.into_iter().next(),
+    OutlinePage(page) => OutlinePage: page,
+    Facts(found) => Vec<Fact>: found,
+    Facts(found) => Option<Fact>: found.into_iter().next(),
+    Events(page) => EventPage: page,
+    FactSeq(seq) => FactSeq: seq,
+    Records(found) => Vec<Record>: found,
+    Records(found) => Option<Record>: found.into_iter().next(),
+    JobCounts(counts) => Vec<JobCount>: counts,
+    Counts(counts) => Vec<Count>: counts,
+    LeaseCounts(counts) => Vec<LeaseCount>: counts,
+    Due(at) => Option<Micros>: at,
+}
