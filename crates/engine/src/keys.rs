@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::publication::MAIN_KEY_ID;
 use crate::{Caller, Engine, Error, Operator};
 
-/// Key id of the main key, which has no record.
-const MAIN: &str = "main";
+/// The main key has no record.
+const MAIN: &str = MAIN_KEY_ID;
 const PAGE: u32 = 500;
 
 /// The key that encrypts API keys. Zeroed when dropped.
