@@ -52,6 +52,7 @@ typed! {
     SweepReport: Answer::Swept { rows, more } => SweepReport { rows, more };
     Cleaned: Answer::Cleaned(cleaned) => cleaned;
     (u32, Option<Seq>): Answer::Purged { rows, after } => (rows, after);
+    bool: Answer::Deleted { existed } => existed;
     u64: Answer::Put { version } => version, Answer::Forgotten { rows } => rows;
     Option<FactSeq>: Answer::FactsForgotten { after, .. } => after;
 }

@@ -9,7 +9,7 @@
 use std::marker::PhantomData;
 
 use consign_kernel::command::{
-    Admit, Admitted, Answer, Begin, Claim, Command, NewIntent, OnRefusal, Settlement,
+    Admit, Admitted, Answer, Begin, Claim, Command, Forget, NewIntent, OnRefusal, Settlement,
 };
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
@@ -123,8 +123,14 @@ impl UnitOfWork {
         });
     }
 
-    pub fn delete(&mut self, key: Key) {
-        self.push::<()>(Group::Write, Command::Delete(key));
+    /// Answers whether the record existed.
+    pub fn delete(&mut self, key: Key) -> Handle<bool> {
+        self.push(Group::Write, Command::Delete(key))
+    }
+
+    /// Removes entries; the number of them is the answer.
+    pub fn forget(&mut self, forget: Forget) -> Handle<u64> {
+        self.push(Group::Write, Command::Forget(forget))
     }
 
     /// Admits intents, all or none.
