@@ -204,7 +204,7 @@ impl GoalWorker {
         };
         let job = runtime.enqueue(job, None).await?.id;
         // If the extension is refused, the job detects that when it starts.
-        let kept = self.inner.engine.apply(None, served.extend()?).await;
+        let kept = self.inner.engine.extend(served.extend()?).await;
         if let Err(error) = kept {
             tracing::warn!(component = "dispatcher", %error, "the lease of a served intent could not be extended");
         }

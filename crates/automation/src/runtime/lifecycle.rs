@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use consign_engine::{Engine, Error, Operator};
-use consign_kernel::command::{Answer, Command, Recover};
+use consign_kernel::command::Recover;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
@@ -228,18 +228,13 @@ impl Runtime {
     }
 
     async fn recover(&self) -> Result<(), Error> {
-        let recover = Command::Recover(Recover {
+        let recover = Recover {
             face: Face::Automation,
             node: self.inner.node.clone(),
             start: self.inner.start.clone(),
             limit: LEASES_MAX,
-        });
-        let Answer::Recovered(rows) = self.inner.engine.apply(None, recover).await? else {
-            return Err(Error::Internal(
-                "unexpected answer to a recovery".to_owned(),
-            ));
         };
-        for row in rows {
+        for row in self.inner.engine.recover(&recover).await? {
             let plugin = row.capability.as_deref().unwrap_or_default();
             let (job_id, attempt) = (job_id(row.id), row.attempts);
             let dead = row.state == State::DeadLetter;

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, Operator};
-use consign_kernel::command::{Command, Extend, Operate, Settle, Settlement};
+use consign_engine::{Engine, Error, KEPT_LEASE_US, Lease, Operator, UnitOfWork};
+use consign_kernel::command::{Command, Extend, Operate, Settlement};
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::limits;
@@ -22,10 +22,8 @@ use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::job_id;
 use super::lifecycle::RuntimeInner;
 use super::publication::OPERATOR;
-use super::unit_of_work::UnitOfWork;
 use crate::plugin::outcome::FailureReason;
 
-const LEASE_US: i64 = 60 * SECOND_US;
 /// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
 /// end.
 pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
@@ -63,24 +61,21 @@ impl ServedIntent {
         })
     }
 
-    fn lease(&self) -> Result<(IntentId, Token), Error> {
+    fn lease(&self) -> Result<Lease, Error> {
         let id = self.intent_id.parse();
         let token = Token::parse(&self.token);
-        id.and_then(|id| Ok((id, token?)))
-            .map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
+        let lease = id.and_then(|id| {
+            Ok(Lease {
+                id,
+                holder: OPERATOR.to_owned(),
+                token: token?,
+            })
+        });
+        lease.map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
     }
 
-    pub(super) fn extend(&self) -> Result<Command, Error> {
-        let (id, token) = self.lease()?;
-        Ok(extend(id, OPERATOR, token))
-    }
-
-    async fn is_held(&self, engine: &Engine) -> Result<bool, Error> {
-        let (id, token) = self.lease()?;
-        let intent = engine.observe(id).await?;
-        Ok(intent.is_some_and(|intent| {
-            intent.is_leased(engine.now()) && intent.token.is_some_and(|held| held.matches(&token))
-        }))
+    pub(super) fn extend(&self) -> Result<Extend, Error> {
+        Ok(self.lease()?.extend(KEPT_LEASE_US))
     }
 }
 
@@ -92,13 +87,12 @@ impl std::fmt::Debug for ServedIntent {
     }
 }
 
-fn extend(id: IntentId, holder: &str, token: Token) -> Command {
-    Command::Extend(Extend {
-        id,
-        holder: holder.to_owned(),
-        token,
-        lease_us: LEASE_US,
-    })
+async fn is_held(engine: &Engine, lease: &Lease) -> Result<bool, Error> {
+    let intent = engine.observe(lease.id).await?;
+    Ok(intent.is_some_and(|intent| {
+        let has_token = intent.token.is_some_and(|held| held.matches(&lease.token));
+        intent.is_leased(engine.now()) && has_token
+    }))
 }
 
 impl RuntimeInner {
@@ -117,7 +111,7 @@ impl RuntimeInner {
             return Ok(());
         };
         let extended = match served.extend() {
-            Ok(extend) => self.engine.apply(None, extend).await,
+            Ok(extend) => self.engine.extend(extend).await,
             Err(error) => Err(error),
         };
         match extended {
@@ -138,7 +132,9 @@ impl RuntimeInner {
     async fn extend_leases(&self) -> Result<(), Error> {
         let held: Vec<(IntentId, ServedIntent)> =
             self.served_leases().clone().into_iter().collect();
-        let steps = held.iter().map(|(_, served)| served.extend());
+        let steps = held
+            .iter()
+            .map(|(_, served)| served.extend().map(Command::Extend));
         let steps = steps.collect::<Result<Vec<_>, _>>()?;
         if steps.is_empty() {
             return Ok(());
@@ -193,26 +189,18 @@ pub(super) async fn settle(
     let Some(served) = &attempt.job.serves else {
         return Ok(());
     };
-    if !served.is_held(engine).await? {
+    let lease = served.lease()?;
+    if !is_held(engine, &lease).await? {
         return Ok(());
     }
-    let (id, token) = served.lease()?;
     // Both leases are verified before anything is settled, so neither ends without the other.
     let job = &attempt.intent;
-    if let (State::Dispatched, Some(holder), Some(token)) = (job.state, &job.holder, job.token) {
-        unit.coupled.push(extend(job.id, holder, token));
+    if job.state == State::Dispatched && job.holder.is_some() && job.token.is_some() {
+        unit.extend(&Lease::of(job), KEPT_LEASE_US);
     }
-    let settle = |how| {
-        Command::Settle(Settle {
-            id,
-            holder: OPERATOR.to_owned(),
-            token,
-            how,
-        })
-    };
     let Some(failure) = failure else {
         let result = Some(result(attempt, ended));
-        unit.coupled.push(settle(Settlement::Complete { result }));
+        unit.settle(&lease, Settlement::Complete { result });
         return Ok(());
     };
     let error = format!("job {}: {}", attempt.job_id(), failure.error);
@@ -220,14 +208,14 @@ pub(super) async fn settle(
     let hopeless =
         [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
     if hopeless.contains(&failure.reason) {
-        unit.coupled.push(served.extend()?);
-        unit.coupled.push(Command::Cancel(Operate {
-            id,
+        unit.extend(&lease, KEPT_LEASE_US);
+        unit.require(Command::Cancel(Operate {
+            id: lease.id,
             face: Face::Intent,
             reason: error,
         }));
     } else {
-        unit.coupled.push(settle(Settlement::Fail { error }));
+        unit.settle(&lease, Settlement::Fail { error });
     }
     Ok(())
 }
