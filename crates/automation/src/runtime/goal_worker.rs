@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::Error;
+use consign_engine::{Error, MAIN_KEY_ID};
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 use super::job::{Job, SubmittedBy};
 use super::lifecycle::{Runtime, RuntimeInner};
-use super::publication::OPERATOR;
 use super::served_intent::{FIRST_LEASE_US, ServedIntent};
 use super::successors::EventSource;
 use crate::config::model::ServedGoal;
@@ -146,7 +145,7 @@ impl GoalWorker {
             face: Face::Intent,
             namespace: self.served.namespace.clone(),
             goal: Some(self.served.goal.clone()),
-            holder: OPERATOR.to_owned(),
+            holder: MAIN_KEY_ID.to_owned(),
             audience: Audience::Caller,
             worker_id: Some(WORKER.to_owned()),
             capabilities: self.served.capability.iter().cloned().collect(),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, KEPT_LEASE_US, Lease, Operator, UnitOfWork};
+use consign_engine::{Engine, Error, KEPT_LEASE_US, Lease, MAIN_KEY_ID, Operator, UnitOfWork};
 use consign_kernel::command::{Command, Extend, Operate, Settlement};
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::job_id;
 use super::lifecycle::RuntimeInner;
-use super::publication::OPERATOR;
 use crate::plugin::outcome::FailureReason;
 
 /// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
@@ -67,7 +66,7 @@ impl ServedIntent {
         let lease = id.and_then(|id| {
             Ok(Lease {
                 id,
-                holder: OPERATOR.to_owned(),
+                holder: MAIN_KEY_ID.to_owned(),
                 token: token?,
             })
         });
