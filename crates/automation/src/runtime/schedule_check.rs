@@ -187,7 +187,7 @@ impl ScheduleCheck<'_> {
         let admitted = unit.admit(items.collect());
         let admitted = engine.commit(unit).await?.get(admitted)?;
         for id in cancelled {
-            self.inner.running().cancel(*id);
+            self.inner.cancel_signals().cancel(*id);
             self.inner.unreported_ends.notify_one();
         }
         if let Some(change) = &loaded.change {

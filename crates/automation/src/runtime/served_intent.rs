@@ -5,11 +5,12 @@
 //! lost the lease does not settle the intent, but its own record is complete.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use consign_engine::{Engine, Error, KEPT_LEASE_US, Lease, MAIN_KEY_ID, Operator, UnitOfWork};
-use consign_kernel::command::{Command, Extend, Operate, Settlement};
+use consign_engine::{
+    Engine, Error, KEPT_LEASE_US, KeptLease, Lease, MAIN_KEY_ID, Operator, UnitOfWork,
+};
+use consign_kernel::command::{Command, Operate, Settlement};
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::limits;
@@ -26,7 +27,6 @@ use crate::plugin::outcome::FailureReason;
 /// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
 /// end.
 pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
-const EXTEND_EVERY: Duration = Duration::from_secs(20);
 
 /// The intent that a job serves, with the lease token.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -39,8 +39,8 @@ pub struct ServedIntent {
     token: String,
 }
 
-/// The queued or running jobs of this process that hold the lease of an intent.
-pub(super) type ServedLeases = HashMap<IntentId, ServedIntent>;
+/// The leases that queued or running jobs of this process hold, by job.
+pub(super) type ServedLeases = HashMap<IntentId, KeptLease>;
 
 impl ServedIntent {
     pub(super) fn of(intent: &Intent) -> Self {
@@ -60,7 +60,7 @@ impl ServedIntent {
         })
     }
 
-    fn lease(&self) -> Result<Lease, Error> {
+    pub(super) fn lease(&self) -> Result<Lease, Error> {
         let id = self.intent_id.parse();
         let token = Token::parse(&self.token);
         let lease = id.and_then(|id| {
@@ -71,10 +71,6 @@ impl ServedIntent {
             })
         });
         lease.map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
-    }
-
-    pub(super) fn extend(&self) -> Result<Extend, Error> {
-        Ok(self.lease()?.extend(KEPT_LEASE_US))
     }
 }
 
@@ -103,20 +99,22 @@ impl RuntimeInner {
 
     /// Extends the lease before a job starts; fails if the job no longer holds it.
     pub(super) async fn extend_served_lease(
-        &self,
+        self: &Arc<Self>,
         attempt: &Attempt,
     ) -> Result<(), AttemptFailure> {
         let Some(served) = &attempt.job.serves else {
             return Ok(());
         };
-        let extended = match served.extend() {
-            Ok(extend) => self.engine.extend(extend).await,
+        let extended = match served.lease() {
+            Ok(lease) => {
+                let extension = lease.extend(KEPT_LEASE_US);
+                self.engine.extend(extension).await.map(|_| lease)
+            }
             Err(error) => Err(error),
         };
         match extended {
-            Ok(_) => {
-                self.served_leases()
-                    .insert(attempt.intent.id, served.clone());
+            Ok(lease) => {
+                self.keep_served_lease(attempt.intent.id, lease);
                 Ok(())
             }
             Err(Error::Refused(_)) => Err(AttemptFailure::permanent(format!(
@@ -127,51 +125,32 @@ impl RuntimeInner {
         }
     }
 
-    /// Extends all leases in one commit, and cancels the jobs whose intent was cancelled or claimed by another worker.
-    async fn extend_leases(&self) -> Result<(), Error> {
-        let held: Vec<(IntentId, ServedIntent)> =
-            self.served_leases().clone().into_iter().collect();
-        let steps = held
-            .iter()
-            .map(|(_, served)| served.extend().map(Command::Extend));
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        if steps.is_empty() {
-            return Ok(());
-        }
-        let answers = self.engine.execute(None, steps).await?;
-        for ((job, served), answer) in held.iter().zip(answers) {
-            if answer.is_ok() {
-                continue;
+    /// Keeps the lease of the intent of a job until the job ends. If it is lost, because the intent was cancelled or claimed by
+    /// another worker, the job is cancelled.
+    pub(super) fn keep_served_lease(self: &Arc<Self>, job: IntentId, lease: Lease) {
+        let id = lease.id;
+        let kept = self.leases.keep(lease);
+        let (lost, inner) = (kept.lost(), Arc::downgrade(self));
+        self.served_leases().insert(job, kept);
+        tokio::spawn(async move {
+            if lost.await
+                && let Some(inner) = inner.upgrade()
+            {
+                inner.served_leases().remove(&job);
+                let reason = format!("intent {id} was cancelled or claimed by another worker");
+                inner.cancel_unserved(job, &reason).await;
             }
-            self.served_leases().remove(job);
-            let reason = format!(
-                "intent {} was cancelled or claimed by another worker",
-                served.intent_id
-            );
-            let operator = Operator::vouched();
-            let cancelled = self
-                .engine
-                .cancel(operator, Face::Automation, *job, &reason);
-            // A job that ended meanwhile was settled together with its intent.
-            if cancelled.await.is_ok() {
-                tracing::info!(component = "intents", job_id = job_id(*job), "{reason}");
-                self.running().cancel(*job);
-                self.unreported_ends.notify_one();
-            }
-        }
-        Ok(())
+        });
     }
-}
 
-/// Runs as long as the runtime exists: jobs that still run during a stop need their leases.
-pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
-    loop {
-        tokio::time::sleep(EXTEND_EVERY).await;
-        let Some(inner): Option<Arc<RuntimeInner>> = inner.upgrade() else {
-            return;
-        };
-        if let Err(error) = inner.extend_leases().await {
-            tracing::warn!(component = "intents", %error, "leases of served intents could not be extended");
+    async fn cancel_unserved(&self, job: IntentId, reason: &str) {
+        let operator = Operator::vouched();
+        let cancelled = self.engine.cancel(operator, Face::Automation, job, reason);
+        // A job that ended meanwhile was settled together with its intent.
+        if cancelled.await.is_ok() {
+            tracing::info!(component = "intents", job_id = job_id(job), "{reason}");
+            self.cancel_signals().cancel(job);
+            self.unreported_ends.notify_one();
         }
     }
 }
