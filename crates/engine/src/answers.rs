@@ -34,7 +34,6 @@ macro_rules! typed {
             fn from_answer(answer: Answer) -> Option<Self> {
                 match answer {
                     $($pattern => Some($value),)+
-                    #[expect(clippy::wildcard_enum_match_arm, reason = "any other answer is a mismatch")]
                     _ => None,
                 }
             }

@@ -50,6 +50,7 @@ pub struct Committed {
 
 impl Committed {
     /// The answer of a step of this unit.
+    #[expect(clippy::needless_pass_by_value, reason = "an answer can be taken once")]
     pub fn get<T: TypedAnswer>(&mut self, handle: Handle<T>) -> Result<T, Error> {
         let answer = self.answers.get_mut(handle.step).and_then(Option::take);
         typed(answer.ok_or_else(|| Error::Internal("a step without an answer".to_owned()))?)
