@@ -28,9 +28,6 @@ mod tests;
 
 pub use load::{LoadedProgram, consequences, load, lock};
 
-/// Higher than the priority of all other jobs, which is zero.
-const ONE_SHOT_PRIORITY: i32 = 1;
-
 #[derive(Debug)]
 pub struct Program {
     config: Config,
@@ -40,7 +37,6 @@ pub struct Program {
     left_out: BTreeMap<String, String>,
     router: Router,
     environment: PluginVariables,
-    priority: i32,
 }
 
 /// A plugin or an alias of one, with everything that is needed to run it.
@@ -69,20 +65,13 @@ pub struct Plugin {
 }
 
 impl Program {
-    /// The program for one-shot mode: its jobs take precedence over queued ones, and a failed job is not retried, because no
-    /// process would be there to do it.
+    /// The program for one-shot mode: a failed job is not retried, because no process would be there to do it.
     #[must_use]
     pub fn for_one_shot(mut self) -> Self {
-        self.priority = ONE_SHOT_PRIORITY;
         for plugin in self.plugins.values_mut() {
             plugin.retry.max_attempts = 1;
         }
         self
-    }
-
-    /// The priority of its jobs.
-    pub(crate) fn priority(&self) -> i32 {
-        self.priority
     }
 
     pub fn config(&self) -> &Config {

@@ -34,7 +34,6 @@ mod setup;
 mod start_backoff;
 mod successors;
 mod trigger;
-mod unit_of_work;
 mod unreported_ends;
 mod wait_for_tree;
 

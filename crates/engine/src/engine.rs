@@ -21,6 +21,7 @@ use consign_store::{
 use tokio::sync::{Notify, watch};
 
 use crate::Error;
+use crate::answers::typed;
 use crate::clock::WallClock;
 use crate::followers::Followers;
 use crate::housekeeping::CleanupSchedule;
@@ -215,7 +216,7 @@ impl Engine {
         Ok(answers.into_iter().collect::<Result<_, _>>()?)
     }
 
-    async fn run(
+    pub(crate) async fn run(
         &self,
         gate: Option<Gate>,
         mut steps: Vec<Command>,
@@ -292,7 +293,7 @@ impl Engine {
         leave: impl Future<Output = ()>,
     ) -> Result<Vec<Intent>, Error> {
         if wait.is_zero() {
-            return claimed(self.apply(gate, Command::Claim(claim)).await?);
+            return typed(self.apply(gate, Command::Claim(claim)).await?);
         }
         let deadline = tokio::time::Instant::now() + wait;
         let ticket = self.inner.wakes.register(claim.probes());
@@ -309,7 +310,7 @@ impl Engine {
             let looking = self
                 .apply(gate.take(), Command::Claim(claim.clone()))
                 .await?;
-            let found = claimed(looking)?;
+            let found: Vec<Intent> = typed(looking)?;
             if !found.is_empty() {
                 ticket.found();
                 return Ok(found);
@@ -340,9 +341,7 @@ impl Engine {
         if !is_over || self.has_wrong_clock() {
             return Ok(Some(intent));
         }
-        let Answer::Observed(seen) = self.apply(None, Command::Observe(id)).await? else {
-            return Err(Error::Internal("unexpected answer to observe".to_owned()));
-        };
+        let seen: Option<Box<Intent>> = self.call(Command::Observe(id)).await?;
         Ok(seen.map(|intent| *intent))
     }
 
@@ -585,11 +584,4 @@ fn insert_skipped(
         skipped.insert_into(&mut answers);
     }
     answers
-}
-
-fn claimed(answer: Answer) -> Result<Vec<Intent>, Error> {
-    let Answer::Claimed(intents) = answer else {
-        return Err(Error::Internal("unexpected answer to a claim".to_owned()));
-    };
-    Ok(intents)
 }

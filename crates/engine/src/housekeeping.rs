@@ -7,12 +7,13 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Clean, Command, Forget, Purge};
+use consign_kernel::command::{Clean, Command, Forget, Purge};
 use consign_kernel::ids::{Micros, SECOND_US, Seq};
 use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
-use consign_kernel::record::{Key, Kind, Put};
+use consign_kernel::record::{Key, Kind};
 
+use crate::records::new_put;
 use crate::{Engine, Error, Operator};
 
 /// Rows per commit, so that a pass does not block other requests for long.
@@ -99,9 +100,8 @@ impl Engine {
     /// Continues the interval that began with the last recorded pass. In a ledger without one, it begins now.
     pub async fn resume_cleanup(&self, face: Face) -> Result<(), Error> {
         let now = self.now();
-        let last = if let Some(record) = self.record(last_pass_key(face)).await? {
-            let damaged = |_| Error::Internal("the time of the last cleanup is damaged".to_owned());
-            record.value.parse().map(Micros).map_err(damaged)?
+        let last = if let Some(last) = self.load(last_pass_key(face)).await? {
+            Micros(last.value)
         } else {
             self.record_pass(face, now).await?;
             now
@@ -111,13 +111,7 @@ impl Engine {
     }
 
     async fn record_pass(&self, face: Face, at: Micros) -> Result<(), Error> {
-        let put = Put {
-            key: last_pass_key(face),
-            value: at.0.to_string(),
-            expires_at: None,
-            expect: None,
-        };
-        self.apply(None, Command::Put(put)).await?;
+        self.put(new_put(last_pass_key(face), &at.0)).await?;
         Ok(())
     }
 
@@ -133,19 +127,12 @@ impl Engine {
             return Ok(report);
         }
         loop {
-            let Answer::Cleaned(cleaned) = self
-                .apply(
-                    None,
-                    Command::Clean(Clean {
-                        face,
-                        retention_us: consign_kernel::limits::RETENTION_US,
-                        limit: PIECE_ROWS,
-                    }),
-                )
-                .await?
-            else {
-                return Err(Error::Internal("unexpected answer to a cleanup".to_owned()));
+            let piece = Clean {
+                face,
+                retention_us: consign_kernel::limits::RETENTION_US,
+                limit: PIECE_ROWS,
             };
+            let cleaned = self.clean(piece).await?;
             report.expired_open_deleted += cleaned.expired_deleted;
             report.expired_claims_requeued += cleaned.leases_requeued;
             report.expired_claims_dead += cleaned.leases_dead;
@@ -185,11 +172,7 @@ impl Engine {
                 after,
                 limit: PIECE_ROWS,
             };
-            let Answer::Purged { rows, after: next } =
-                self.apply(None, Command::Purge(purge)).await?
-            else {
-                return Err(Error::Internal("unexpected answer to a purge".to_owned()));
-            };
+            let (rows, next): (u32, Option<Seq>) = self.call(Command::Purge(purge)).await?;
             removed += u64::from(rows);
             match next {
                 Some(next) => after = next,
@@ -227,10 +210,7 @@ impl Engine {
     async fn forget(&self, piece: impl Fn() -> Forget) -> Result<u64, Error> {
         let mut forgotten = 0;
         loop {
-            let Answer::Forgotten { rows } = self.apply(None, Command::Forget(piece())).await?
-            else {
-                return Err(Error::Internal("unexpected answer to a removal".to_owned()));
-            };
+            let rows = self.forget_piece(piece()).await?;
             forgotten += rows;
             if rows < u64::from(PIECE_ROWS) {
                 return Ok(forgotten);

@@ -7,21 +7,23 @@ use std::fmt;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use consign_kernel::command::{Answer, Command, Forget};
-use consign_kernel::error::Refusal;
+use consign_kernel::command::Forget;
 use consign_kernel::ids::Micros;
 use consign_kernel::limits;
-use consign_kernel::record::{self, ApiKey, Kind, Record};
+use consign_kernel::record::{ApiKey, Kind, Record};
 use consign_store::TypedReads as _;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::publication::MAIN_KEY_ID;
+use crate::records::Versioned;
+use crate::unit_of_work::UnitOfWork;
 use crate::{Caller, Engine, Error, Operator};
 
-/// Key id of the main key, which has no record.
-const MAIN: &str = "main";
+/// The main key has no record.
+const MAIN: &str = MAIN_KEY_ID;
 const PAGE: u32 = 500;
 
 /// The key that encrypts API keys. Zeroed when dropped.
@@ -208,16 +210,8 @@ impl Engine {
             window_at: 0,
             window_count: 0,
         };
-        let put = record::Put {
-            key: ApiKey::key(&id),
-            value: render(&key)?,
-            expires_at: None,
-            expect: Some(0),
-        };
-        match self.apply(None, Command::Put(put)).await {
-            Ok(_) | Err(Error::Refused(Refusal::VersionMismatch)) => {}
-            Err(error) => return Err(error),
-        }
+        let put = Versioned::new(ApiKey::key(&id), key).put();
+        self.put_if_unchanged(put).await?;
         Ok(NewKey {
             id,
             secret: secret.to_owned(),
@@ -232,15 +226,10 @@ impl Engine {
             // The main key has no record, and its nonces must outlive the replays that they prevent.
             return Ok(false);
         }
-        let steps = vec![
-            Command::Delete(ApiKey::key(&id)),
-            Command::Forget(Forget::OnceOf { owner: id.clone() }),
-        ];
-        let answers = self.execute(None, steps).await?;
-        Ok(matches!(
-            answers.first(),
-            Some(Ok(Answer::Deleted { existed: true }))
-        ))
+        let mut unit = UnitOfWork::default();
+        let deleted = unit.delete(ApiKey::key(&id));
+        unit.forget(Forget::OnceOf { owner: id });
+        self.commit(unit).await?.get(deleted)
     }
 
     pub async fn keys(&self, _: Operator) -> Result<Vec<KeyInfo>, Error> {
@@ -284,23 +273,15 @@ impl Engine {
     async fn clear_windows(&self, over: impl Fn(&ApiKey) -> bool) -> Result<u64, Error> {
         let mut cleared = 0;
         for record in self.key_records().await? {
-            let mut key = parse(&record)?;
-            if key.window_at == 0 || !over(&key) {
+            let mut record: Versioned<ApiKey> = Versioned::read(record)?;
+            let key = &mut record.value;
+            if key.window_at == 0 || !over(key) {
                 continue;
             }
             (key.window_at, key.window_count) = (0, 0);
-            let put = record::Put {
-                key: record.key,
-                value: render(&key)?,
-                expires_at: None,
-                expect: Some(record.version),
-            };
             // A key that was used meanwhile has a new window and keeps it.
-            match self.apply(None, Command::Put(put)).await {
-                Ok(_) => cleared += 1,
-                Err(Error::Refused(Refusal::VersionMismatch)) => {}
-                Err(error) => return Err(error),
-            }
+            let written = self.put_if_unchanged(record.put()).await?;
+            cleared += u64::from(written.is_some());
         }
         Ok(cleared)
     }
@@ -329,10 +310,6 @@ impl Engine {
 fn parse(record: &Record) -> Result<ApiKey, Error> {
     serde_json::from_str(&record.value)
         .map_err(|_| Error::Internal(format!("key record {} is damaged", record.key.name)))
-}
-
-fn render(key: &ApiKey) -> Result<String, Error> {
-    serde_json::to_string(key).map_err(|error| Error::Internal(error.to_string()))
 }
 
 #[cfg(test)]

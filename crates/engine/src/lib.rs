@@ -1,9 +1,10 @@
 //! Executes commands: provides entropy, calls the store, wakes waiting claims, manages keys, signs receipts, runs the
-//! loops.
+//! loops. `records`, `unit_of_work`, `lease`, `worker` and `publication` are the parts that faces are built from.
 //!
 //! Invariant: the engine decides nothing about intents (the kernel does) and knows no wire format (faces do).
 //! Everything a face does to the ledger goes through [`Engine`].
 
+mod answers;
 mod clock;
 mod engine;
 mod error;
@@ -11,17 +12,23 @@ mod followers;
 mod housekeeping;
 mod import;
 mod keys;
+mod lease;
 mod ledger_health;
 mod nodes;
 mod planted_torn_batch;
+mod publication;
 mod receipts;
+mod records;
 mod seeds;
 mod shared_secrets;
 mod skipped_steps;
 mod slots;
 mod timekeeper;
+mod unit_of_work;
 mod wakes;
+mod worker;
 
+pub use answers::{Settled, TypedAnswer};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
@@ -34,9 +41,14 @@ pub use error::Error;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
+pub use lease::{KEPT_LEASE_US, KeptLease, Lease, Leases};
 pub use ledger_health::LedgerHealth;
 pub use nodes::{Heartbeat, NodeIdentity, NodeInfo, NodeState, PauseReason};
+pub use publication::{MAIN_KEY_ID, Publication, PublicationKey};
 pub use receipts::ReceiptStatus;
+pub use records::{TRIES_MAX, Versioned, new_put};
 pub use shared_secrets::MismatchedSecret;
 pub use slots::{Slot, Slots};
 pub use timekeeper::{SweepReport, Timekeeper};
+pub use unit_of_work::{Committed, Handle, UnitOfWork};
+pub use worker::{Limits, Reservation, Worker, WorkerSlot};

@@ -11,14 +11,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command};
+use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
-use consign_kernel::record::{Key, Kind, Put, Record};
+use consign_kernel::record::{Key, Kind};
 use consign_store::TypedReads as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::records::Versioned;
 use crate::{Engine, Error, Operator};
 
 /// The interval of heartbeats.
@@ -29,8 +30,6 @@ const SILENT_AFTER_US: i64 = 6 * SECOND_US;
 const RECORD_LIFE_US: i64 = 30 * SECOND_US;
 /// How long a node may take to remove its record at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A write conflicts with a heartbeat at most now and then.
-const DRAIN_TRIES_MAX: u32 = 10;
 const PAGE: u32 = 500;
 
 /// The identity of a node, as other nodes see it.
@@ -224,33 +223,35 @@ impl Heartbeat {
         if self.identity.alone && self.is_recorded(refusing, stopped).await? {
             return Ok(());
         }
-        match self.put(refusing, stopped).await {
-            Err(Error::Refused(Refusal::VersionMismatch)) => {}
-            done => return done,
+        if self.put(refusing, stopped).await? {
+            return Ok(());
         }
         // An operator wrote meanwhile, or the record expired because this node was stopped for too long.
-        let found = self.engine.record(key(self.identity.id)).await?;
+        let found = self.load().await?;
         self.version = found.as_ref().map_or(0, |record| record.version);
-        let drain = match &found {
-            Some(record) => parse(record)?.drain,
-            // The drain was not revoked.
-            None => refusing,
-        };
+        // Without a record, the drain was not revoked.
+        let drain = found.map_or(refusing, |record| record.value.drain);
         if drain != refusing {
             tracing::info!(drain, "an operator changed whether this node is draining");
             let reasons = &self.engine.inner.claim_pause.reasons;
             reasons.send_modify(|reasons| reasons.drain = drain);
         }
-        self.put(drain, drain && stopped).await
+        if self.put(drain, drain && stopped).await? {
+            return Ok(());
+        }
+        Err(Refusal::VersionMismatch.into())
+    }
+
+    async fn load(&self) -> Result<Option<Versioned<NodeRecord>>, Error> {
+        self.engine.load(key(self.identity.id)).await
     }
 
     /// Whether the record already has these values. On a ledger of its own a node is not watched by others, so it
     /// does not write every two seconds, and an idle disk can sleep.
     async fn is_recorded(&self, drain: bool, stopped: bool) -> Result<bool, Error> {
-        let found = self.engine.record(key(self.identity.id)).await?;
+        let found = self.load().await?;
         let same = found.filter(|record| record.version == self.version);
-        let node = same.as_ref().map(parse).transpose()?;
-        Ok(node.is_some_and(|node| node.drain == drain && node.stopped == stopped))
+        Ok(same.is_some_and(|node| node.value.drain == drain && node.value.stopped == stopped))
     }
 
     /// Removes the record, so that this node is not listed any more.
@@ -267,7 +268,8 @@ impl Heartbeat {
         }
     }
 
-    async fn put(&mut self, drain: bool, stopped: bool) -> Result<(), Error> {
+    /// Returns false if another process has written the record.
+    async fn put(&mut self, drain: bool, stopped: bool) -> Result<bool, Error> {
         let now = self.engine.now();
         let node = NodeRecord {
             name: self.identity.name.clone(),
@@ -279,13 +281,14 @@ impl Heartbeat {
             stopped,
             wrong_clock: self.engine.has_wrong_clock(),
         };
-        let expires_at = (!self.identity.alone).then(|| now.plus(RECORD_LIFE_US));
-        let put = node_put(self.identity.id, &node, expires_at, self.version)?;
-        let Answer::Put { version } = self.engine.apply(None, Command::Put(put)).await? else {
-            return Err(Error::Internal("unexpected answer to a put".to_owned()));
+        let record = Versioned {
+            version: self.version,
+            expires_at: (!self.identity.alone).then(|| now.plus(RECORD_LIFE_US)),
+            ..Versioned::new(key(self.identity.id), node)
         };
-        self.version = version;
-        Ok(())
+        let written = self.engine.put_if_unchanged(record.put()).await?;
+        self.version = written.unwrap_or(self.version);
+        Ok(written.is_some())
     }
 }
 
@@ -335,8 +338,12 @@ impl Engine {
         }
         let leases_by_node = self.leases_by_node().await?;
         let mut nodes = Vec::with_capacity(records.len());
-        for record in &records {
-            nodes.push(self.node_info(record, &leases_by_node)?);
+        for record in records {
+            let record: Versioned<NodeRecord> = Versioned::read(record)?;
+            let id = record.key.name.parse().map_err(|_| {
+                Error::Internal(format!("the node record {} is unreadable", record.key.name))
+            })?;
+            nodes.push(self.node_info(id, record.value, &leases_by_node));
         }
         nodes.sort_by_key(|node| (node.started_at, node.id));
         Ok(nodes)
@@ -349,29 +356,21 @@ impl Engine {
         id: i64,
         drain: bool,
     ) -> Result<Option<NodeInfo>, Error> {
-        for _ in 0..DRAIN_TRIES_MAX {
-            let Some(mut record) = self.record(key(id)).await? else {
-                return Ok(None);
-            };
-            let mut node = parse(&record)?;
-            if node.drain != drain {
+        // The expiry stays: only the node itself extends the life of its record.
+        let set_drain = |node: &mut Option<NodeRecord>| {
+            if let Some(node) = node {
                 node.drain = drain;
-                // Only the node itself extends the life of its record.
-                let put = node_put(id, &node, record.expires_at, record.version)?;
-                record.value.clone_from(&put.value);
-                match self.apply(None, Command::Put(put)).await {
-                    Ok(_) => {}
-                    Err(Error::Refused(Refusal::VersionMismatch)) => continue,
-                    Err(error) => return Err(error),
-                }
             }
-            return Ok(Some(
-                self.node_info(&record, &self.leases_by_node().await?)?,
-            ));
-        }
-        Err(Error::Internal(
-            "the node record was changed by others too often".to_owned(),
-        ))
+            Ok::<_, Error>(node.clone())
+        };
+        let Some(node) = self.update(key(id), set_drain).await? else {
+            return Ok(None);
+        };
+        Ok(Some(self.node_info(
+            id,
+            node,
+            &self.leases_by_node().await?,
+        )))
     }
 
     /// Live leases by node. Leases without a node belong to this one.
@@ -386,13 +385,7 @@ impl Engine {
         Ok(leases)
     }
 
-    fn node_info(
-        &self,
-        record: &Record,
-        leases_by_node: &HashMap<i64, u64>,
-    ) -> Result<NodeInfo, Error> {
-        let node = parse(record)?;
-        let id = record.key.name.parse().map_err(|_| unreadable(record))?;
+    fn node_info(&self, id: i64, node: NodeRecord, leases_by_node: &HashMap<i64, u64>) -> NodeInfo {
         let leases = leases_by_node.get(&id).copied().unwrap_or(0);
         let here = self.inner.claim_pause.id.get() == Some(&id);
         // This node is alive and knows its own clock.
@@ -412,7 +405,7 @@ impl Engine {
         } else {
             NodeState::Draining
         };
-        Ok(NodeInfo {
+        NodeInfo {
             id,
             name: node.name,
             address: node.address,
@@ -422,7 +415,7 @@ impl Engine {
             state,
             leases,
             here,
-        })
+        }
     }
 }
 
@@ -432,27 +425,4 @@ fn key(id: i64) -> Key {
         owner: String::new(),
         name: id.to_string(),
     }
-}
-
-fn node_put(
-    id: i64,
-    node: &NodeRecord,
-    expires_at: Option<Micros>,
-    expect: u64,
-) -> Result<Put, Error> {
-    let value = serde_json::to_string(node).map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(Put {
-        key: key(id),
-        value,
-        expires_at,
-        expect: Some(expect),
-    })
-}
-
-fn parse(record: &Record) -> Result<NodeRecord, Error> {
-    serde_json::from_str(&record.value).map_err(|_| unreadable(record))
-}
-
-fn unreadable(record: &Record) -> Error {
-    Error::Internal(format!("the node record {} is unreadable", record.key.name))
 }

@@ -4,8 +4,6 @@
 //! settlement has a receipt of its own that names the previous one, even if that was never requested: the id of a
 //! receipt follows from its settling fact.
 
-use consign_kernel::command::Command;
-use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros};
 use consign_kernel::intent::Intent;
@@ -80,16 +78,13 @@ impl Engine {
             expires_at: Some(self.now().plus(limits::FACT_RETENTION_US)),
             expect: Some(0),
         };
-        match self.apply(None, Command::Put(put)).await {
-            Ok(_) => Ok(document),
-            // A concurrent request stored its receipt first; that one counts.
-            Err(Error::Refused(Refusal::VersionMismatch)) => {
-                let kept = self.record(key).await?;
-                kept.map(|record| record.value)
-                    .ok_or_else(|| Error::Internal("a stored receipt is missing".to_owned()))
-            }
-            Err(error) => Err(error),
+        if self.put_if_unchanged(put).await?.is_some() {
+            return Ok(document);
         }
+        // A concurrent request stored its receipt first; that one counts.
+        let kept = self.record(key).await?;
+        kept.map(|record| record.value)
+            .ok_or_else(|| Error::Internal("a stored receipt is missing".to_owned()))
     }
 
     /// When the intent was admitted, by the wall clock. The row has engine time; its first fact has both times.

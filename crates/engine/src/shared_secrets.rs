@@ -4,9 +4,7 @@
 //! Invariant: the ledger holds fingerprints, never a secret. The main key may be chosen by a person, so its
 //! fingerprint is keyed with the seal key: the database alone does not allow a dictionary attack.
 
-use consign_kernel::command::Command;
-use consign_kernel::error::Refusal;
-use consign_kernel::record::{Key, Kind, Put};
+use consign_kernel::record::{Key, Kind};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
@@ -44,28 +42,14 @@ impl Engine {
     /// without fingerprints, or with `replace`, this node's fingerprints are stored.
     pub async fn compare_secrets(&self, replace: bool) -> Result<Vec<MismatchedSecret>, Error> {
         let own = self.fingerprints();
-        let value =
-            serde_json::to_string(&own).map_err(|error| Error::Internal(error.to_string()))?;
-        loop {
-            let found = self.record(key()).await?;
-            if let Some(record) = found.as_ref().filter(|_| !replace) {
-                let theirs = serde_json::from_str(&record.value)
-                    .map_err(|_| Error::Internal("the site record is damaged".to_owned()))?;
-                return Ok(differences(&own, &theirs));
+        let compare = |stored: &mut Option<Fingerprints>| match stored {
+            Some(theirs) if !replace => Ok(differences(&own, theirs)),
+            Some(_) | None => {
+                *stored = Some(own.clone());
+                Ok(Vec::new())
             }
-            let put = Put {
-                key: key(),
-                value: value.clone(),
-                expires_at: None,
-                expect: Some(found.map_or(0, |record| record.version)),
-            };
-            match self.apply(None, Command::Put(put)).await {
-                Ok(_) => return Ok(Vec::new()),
-                // Another node stored its fingerprints first.
-                Err(Error::Refused(Refusal::VersionMismatch)) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        };
+        self.update(key(), compare).await
     }
 
     fn fingerprints(&self) -> Fingerprints {

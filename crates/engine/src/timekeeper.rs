@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use consign_kernel::command::{Answer, Command, Forget, ForgetFacts, Sweep};
+use consign_kernel::command::{Command, Forget, ForgetFacts, Sweep};
 use consign_kernel::ids::{FactSeq, Micros, SECOND_US};
 use consign_kernel::limits;
 use consign_kernel::once::Scope;
@@ -134,14 +134,8 @@ impl Timekeeper {
         }
         for piece in pieces {
             for number in 1..=FORGET_PIECES_MAX {
-                let forgotten = self
-                    .engine
-                    .apply(None, Command::Forget(piece.clone()))
-                    .await?;
-                let full = Answer::Forgotten {
-                    rows: u64::from(limit),
-                };
-                if forgotten != full {
+                let rows = self.engine.forget_piece(piece.clone()).await?;
+                if rows != u64::from(limit) {
                     break;
                 }
                 rest |= number == FORGET_PIECES_MAX;
@@ -159,14 +153,7 @@ impl Timekeeper {
                 after: self.facts_seen,
                 limit: FORGET_ROWS_MAX,
             };
-            let Answer::FactsForgotten { after, .. } =
-                self.engine.apply(None, Command::ForgetFacts(piece)).await?
-            else {
-                return Err(Error::Internal(
-                    "unexpected answer to a removal of facts".to_owned(),
-                ));
-            };
-            let Some(after) = after else {
+            let Some(after) = self.engine.forget_facts(piece).await? else {
                 return Ok(false);
             };
             self.facts_seen = after;
@@ -194,9 +181,6 @@ impl Engine {
         let sweep = Command::Sweep(Sweep {
             limit: limits::SWEEP_ROWS_MAX,
         });
-        let Answer::Swept { rows, more } = self.apply(None, sweep).await? else {
-            return Err(Error::Internal("unexpected answer to a sweep".to_owned()));
-        };
-        Ok(SweepReport { rows, more })
+        self.call(sweep).await
     }
 }

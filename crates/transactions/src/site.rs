@@ -29,8 +29,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, LedgerHealth, StoreError};
-use consign_kernel::command::{Command, Hold, Recover};
+use consign_engine::{Committed, Engine, Error, LedgerHealth, StoreError, UnitOfWork};
+use consign_kernel::command::{Hold, Recover};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
@@ -248,6 +248,10 @@ impl Site {
         }
     }
 
+    fn lease_us(&self) -> i64 {
+        micros(self.options().lease)
+    }
+
     /// Reads the envelope of a request, which must name this operation and this site.
     fn envelope(
         &self,
@@ -279,14 +283,10 @@ impl Site {
         IntentId::new(self.engine_now(), Seq((chance >> 64) as u64), chance)
     }
 
-    /// Commits steps; steps that can be refused come first. Returns `None` if another commit changed a record or row in
-    /// between: load and try again.
-    async fn commit(
-        &self,
-        steps: Vec<Command>,
-    ) -> Result<Option<Vec<consign_kernel::command::Answer>>, Problem> {
-        match self.engine().together(steps).await {
-            Ok(answers) => Ok(Some(answers)),
+    /// Commits a unit of work. Returns `None` if another commit changed a record or row in between: load and try again.
+    async fn commit(&self, unit: UnitOfWork) -> Result<Option<Committed>, Problem> {
+        match self.engine().commit(unit).await {
+            Ok(committed) => Ok(Some(committed)),
             Err(Error::Refused(
                 Refusal::VersionMismatch
                 | Refusal::IllegalState
@@ -302,9 +302,6 @@ impl Site {
         }
     }
 }
-
-/// How often a request is tried again after concurrent changes.
-const TRIES_MAX: u32 = 64;
 
 /// The request may be repeated: nothing was stored, unless a commit was interrupted.
 fn unavailable(error: &Error) -> Problem {

@@ -102,7 +102,6 @@ fn load_with(
             plugins: runnable(&config, &registry),
             left_out,
             environment: plugin_environment(&config, surroundings),
-            priority: 0,
             router,
             config,
         }),

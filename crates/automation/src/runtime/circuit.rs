@@ -3,8 +3,7 @@
 //! Every end other than success counts as a failure, including cancellation: a run that an operator had to stop is no sign of
 //! health.
 
-use consign_engine::{Engine, Error};
-use consign_kernel::error::Refusal;
+use consign_engine::{Engine, Error, UnitOfWork, Versioned};
 use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::record::Kind;
 use jiff::Timestamp;
@@ -15,7 +14,6 @@ use super::attempt::{Attempt, AttemptReport};
 use super::job::Job;
 use super::lifecycle::{Runtime, RuntimeInner};
 use super::records;
-use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned, get_record, get_record_or_default};
 use crate::breaker::{BreakerState, BreakerTransition};
 
 /// The state of a breaker and its history.
@@ -45,8 +43,8 @@ impl Runtime {
         limit: u32,
     ) -> Result<Option<BreakerInfo>, Error> {
         let engine = self.engine();
-        let record: Versioned<records::BreakerRecord> =
-            get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
+        let key = records::breaker_key(plugin, command);
+        let record: Versioned<records::BreakerRecord> = engine.load_or_default(key).await?;
         if record.version == 0 && self.program().command(plugin, command).is_none() {
             return Ok(None);
         }
@@ -77,31 +75,36 @@ impl Runtime {
     /// Closes a breaker on request of an operator; scheduled jobs continue with the next tick.
     pub async fn reset_breaker(&self, plugin: &str, command: &str) -> Result<(), Error> {
         let inner = &self.inner;
-        for _ in 0..TRIES_MAX {
-            let key = records::breaker_key(plugin, command);
-            let mut record: Versioned<records::BreakerRecord> =
-                get_record_or_default(&inner.engine, key).await?;
+        let engine = &inner.engine;
+        let reset = |record: &mut Versioned<records::BreakerRecord>, unit: &mut UnitOfWork| {
             let now = inner.wall_time();
             let transition = record.value.breaker.reset(now);
             record.value.updated_at = Some(now);
-            let mut unit = UnitOfWork::default();
-            write_transition(&inner.engine, &record, transition.clone(), None, &mut unit);
-            match inner.engine.together(unit.steps([])).await {
-                Err(Error::Refused(Refusal::VersionMismatch)) => {}
-                done => {
-                    done?;
-                    inner.emit_transition(plugin, command, &transition);
-                    inner.replan.notify_one();
-                    return Ok(());
-                }
-            }
-        }
-        Err(Error::Refused(Refusal::VersionMismatch))
+            write_history(engine, record, transition.clone(), None, unit);
+            Ok::<_, Error>(transition)
+        };
+        let key = records::breaker_key(plugin, command);
+        let transition = engine.update_with(key, reset).await?;
+        inner.emit_transition(plugin, command, &transition);
+        inner.replan.notify_one();
+        Ok(())
     }
 }
 
 /// Writes the breaker and the line of its history that explains the change.
 pub(super) fn write_transition(
+    engine: &Engine,
+    record: &Versioned<records::BreakerRecord>,
+    transition: BreakerTransition,
+    job_id: Option<String>,
+    unit: &mut UnitOfWork,
+) {
+    write_history(engine, record, transition, job_id, unit);
+    unit.replace(record);
+}
+
+/// Writes the line of the history for a breaker that is written in the same commit.
+fn write_history(
     engine: &Engine,
     record: &Versioned<records::BreakerRecord>,
     transition: BreakerTransition,
@@ -116,8 +119,7 @@ pub(super) fn write_transition(
         job_id,
     };
     let key = records::breaker_change_key(plugin, command, record.version + 1);
-    unit.put(key, &line, Some(until));
-    unit.replace(record);
+    unit.put_until(key, &line, until);
 }
 
 /// Updates the breaker and the schedule after a scheduled job ended.
@@ -135,8 +137,8 @@ pub(super) async fn record_result(
         return Ok(None);
     };
     let now = ended.completed_at;
-    let mut record: Versioned<records::BreakerRecord> =
-        get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
+    let key = records::breaker_key(plugin, command);
+    let mut record: Versioned<records::BreakerRecord> = engine.load_or_default(key).await?;
     let circuit = &mut record.value;
     let id = attempt.job_id();
     let transition = circuit
@@ -159,7 +161,7 @@ pub(super) async fn record_result(
     });
     if let (Some(entry), true) = (entry, succeeded) {
         let key = records::schedule_key(plugin, &entry.id);
-        if let Some(mut record) = get_record::<records::ScheduleRecord>(engine, key).await? {
+        if let Some(mut record) = engine.load::<records::ScheduleRecord>(key).await? {
             let draw = (engine.entropy().draw() >> 64) as u64;
             entry.succeeded(&mut record.value.state, now, draw);
             record.value.last_success_job_id = Some(id);

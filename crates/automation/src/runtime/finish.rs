@@ -1,11 +1,10 @@
 //! The end of an attempt as one commit: settles the job, queues its successors, and writes state, facts, breaker, schedule and
 //! log, all or nothing.
 //!
-//! Ordering: steps that can be refused come first: the expected record versions, then the lease. The steps behind them cannot
-//! fail.
+//! [`UnitOfWork`] defines the order of the steps.
 
-use consign_engine::{Engine, Error};
-use consign_kernel::command::{Admit, Admitted, Answer, Claim, Command, Settle, Settlement};
+use consign_engine::{Engine, Error, Lease, TRIES_MAX, UnitOfWork, Versioned};
+use consign_kernel::command::{Admitted, Claim, NewIntent, Settlement};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
@@ -17,8 +16,7 @@ use serde_json::Value;
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::{timestamp, uuid};
-use super::successors::{self, EventSource};
-use super::unit_of_work::{TRIES_MAX, UnitOfWork, Versioned};
+use super::successors::{self, Consequences, EventSource};
 use super::{circuit, plugin_state, records, served_intent, setup};
 use crate::breaker::BreakerTransition;
 use crate::pipeline::{BAGGAGE_BYTES_MAX, EventRef, JobEnd, NextJob};
@@ -68,13 +66,13 @@ async fn try_to_finish(
     ended: &AttemptReport,
     next: Option<&Claim>,
 ) -> Result<FinishedAttempt, Error> {
-    let mut unit = UnitOfWork::default();
+    let mut consequences = Consequences::default();
     let settled = match &ended.end {
         AttemptEnd::Succeeded(response) => {
-            apply_success(engine, attempt, ended, response, &mut unit).await?
+            apply_success(engine, attempt, ended, response, &mut consequences).await?
         }
         AttemptEnd::Switched { matched, payload } => {
-            route_switch(engine, attempt, ended, *matched, payload, &mut unit)
+            route_switch(engine, attempt, ended, *matched, payload, &mut consequences)
         }
         AttemptEnd::Failed(failure) => Err(failure.clone()),
         AttemptEnd::Cancelled => Err(AttemptFailure::permanent("it was cancelled")),
@@ -83,14 +81,16 @@ async fn try_to_finish(
     };
     if settled.is_err() {
         // The preparations for a success are void.
-        unit = UnitOfWork::default();
+        consequences = Consequences::default();
     }
     let failure = settled.as_ref().err();
     let (status, end) = status(attempt, failure);
     let mut circuit = None;
     if let Some(end) = end {
-        circuit = apply_job_end(engine, attempt, ended, (status, end), failure, &mut unit).await?;
+        let end = (status, end);
+        circuit = apply_job_end(engine, attempt, ended, end, failure, &mut consequences).await?;
     }
+    let Consequences { mut unit, jobs } = consequences;
     // The log records the outcome of the attempt; the queue records the state of the job.
     let outcome = match failure {
         Some(AttemptFailure {
@@ -100,56 +100,30 @@ async fn try_to_finish(
         None => status,
     };
     write_log(engine, attempt, ended, outcome, failure, &mut unit);
-    let how = settlement(&settled);
-    let jobs = std::mem::take(&mut unit.jobs);
-    let mut steps = steps(attempt, how, unit, &jobs);
-    steps.extend(next.cloned().map(Command::Claim));
-    let answers = engine.together(steps).await?;
-    let mut finished = FinishedAttempt {
+    let end = unit.settle(&Lease::of(&attempt.intent), settlement(&settled));
+    let admitted = (!jobs.is_empty()).then(|| unit.admit(items(attempt, &jobs)));
+    let claimed = next.map(|next| unit.claim(next.clone()));
+    let mut committed = engine.commit(unit).await?;
+    let end = committed.get(end)?;
+    let admitted = admitted
+        .map(|admitted| committed.get(admitted))
+        .transpose()?;
+    let claimed = claimed.map(|claimed| committed.get(claimed)).transpose()?;
+    Ok(FinishedAttempt {
         status,
         error: failure.map(|failure| failure.error.clone()),
         reason: failure.map(|failure| failure.reason),
-        retry_at: None,
+        retry_at: (status == "queued").then(|| timestamp(end.run_at)),
         circuit,
-        children: Vec::new(),
-        next: Vec::new(),
-    };
-    for answer in answers {
-        if let Answer::Admitted(admitted) = answer {
-            finished.children = jobs.iter().cloned().zip(admitted).collect();
-        } else if let Answer::Claimed(claimed) = answer {
-            finished.next = claimed;
-        } else if let Answer::Settled { run_at, .. } = answer
-            && status == "queued"
-        {
-            finished.retry_at = Some(timestamp(run_at));
-        }
-    }
-    Ok(finished)
+        children: jobs.into_iter().zip(admitted.unwrap_or_default()).collect(),
+        next: claimed.unwrap_or_default(),
+    })
 }
 
-fn steps(attempt: &Attempt, how: Settlement, unit: UnitOfWork, jobs: &[Job]) -> Vec<Command> {
-    let intent = &attempt.intent;
-    let settle = Command::Settle(Settle {
-        id: intent.id,
-        holder: intent.holder.clone().unwrap_or_default(),
-        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
-        how,
-    });
-    let mut steps = unit.steps([settle]);
-    admit(&mut steps, attempt, jobs);
-    steps
-}
-
-fn admit(steps: &mut Vec<Command>, attempt: &Attempt, jobs: &[Job]) {
-    if !jobs.is_empty() {
-        let parent = Some(attempt.intent.id);
-        let new = |job: &Job| job.intent(&attempt.program, parent, None);
-        steps.push(Command::Admit(Admit {
-            items: jobs.iter().map(new).collect(),
-            cap: None,
-        }));
-    }
+fn items(attempt: &Attempt, jobs: &[Job]) -> Vec<NewIntent> {
+    let parent = Some(attempt.intent.id);
+    let new = |job: &Job| job.intent(&attempt.program, parent, None);
+    jobs.iter().map(new).collect()
 }
 
 /// The result text of a success, or the failure.
@@ -192,15 +166,16 @@ async fn apply_success(
     attempt: &Attempt,
     ended: &AttemptReport,
     response: &PluginResponse,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) -> Result<SettledAttempt, Error> {
+    let unit = &mut consequences.unit;
     if let Err(failure) =
         plugin_state::apply_updates(engine, attempt, ended, response, unit).await?
     {
         return Ok(Err(failure));
     }
     if plant::on(Plant::FactsApart) {
-        engine.together(std::mem::take(unit).steps([])).await?;
+        engine.commit(std::mem::take(unit)).await?;
     }
     // Baggage is bounded, so the sum needs no exact check for a few events.
     let most = response.events.len().saturating_mul(BAGGAGE_BYTES_MAX);
@@ -247,7 +222,7 @@ async fn apply_success(
         },
     };
     Ok(
-        successors::queue(engine, attempt, ended, routed, source, unit)
+        successors::queue(engine, attempt, ended, routed, source, consequences)
             .map(|()| response.result.clone()),
     )
 }
@@ -259,7 +234,7 @@ fn route_switch(
     ended: &AttemptReport,
     matched: bool,
     payload: &Value,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) -> SettledAttempt {
     let text = |name: &str| {
         let value = attempt.job.payload.get(name).and_then(Value::as_str);
@@ -282,7 +257,7 @@ fn route_switch(
         id: text("event_id"),
         dedupe_key: attempt.job.dedupe_key.clone(),
     };
-    successors::queue(engine, attempt, ended, routed, source, unit)?;
+    successors::queue(engine, attempt, ended, routed, source, consequences)?;
     Ok(crate::pipeline::switch_result(matched).to_string())
 }
 
@@ -295,14 +270,16 @@ pub(super) async fn record_unreported_end(
     failure: &AttemptFailure,
     mark: &Versioned<records::Watermark>,
 ) -> Result<FinishedAttempt, Error> {
-    let mut unit = UnitOfWork::default();
-    unit.replace(mark);
+    let mut consequences = Consequences::default();
+    consequences.unit.replace(mark);
     let mut circuit = None;
     let status = if failure.again { "queued" } else { "dead" };
     if !failure.again {
         let end = (status, JobEnd::Dead);
-        circuit = apply_job_end(engine, attempt, ended, end, Some(failure), &mut unit).await?;
+        let failure = Some(failure);
+        circuit = apply_job_end(engine, attempt, ended, end, failure, &mut consequences).await?;
     }
+    let Consequences { mut unit, jobs } = consequences;
     let outcome = match failure {
         AttemptFailure {
             timed_out: true, ..
@@ -311,21 +288,18 @@ pub(super) async fn record_unreported_end(
         AttemptFailure { .. } => "dead",
     };
     write_log(engine, attempt, ended, outcome, Some(failure), &mut unit);
-    let jobs = std::mem::take(&mut unit.jobs);
-    let mut steps = unit.steps([]);
-    admit(&mut steps, attempt, &jobs);
-    let answers = engine.together(steps).await?;
-    let mut children = Vec::new();
-    if let Some(Answer::Admitted(admitted)) = answers.into_iter().next_back() {
-        children = jobs.into_iter().zip(admitted).collect();
-    }
+    let admitted = (!jobs.is_empty()).then(|| unit.admit(items(attempt, &jobs)));
+    let mut committed = engine.commit(unit).await?;
+    let admitted = admitted
+        .map(|admitted| committed.get(admitted))
+        .transpose()?;
     Ok(FinishedAttempt {
         status,
         error: Some(failure.error.clone()),
         reason: Some(failure.reason),
         retry_at: None,
         circuit,
-        children,
+        children: jobs.into_iter().zip(admitted.unwrap_or_default()).collect(),
         next: Vec::new(),
     })
 }
@@ -337,9 +311,10 @@ async fn apply_job_end(
     ended: &AttemptReport,
     end: (&'static str, JobEnd),
     failure: Option<&AttemptFailure>,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) -> Result<Option<BreakerTransition>, Error> {
-    successors::queue_hooks(engine, attempt, ended, end, failure, unit);
+    successors::queue_hooks(engine, attempt, ended, end, failure, consequences);
+    let unit = &mut consequences.unit;
     served_intent::settle(engine, attempt, ended, failure, unit).await?;
     if attempt.job.command == INIT {
         setup::record_result(engine, attempt, failure, unit).await?;
@@ -377,18 +352,13 @@ fn write_log(
     };
     let until = engine.now().plus(RECORD_LIFE_US);
     let key = records::log_key(&log.job_id, log.attempt);
-    unit.put(key, &log, Some(until));
+    unit.put_until(key, &log, until);
 }
 
 /// Returns a job to its place in the queue because the system had no resources to start its process. No attempt is counted.
 pub(super) async fn give_back(engine: &Engine, intent: &Intent) -> Result<(), Error> {
-    let settle = Settle {
-        id: intent.id,
-        holder: intent.holder.clone().unwrap_or_default(),
-        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
-        how: Settlement::GiveBack,
-    };
-    engine.together(vec![Command::Settle(settle)]).await?;
+    let lease = Lease::of(intent);
+    engine.settle(lease.settle(Settlement::GiveBack)).await?;
     Ok(())
 }
 
@@ -398,12 +368,8 @@ pub(super) async fn fail_unreadable(
     intent: &Intent,
     failure: &AttemptFailure,
 ) -> Result<IntentId, Error> {
-    let settle = Settle {
-        id: intent.id,
-        holder: intent.holder.clone().unwrap_or_default(),
-        token: intent.token.unwrap_or(consign_kernel::ids::Token([0; 16])),
-        how: settlement(&Err(failure.clone())),
-    };
-    engine.together(vec![Command::Settle(settle)]).await?;
+    let lease = Lease::of(intent);
+    let how = settlement(&Err(failure.clone()));
+    engine.settle(lease.settle(how)).await?;
     Ok(intent.id)
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::Error;
+use consign_engine::{Error, KEPT_LEASE_US, MAIN_KEY_ID};
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 use super::job::{Job, SubmittedBy};
 use super::lifecycle::{Runtime, RuntimeInner};
-use super::publication::OPERATOR;
 use super::served_intent::{FIRST_LEASE_US, ServedIntent};
 use super::successors::EventSource;
 use crate::config::model::ServedGoal;
@@ -88,7 +87,7 @@ struct GoalWorker {
 impl GoalWorker {
     async fn run(self, mut replaced: watch::Receiver<bool>) {
         let (mut finished, mut started) = (
-            self.inner.jobs_finished.subscribe(),
+            self.inner.worker.ended(),
             self.inner.jobs_started.subscribe(),
         );
         while !*replaced.borrow_and_update() {
@@ -133,8 +132,7 @@ impl GoalWorker {
     }
 
     fn is_full(&self) -> bool {
-        let running = self.inner.running();
-        running.is_full(&self.program, &self.plugin)
+        self.inner.is_full(&self.program, &self.plugin)
     }
 
     async fn claim(
@@ -146,7 +144,7 @@ impl GoalWorker {
             face: Face::Intent,
             namespace: self.served.namespace.clone(),
             goal: Some(self.served.goal.clone()),
-            holder: OPERATOR.to_owned(),
+            holder: MAIN_KEY_ID.to_owned(),
             audience: Audience::Caller,
             worker_id: Some(WORKER.to_owned()),
             capabilities: self.served.capability.iter().cloned().collect(),
@@ -203,13 +201,13 @@ impl GoalWorker {
             inner: Arc::clone(&self.inner),
         };
         let job = runtime.enqueue(job, None).await?.id;
+        let lease = served.lease()?;
         // If the extension is refused, the job detects that when it starts.
-        let kept = self.inner.engine.apply(None, served.extend()?).await;
-        if let Err(error) = kept {
+        if let Err(error) = self.inner.engine.extend(lease.extend(KEPT_LEASE_US)).await {
             tracing::warn!(component = "dispatcher", %error, "the lease of a served intent could not be extended");
         }
         // If the job is over already, the intent is settled and the next extension drops the entry.
-        self.inner.served_leases().entry(job).or_insert(served);
+        self.inner.keep_served_lease(job, lease);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::{Engine, Error};
-use consign_kernel::command::{Answer, Clean, Command, Forget, ForgetFacts};
+use consign_kernel::command::{Clean, Forget, ForgetFacts};
 use consign_kernel::ids::FactSeq;
 use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::profile::Face;
@@ -75,11 +75,7 @@ impl Retention {
                 after: self.facts_seen,
                 limit: PIECE_ROWS,
             };
-            let answer = engine.apply(None, Command::ForgetFacts(piece)).await?;
-            let Answer::FactsForgotten {
-                after: Some(after), ..
-            } = answer
-            else {
+            let Some(after) = engine.forget_facts(piece).await? else {
                 break;
             };
             self.facts_seen = after;
@@ -91,15 +87,12 @@ impl Retention {
 /// Deletes records older than the current retention, whatever it was when they were written.
 async fn forget_records(engine: &Engine, kind: Kind, retention: Duration) -> Result<(), Error> {
     for _ in 0..PIECES_MAX {
-        let piece = Command::Forget(Forget::Records {
+        let piece = Forget::Records {
             kind,
             ahead_us: RECORD_LIFE_US.saturating_sub(micros(retention)),
             limit: PIECE_ROWS,
-        });
-        let full = Answer::Forgotten {
-            rows: u64::from(PIECE_ROWS),
         };
-        if engine.apply(None, piece).await? != full {
+        if engine.forget_piece(piece).await? != u64::from(PIECE_ROWS) {
             break;
         }
     }
@@ -108,13 +101,12 @@ async fn forget_records(engine: &Engine, kind: Kind, retention: Duration) -> Res
 
 async fn clean(engine: &Engine, retention_us: i64) -> Result<(), Error> {
     for _ in 0..PIECES_MAX {
-        let piece = Command::Clean(Clean {
+        let piece = Clean {
             face: Face::Automation,
             retention_us,
             limit: PIECE_ROWS,
-        });
-        let answer = engine.apply(None, piece).await?;
-        if !matches!(answer, Answer::Cleaned(cleaned) if cleaned.more) {
+        };
+        if !engine.clean(piece).await?.more {
             break;
         }
     }

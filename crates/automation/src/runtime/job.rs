@@ -146,7 +146,7 @@ impl Job {
             public: false,
             target: None,
             capability: Some(self.plugin.clone()),
-            priority: program.priority(),
+            priority: 0,
             payload: serde_json::to_string(self).expect("texts and JSON values always serialise"),
             traceparent: None,
             delay_us: 0,

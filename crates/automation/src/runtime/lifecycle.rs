@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, Operator};
-use consign_kernel::command::{Answer, Command, Recover};
+use consign_engine::{Engine, Error, Leases, Operator, Worker};
+use consign_kernel::command::Recover;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use super::dispatch::{self, RunningJobs};
+use super::dispatch::{self, CancelSignals};
 use super::event_hub::EventHub;
 use super::goal_worker;
 use super::health::TaskHealth;
@@ -24,7 +24,7 @@ use super::one_shot::{self, OneShotJobs};
 use super::reads::response_budget::LARGE_READS_MAX;
 use super::removed_plugins::RemovedPlugins;
 use super::scheduler;
-use super::served_intent::{self, ServedLeases};
+use super::served_intent::ServedLeases;
 use super::setup;
 use super::start_backoff::StartBackoff;
 use crate::plugin::confine::GuardedPaths;
@@ -61,10 +61,10 @@ pub(super) struct RuntimeInner {
     pub(super) guarded: GuardedPaths,
     /// Set in one-shot mode: the jobs that this process was started for.
     pub(super) one_shot: Option<OneShotJobs>,
-    running: Mutex<RunningJobs>,
+    /// The slots of the jobs that run in this process. It is woken when the set of jobs that may start has changed.
+    pub(super) worker: Worker,
+    cancel_signals: Mutex<CancelSignals>,
     pub(super) start_backoff: StartBackoff,
-    /// Notified when the set of jobs that may start has changed.
-    pub(super) claims_changed: Notify,
     /// Notified when the plan of the schedules must be rebuilt.
     pub(super) replan: Notify,
     /// Schedules whose jobs succeeded, by plugin and id.
@@ -72,14 +72,13 @@ pub(super) struct RuntimeInner {
     pub(super) recheck: Notify,
     /// Notified when a job ended that no dispatcher settles.
     pub(super) unreported_ends: Notify,
-    /// Counts the jobs that ended in this process.
-    pub(super) jobs_finished: watch::Sender<u64>,
     /// Counts how often jobs started in this process.
     pub(super) jobs_started: watch::Sender<u64>,
     /// Counts the configurations.
     pub(super) config_generation: watch::Sender<u64>,
     /// The number of the last configuration whose goals are served; those of earlier ones are not served any more.
     pub(super) serving_generation: watch::Sender<u64>,
+    pub(super) leases: Leases,
     /// Leases of the intents that jobs of this process serve.
     pub(super) served_leases: Mutex<ServedLeases>,
     pub(super) stopping: watch::Sender<bool>,
@@ -103,8 +102,10 @@ impl RuntimeInner {
         Arc::clone(&program.unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn running(&self) -> MutexGuard<'_, RunningJobs> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn cancel_signals(&self) -> MutexGuard<'_, CancelSignals> {
+        self.cancel_signals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn succeeded_schedules(&self) -> MutexGuard<'_, Vec<(String, String)>> {
@@ -117,7 +118,7 @@ impl RuntimeInner {
     pub(super) fn track_one_shot_job(&self, id: IntentId) {
         if let Some(one_shot) = &self.one_shot {
             one_shot.add(id);
-            self.claims_changed.notify_one();
+            self.worker.wake();
         }
     }
 
@@ -167,7 +168,7 @@ impl Runtime {
     }
 
     fn extend_leases(&self) {
-        tokio::spawn(served_intent::extend_leases(Arc::downgrade(&self.inner)));
+        tokio::spawn(self.inner.leases.extend_forever());
     }
 
     fn supervise<F>(&self, name: &'static str, task: fn(Arc<RuntimeInner>) -> F)
@@ -190,6 +191,8 @@ impl Runtime {
         let started_at = timestamp(options.engine.wall());
         let start = uuid(&options.engine);
         let inner = Arc::new(RuntimeInner {
+            worker: dispatch::worker(Recover::holder(&options.node, &start)),
+            leases: Leases::new(options.engine.clone()),
             engine: options.engine,
             program: RwLock::new(options.program),
             node: options.node,
@@ -197,14 +200,12 @@ impl Runtime {
             launcher: options.launcher,
             guarded: options.guarded,
             one_shot,
-            running: Mutex::default(),
+            cancel_signals: Mutex::default(),
             start_backoff: StartBackoff::default(),
-            claims_changed: Notify::new(),
             replan: Notify::new(),
             succeeded_schedules: Mutex::default(),
             recheck: Notify::new(),
             unreported_ends: Notify::new(),
-            jobs_finished: watch::Sender::new(0),
             jobs_started: watch::Sender::new(0),
             config_generation: watch::Sender::new(0),
             serving_generation: watch::Sender::new(0),
@@ -228,18 +229,13 @@ impl Runtime {
     }
 
     async fn recover(&self) -> Result<(), Error> {
-        let recover = Command::Recover(Recover {
+        let recover = Recover {
             face: Face::Automation,
             node: self.inner.node.clone(),
             start: self.inner.start.clone(),
             limit: LEASES_MAX,
-        });
-        let Answer::Recovered(rows) = self.inner.engine.apply(None, recover).await? else {
-            return Err(Error::Internal(
-                "unexpected answer to a recovery".to_owned(),
-            ));
         };
-        for row in rows {
+        for row in self.inner.engine.recover(&recover).await? {
             let plugin = row.capability.as_deref().unwrap_or_default();
             let (job_id, attempt) = (job_id(row.id), row.attempts);
             let dead = row.state == State::DeadLetter;
@@ -273,7 +269,7 @@ impl Runtime {
 
     /// The number of jobs that run in this process.
     pub fn running(&self) -> usize {
-        self.inner.running().count()
+        self.inner.worker.running()
     }
 
     /// Makes this configuration the current one; running jobs keep theirs. See [`Runtime::reload`] for the other effects of a
@@ -281,7 +277,7 @@ impl Runtime {
     pub fn adopt(&self, program: Arc<Program>) {
         let current = self.inner.program.write();
         *current.unwrap_or_else(PoisonError::into_inner) = program;
-        self.inner.claims_changed.notify_one();
+        self.inner.worker.wake();
         self.inner.replan.notify_one();
         self.inner
             .config_generation
@@ -300,7 +296,7 @@ impl Runtime {
         engine
             .cancel(operator, Face::Automation, id, reason)
             .await?;
-        self.inner.running().cancel(id);
+        self.inner.cancel_signals().cancel(id);
         self.inner.unreported_ends.notify_one();
         Ok(())
     }
@@ -320,17 +316,9 @@ impl Runtime {
             // A task that panicked has been logged already.
             let _ = task.await;
         }
-        let mut finished = self.inner.jobs_finished.subscribe();
-        let all_done = async {
-            // A step that only waits for an intent is recovered at the next start.
-            while self.inner.running().working() > 0 {
-                if finished.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if tokio::time::timeout(patience, all_done).await.is_err() {
-            let left = self.inner.running().working();
+        // A step that only waits for an intent is recovered at the next start.
+        let left = self.inner.worker.until_idle(patience).await;
+        if left > 0 {
             tracing::warn!(left, "jobs still run; the next start recovers them");
         }
     }

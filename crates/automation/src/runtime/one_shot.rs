@@ -1,15 +1,17 @@
 //! One-shot mode: runs the jobs that this process was started for and what follows from them, and no others.
 //!
-//! A claim takes the first job of a lane. The jobs of this mode therefore have a higher priority than all others
-//! (`Program::for_one_shot`), and are claimed one by one when they are due. No other process may work on the ledger meanwhile.
+//! The jobs of this mode are leased by their ids when they are due. No other process may work on the ledger meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use consign_engine::Error;
+use consign_engine::{Error, KEPT_LEASE_US};
+use consign_kernel::command::{Hold, Take};
+use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 
 use super::dispatch;
@@ -37,15 +39,11 @@ impl OneShotJobs {
 pub(super) async fn run(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     while !*stopping.borrow_and_update() {
-        // Subscribe before reading, so that no later change is missed.
-        let changed = inner.claims_changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
         if let Err(error) = claim_due_jobs(&inner).await {
             tracing::warn!(component = "dispatcher", %error, "jobs could not be claimed");
         }
         tokio::select! {
-            () = changed => {}
+            () = inner.worker.woken() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = stopping.changed() => {}
         }
@@ -72,13 +70,34 @@ async fn claim_due_jobs(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
     }
     for job in &open {
         if may_start(inner, job, &open) {
-            dispatch::claim_job(inner, job).await?;
+            take_job(inner, job.id).await?;
         }
     }
     Ok(())
 }
 
-/// A job that cannot be claimed must not be asked for: the claim would return another one instead.
+async fn take_job(inner: &Arc<RuntimeInner>, id: IntentId) -> Result<(), Error> {
+    let take = Take {
+        id,
+        face: Face::Automation,
+        hold: Hold {
+            holder: inner.holder(),
+            lease_us: KEPT_LEASE_US,
+        },
+    };
+    match inner.engine.take(take).await {
+        Ok(Some(job)) => {
+            let claimed = vec![(inner.worker.start(&job), job)];
+            dispatch::start_claimed(inner, &inner.program(), claimed);
+            Ok(())
+        }
+        // Cancelled or pruned meanwhile.
+        Ok(None) | Err(Error::Refused(Refusal::IllegalState | Refusal::NotFound)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A lease by id ignores delays, series and limits, so they are checked here.
 fn may_start(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
     let is_due = job.state == State::Queued && job.run_at <= inner.engine.now();
     let series = job.ties.series.as_ref();
@@ -88,6 +107,6 @@ fn may_start(inner: &RuntimeInner, job: &Intent, open: &[Intent]) -> bool {
     });
     let program = inner.program();
     let plugin = program.plugin(job.capability.as_deref().unwrap_or_default());
-    let is_full = plugin.is_some_and(|plugin| inner.running().is_full(&program, plugin));
+    let is_full = plugin.is_some_and(|plugin| inner.is_full(&program, plugin));
     is_due && !is_behind && !is_full
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use consign_engine::{Engine, Error};
+use consign_engine::{Engine, Error, Versioned};
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::plant::{self, Plant};
@@ -16,7 +16,6 @@ use super::due_queue::DueQueue;
 use super::lifecycle::RuntimeInner;
 use super::records::{self, ScheduleStatus};
 use super::schedule_check::ScheduleCheck;
-use super::unit_of_work::record_put;
 use crate::program::Program;
 use crate::schedule::CatchUp;
 
@@ -54,7 +53,11 @@ pub(super) async fn plan(
             let (value, is_new) = updated_record(&check, known, now);
             if is_new {
                 let key = records::schedule_key(&plugin.name, &entry.id);
-                writes.push(Command::Put(record_put(key, &value, None, Some(version))));
+                let record = Versioned {
+                    version,
+                    ..Versioned::new(key, &value)
+                };
+                writes.push(Command::Put(record.put()));
             }
             let is_active = value.status == ScheduleStatus::Active;
             let next = value.state.next_run_at.filter(|_| is_active);
@@ -130,8 +133,11 @@ fn pause_unconfigured(record: &Record, now: Timestamp) -> Option<Command> {
     value.status = ScheduleStatus::PausedInvalid;
     value.reason = Some(NOT_CONFIGURED.to_owned());
     value.updated_at = now;
-    let put = record_put(record.key.clone(), &value, None, Some(record.version));
-    Some(Command::Put(put))
+    let paused = Versioned {
+        version: record.version,
+        ..Versioned::new(record.key.clone(), value)
+    };
+    Some(Command::Put(paused.put()))
 }
 
 pub(super) fn parse_record(record: &Record) -> Option<records::ScheduleRecord> {

@@ -1,12 +1,11 @@
 //! The persistent state of a plugin between jobs, and its append-only facts.
 
-use consign_engine::{Engine, Error};
+use consign_engine::{Engine, Error, UnitOfWork, Versioned};
 use serde_json::Value;
 
 use super::attempt::{Attempt, AttemptFailure, AttemptReport};
 use super::job::Job;
 use super::records;
-use super::unit_of_work::{UnitOfWork, Versioned, get_record_or_default};
 use crate::plugin::response::PluginResponse;
 
 /// The maximum size of the state as JSON.
@@ -27,7 +26,7 @@ pub(super) async fn apply_updates(
         plugin, command, ..
     } = &attempt.job;
     let mut record: Versioned<records::PluginState> =
-        get_record_or_default(engine, records::state_key(plugin)).await?;
+        engine.load_or_default(records::state_key(plugin)).await?;
     let manifest = attempt
         .program
         .plugin(plugin)
@@ -47,7 +46,7 @@ pub(super) async fn apply_updates(
             fact: response.state_updates.clone(),
             created_at: ended.completed_at,
         };
-        unit.put(records::fact_key(plugin, seq), &fact, None);
+        unit.put(records::fact_key(plugin, seq), &fact);
     }
     if !rules.is_empty() {
         record.value.state.clear();

@@ -4,17 +4,17 @@
 
 use std::time::Duration;
 
-use consign_engine::{Engine, Error, Operator};
+use consign_engine::{Engine, Error, Publication, PublicationKey};
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
-use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::profile::ProfileId;
 use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure};
 use super::job::micros;
-use super::publication::{self, OPERATOR, Publication, PublicationKey};
+use super::publication::{self, BACKOFF_US};
 use crate::config::intents::{is_goal, is_namespace};
 use crate::nesting::is_too_deep;
 use crate::plugin::response::{EmittedEvent, PluginResponse};
@@ -24,8 +24,6 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
 const TIMEOUT_MAX: Duration = Duration::from_hours(23);
 /// The type of the event that follows when the intent was fulfilled.
 const FULFILLED: &str = "intent.fulfilled";
-/// How often the intent is read without a wake.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// A step publishes one intent; its other children are the jobs that follow from it.
 const CHILDREN_MAX: u32 = 1_000;
 const STOPPED: &str = "the pipeline step that published it timed out";
@@ -61,7 +59,7 @@ pub(super) async fn publish(
         }
     };
     let ended = tokio::select! {
-        ended = until_settled(engine, id) => ended,
+        ended = engine.until_settled(id, Duration::ZERO) => ended,
         () = tokio::time::sleep(time_left(engine, attempt, request.timeout)) => {
             cancel_or_warn(engine, id, STOPPED).await;
             return AttemptEnd::Failed(AttemptFailure {
@@ -159,45 +157,22 @@ async fn admit(
         namespace: request.namespace.clone(),
         payload: request.payload.clone(),
         attempts_max: request.attempts_max,
+        backoff_us: BACKOFF_US,
         ttl_us: limits::INTENT_TTL_US.max(micros(request.timeout)),
         once: Some(PublicationKey {
             key: format!("automation:{}", attempt.job_id()),
+            fingerprint: *blake3::hash(request.payload.as_bytes()).as_bytes(),
             lifetime_us: limits::RETENTION_US,
         }),
         parent: Some(attempt.intent.id),
     };
-    Ok(publication::admit(engine, publication).await?.id)
-}
-
-/// Waits for the end of the intent; `None` if it was deleted.
-async fn until_settled(engine: &Engine, id: IntentId) -> Result<Option<Intent>, Error> {
-    let mut changes = engine.follow_publisher(OPERATOR);
-    loop {
-        let Some(intent) = engine.observe(id).await? else {
-            return Ok(None);
-        };
-        if intent.settled_at.is_some() {
-            return Ok(Some(intent));
-        }
-        // A wake is only a hint; the poll makes the wait reliable.
-        let _ = tokio::time::timeout(POLL_INTERVAL, changes.changed()).await;
-    }
+    Ok(engine.publish(publication).await?.id)
 }
 
 async fn cancel_or_warn(engine: &Engine, id: IntentId, reason: &str) {
-    if let Err(error) = cancel_unless_settled(engine, id, reason).await {
+    if let Err(error) = engine.withdraw(id, reason).await {
         tracing::warn!(%id, %error, "an abandoned intent could not be cancelled");
     }
-}
-
-/// Cancels an intent unless it is settled.
-async fn cancel_unless_settled(engine: &Engine, id: IntentId, reason: &str) -> Result<(), Error> {
-    let intent = engine.observe(id).await?;
-    if intent.is_some_and(|intent| intent.settled_at.is_none()) {
-        let operator = Operator::vouched();
-        engine.cancel(operator, Face::Intent, id, reason).await?;
-    }
-    Ok(())
 }
 
 /// Cancels the intent of a step that ended while no process waited for it: before the step was claimed again after a restart, or
@@ -208,7 +183,7 @@ pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<
         .iter()
         .filter(|row| row.profile == ProfileId::Intent);
     for intent in intents {
-        cancel_unless_settled(engine, intent.id, CANCELLED).await?;
+        engine.withdraw(intent.id, CANCELLED).await?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 
-use consign_engine::Error;
+use consign_engine::{Error, UnitOfWork};
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::error::Refusal;
 use consign_kernel::profile::Face;
@@ -17,7 +17,6 @@ use serde_json::json;
 
 use super::lifecycle::{Runtime, RuntimeInner};
 use super::records;
-use super::unit_of_work::record_put;
 use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
 
@@ -53,17 +52,17 @@ impl RuntimeInner {
     ) -> Result<(), Error> {
         let configured = &program.config().plugins;
         let mut removed = self.removed().clone();
-        let mut steps = Vec::new();
+        let mut unit = UnitOfWork::default();
         // A disabled plugin is in the configuration and needs no note.
         for name in gone.iter().filter(|name| !configured.contains_key(*name)) {
             let key = records::removal_key(self.node(), name);
-            steps.push(Command::Put(record_put(key, &json!({}), None, None)));
+            unit.put(key, &json!({}));
             removed.insert(name.clone(), true);
         }
         removed.retain(|name, noted| {
             let is_back = is_wanted(program, name);
             if is_back && *noted {
-                steps.push(Command::Delete(records::removal_key(self.node(), name)));
+                unit.delete(records::removal_key(self.node(), name));
             }
             !is_back
         });
@@ -71,8 +70,8 @@ impl RuntimeInner {
         for (name, _) in disabled {
             removed.entry(name.clone()).or_insert(false);
         }
-        if !steps.is_empty() {
-            self.engine.together(steps).await?;
+        if !unit.is_empty() {
+            self.engine.commit(unit).await?;
         }
         *self.removed() = removed;
         Ok(())
@@ -89,8 +88,9 @@ impl RuntimeInner {
                 tracing::warn!(component = "reload", plugin, jobs = ended_now, "{message}");
             }
             if noted && is_over {
-                let note = Command::Delete(records::removal_key(self.node(), &plugin));
-                self.engine.together(vec![note]).await?;
+                let mut unit = UnitOfWork::default();
+                unit.delete(records::removal_key(self.node(), &plugin));
+                self.engine.commit(unit).await?;
                 // It may be back, or removed once more.
                 if let Some(noted) = self.removed().get_mut(&plugin) {
                     *noted = false;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use consign_engine::Error;
-use consign_kernel::command::{Admit, Answer, Command, Operate};
+use consign_engine::{Error, UnitOfWork, Versioned};
+use consign_kernel::command::{Command, Operate};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use consign_kernel::profile::Face;
@@ -18,12 +18,11 @@ use super::circuit;
 use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::RuntimeInner;
 use super::records::{self, ScheduleStatus};
-use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_default, record_put};
 use crate::breaker::{Admission, BreakerState, BreakerTransition};
 use crate::program::{Plugin, Program};
 use crate::schedule::{DueDecision, IfRunning, Overlap, ScheduleEntry, ScheduleMode, Skip};
 
-/// How often a check restarts after a version conflict before it waits for the next tick.
+/// How often a check restarts after a conflict before it waits for the next tick. The bound is low, because the next tick is near.
 const TRIES_MAX: u32 = 5;
 /// The maximum number of open jobs that are read, and cancelled if configured.
 const OPEN_MAX: u32 = 1_000;
@@ -62,11 +61,10 @@ impl ScheduleCheck<'_> {
     async fn try_run(&self) -> Result<Option<Timestamp>, Error> {
         let (engine, now) = (&self.inner.engine, self.inner.wall_time());
         let key = records::schedule_key(&self.plugin.name, &self.entry.id);
-        let Some(entry) = get_record::<records::ScheduleRecord>(engine, key.clone()).await? else {
-            let first = self.initial_state(now);
-            let put = Command::Put(record_put(key, &first, None, Some(0)));
-            engine.together(vec![put]).await?;
-            return Ok(first.state.next_run_at);
+        let Some(entry) = engine.load::<records::ScheduleRecord>(key.clone()).await? else {
+            let first = Versioned::new(key, self.initial_state(now));
+            engine.put(first.put()).await?;
+            return Ok(first.value.state.next_run_at);
         };
         match entry.value.status {
             ScheduleStatus::Active => {}
@@ -85,7 +83,7 @@ impl ScheduleCheck<'_> {
             }
         }
         let key = records::breaker_key(&self.plugin.name, &self.entry.command);
-        let breaker: Versioned<records::BreakerRecord> = get_record_or_default(engine, key).await?;
+        let breaker: Versioned<records::BreakerRecord> = engine.load_or_default(key).await?;
         let loaded = CheckedRecords {
             entry,
             breaker,
@@ -141,7 +139,7 @@ impl ScheduleCheck<'_> {
         loaded.breaker.value.updated_at = Some(now);
         let (engine, line) = (&self.inner.engine, change.clone());
         circuit::write_transition(engine, &loaded.breaker, line, None, &mut unit);
-        engine.together(unit.steps([])).await?;
+        engine.commit(unit).await?;
         self.emit_transition(&change);
         Ok(())
     }
@@ -171,14 +169,13 @@ impl ScheduleCheck<'_> {
             }
             None => unit.replace(&loaded.breaker),
         }
-        let ends = cancelled.iter().map(|id| {
-            Command::Cancel(Operate {
+        for id in cancelled {
+            unit.require(Command::Cancel(Operate {
                 id: *id,
                 face: Face::Automation,
                 reason: CANCELLED.to_owned(),
-            })
-        });
-        let mut steps = unit.steps(ends);
+            }));
+        }
         let window = Some(self.window());
         let items = jobs.iter().map(|job| {
             let mut intent = job.intent(self.program, None, window);
@@ -187,21 +184,15 @@ impl ScheduleCheck<'_> {
             }
             intent
         });
-        steps.push(Command::Admit(Admit {
-            items: items.collect(),
-            cap: None,
-        }));
-        let answers = engine.together(steps).await?;
+        let admitted = unit.admit(items.collect());
+        let admitted = engine.commit(unit).await?.get(admitted)?;
         for id in cancelled {
-            self.inner.running().cancel(*id);
+            self.inner.cancel_signals().cancel(*id);
             self.inner.unreported_ends.notify_one();
         }
         if let Some(change) = &loaded.change {
             self.emit_transition(change);
         }
-        let Some(Answer::Admitted(admitted)) = answers.into_iter().next_back() else {
-            return Err(Error::Refused(Refusal::NotReached));
-        };
         let mut any = false;
         for (job, admitted) in jobs.iter().zip(&admitted) {
             any |= !admitted.replayed;
@@ -226,7 +217,7 @@ impl ScheduleCheck<'_> {
         record.version += 1;
         let mut unit = UnitOfWork::default();
         unit.replace(&record);
-        self.inner.engine.together(unit.steps([])).await?;
+        self.inner.engine.commit(unit).await?;
         Ok(record.value.state.next_run_at)
     }
 
@@ -235,12 +226,12 @@ impl ScheduleCheck<'_> {
         let (engine, now) = (&self.inner.engine, self.inner.wall_time());
         let (plugin, command) = (&self.plugin.name, &self.entry.command);
         let key = records::schedule_key(plugin, &self.entry.id);
-        let Some(entry) = get_record::<records::ScheduleRecord>(engine, key).await? else {
+        let Some(entry) = engine.load::<records::ScheduleRecord>(key).await? else {
             return Ok(());
         };
         let is_due = self.entry.due(&entry.value.state, now) == DueDecision::Fire;
-        let breaker: Versioned<records::BreakerRecord> =
-            get_record_or_default(engine, records::breaker_key(plugin, command)).await?;
+        let key = records::breaker_key(plugin, command);
+        let breaker: Versioned<records::BreakerRecord> = engine.load_or_default(key).await?;
         let is_closed = breaker.value.breaker.state == BreakerState::Closed;
         if entry.value.status != ScheduleStatus::Active || !is_due || !is_closed {
             return Ok(());

@@ -12,7 +12,6 @@ use super::lifecycle::Runtime;
 use super::plan;
 use super::records::{self, ScheduleStatus};
 use super::trigger::Enqueued;
-use super::unit_of_work::{TRIES_MAX, UnitOfWork, get_record};
 use crate::breaker::{Breaker, BreakerPolicy, BreakerState};
 use crate::program::Program;
 use crate::schedule::ScheduleEntry;
@@ -115,14 +114,11 @@ impl Runtime {
     ) -> Result<(), ScheduleError> {
         let program = self.program();
         let entry = entry(&program, plugin, id)?;
-        for _ in 0..TRIES_MAX {
-            let key = records::schedule_key(plugin, id);
-            let record = get_record::<records::ScheduleRecord>(self.engine(), key).await?;
-            let Some(mut record) = record else {
+        let change = |record: &mut Option<records::ScheduleRecord>| {
+            let Some(value) = record else {
                 // Configured, but not planned yet.
-                return Err(Error::Refused(Refusal::NotFound).into());
+                return Err(Error::Refused(Refusal::NotFound));
             };
-            let value = &mut record.value;
             let now = self.inner.wall_time();
             if value.status == ScheduleStatus::PausedManual && wanted == ScheduleStatus::Active {
                 let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
@@ -136,18 +132,12 @@ impl Runtime {
             };
             value.reason = None;
             value.updated_at = now;
-            let mut unit = UnitOfWork::default();
-            unit.replace(&record);
-            match self.engine().together(unit.steps([])).await {
-                Err(Error::Refused(Refusal::VersionMismatch)) => {}
-                done => {
-                    done?;
-                    self.inner.replan.notify_one();
-                    return Ok(());
-                }
-            }
-        }
-        Err(Error::Refused(Refusal::VersionMismatch).into())
+            Ok(())
+        };
+        let key = records::schedule_key(plugin, id);
+        self.engine().update(key, change).await?;
+        self.inner.replan.notify_one();
+        Ok(())
     }
 }
 

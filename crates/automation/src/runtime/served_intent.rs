@@ -5,11 +5,12 @@
 //! lost the lease does not settle the intent, but its own record is complete.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use consign_engine::{Engine, Error, Operator};
-use consign_kernel::command::{Command, Extend, Operate, Settle, Settlement};
+use consign_engine::{
+    Engine, Error, KEPT_LEASE_US, KeptLease, Lease, MAIN_KEY_ID, Operator, UnitOfWork,
+};
+use consign_kernel::command::{Command, Operate, Settlement};
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::limits;
@@ -21,15 +22,11 @@ use serde_json::{Value, json};
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::job_id;
 use super::lifecycle::RuntimeInner;
-use super::publication::OPERATOR;
-use super::unit_of_work::UnitOfWork;
 use crate::plugin::outcome::FailureReason;
 
-const LEASE_US: i64 = 60 * SECOND_US;
 /// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
 /// end.
 pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
-const EXTEND_EVERY: Duration = Duration::from_secs(20);
 
 /// The intent that a job serves, with the lease token.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -42,8 +39,8 @@ pub struct ServedIntent {
     token: String,
 }
 
-/// The queued or running jobs of this process that hold the lease of an intent.
-pub(super) type ServedLeases = HashMap<IntentId, ServedIntent>;
+/// The leases that queued or running jobs of this process hold, by job.
+pub(super) type ServedLeases = HashMap<IntentId, KeptLease>;
 
 impl ServedIntent {
     pub(super) fn of(intent: &Intent) -> Self {
@@ -63,24 +60,17 @@ impl ServedIntent {
         })
     }
 
-    fn lease(&self) -> Result<(IntentId, Token), Error> {
+    pub(super) fn lease(&self) -> Result<Lease, Error> {
         let id = self.intent_id.parse();
         let token = Token::parse(&self.token);
-        id.and_then(|id| Ok((id, token?)))
-            .map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
-    }
-
-    pub(super) fn extend(&self) -> Result<Command, Error> {
-        let (id, token) = self.lease()?;
-        Ok(extend(id, OPERATOR, token))
-    }
-
-    async fn is_held(&self, engine: &Engine) -> Result<bool, Error> {
-        let (id, token) = self.lease()?;
-        let intent = engine.observe(id).await?;
-        Ok(intent.is_some_and(|intent| {
-            intent.is_leased(engine.now()) && intent.token.is_some_and(|held| held.matches(&token))
-        }))
+        let lease = id.and_then(|id| {
+            Ok(Lease {
+                id,
+                holder: MAIN_KEY_ID.to_owned(),
+                token: token?,
+            })
+        });
+        lease.map_err(|_| Error::Internal("a job refers to an invalid intent".to_owned()))
     }
 }
 
@@ -92,13 +82,12 @@ impl std::fmt::Debug for ServedIntent {
     }
 }
 
-fn extend(id: IntentId, holder: &str, token: Token) -> Command {
-    Command::Extend(Extend {
-        id,
-        holder: holder.to_owned(),
-        token,
-        lease_us: LEASE_US,
-    })
+async fn is_held(engine: &Engine, lease: &Lease) -> Result<bool, Error> {
+    let intent = engine.observe(lease.id).await?;
+    Ok(intent.is_some_and(|intent| {
+        let has_token = intent.token.is_some_and(|held| held.matches(&lease.token));
+        intent.is_leased(engine.now()) && has_token
+    }))
 }
 
 impl RuntimeInner {
@@ -110,20 +99,22 @@ impl RuntimeInner {
 
     /// Extends the lease before a job starts; fails if the job no longer holds it.
     pub(super) async fn extend_served_lease(
-        &self,
+        self: &Arc<Self>,
         attempt: &Attempt,
     ) -> Result<(), AttemptFailure> {
         let Some(served) = &attempt.job.serves else {
             return Ok(());
         };
-        let extended = match served.extend() {
-            Ok(extend) => self.engine.apply(None, extend).await,
+        let extended = match served.lease() {
+            Ok(lease) => {
+                let extension = lease.extend(KEPT_LEASE_US);
+                self.engine.extend(extension).await.map(|_| lease)
+            }
             Err(error) => Err(error),
         };
         match extended {
-            Ok(_) => {
-                self.served_leases()
-                    .insert(attempt.intent.id, served.clone());
+            Ok(lease) => {
+                self.keep_served_lease(attempt.intent.id, lease);
                 Ok(())
             }
             Err(Error::Refused(_)) => Err(AttemptFailure::permanent(format!(
@@ -134,49 +125,32 @@ impl RuntimeInner {
         }
     }
 
-    /// Extends all leases in one commit, and cancels the jobs whose intent was cancelled or claimed by another worker.
-    async fn extend_leases(&self) -> Result<(), Error> {
-        let held: Vec<(IntentId, ServedIntent)> =
-            self.served_leases().clone().into_iter().collect();
-        let steps = held.iter().map(|(_, served)| served.extend());
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        if steps.is_empty() {
-            return Ok(());
-        }
-        let answers = self.engine.execute(None, steps).await?;
-        for ((job, served), answer) in held.iter().zip(answers) {
-            if answer.is_ok() {
-                continue;
+    /// Keeps the lease of the intent of a job until the job ends. If it is lost, because the intent was cancelled or claimed by
+    /// another worker, the job is cancelled.
+    pub(super) fn keep_served_lease(self: &Arc<Self>, job: IntentId, lease: Lease) {
+        let id = lease.id;
+        let kept = self.leases.keep(lease);
+        let (lost, inner) = (kept.lost(), Arc::downgrade(self));
+        self.served_leases().insert(job, kept);
+        tokio::spawn(async move {
+            if lost.await
+                && let Some(inner) = inner.upgrade()
+            {
+                inner.served_leases().remove(&job);
+                let reason = format!("intent {id} was cancelled or claimed by another worker");
+                inner.cancel_unserved(job, &reason).await;
             }
-            self.served_leases().remove(job);
-            let reason = format!(
-                "intent {} was cancelled or claimed by another worker",
-                served.intent_id
-            );
-            let operator = Operator::vouched();
-            let cancelled = self
-                .engine
-                .cancel(operator, Face::Automation, *job, &reason);
-            // A job that ended meanwhile was settled together with its intent.
-            if cancelled.await.is_ok() {
-                tracing::info!(component = "intents", job_id = job_id(*job), "{reason}");
-                self.running().cancel(*job);
-                self.unreported_ends.notify_one();
-            }
-        }
-        Ok(())
+        });
     }
-}
 
-/// Runs as long as the runtime exists: jobs that still run during a stop need their leases.
-pub(super) async fn extend_leases(inner: Weak<RuntimeInner>) {
-    loop {
-        tokio::time::sleep(EXTEND_EVERY).await;
-        let Some(inner): Option<Arc<RuntimeInner>> = inner.upgrade() else {
-            return;
-        };
-        if let Err(error) = inner.extend_leases().await {
-            tracing::warn!(component = "intents", %error, "leases of served intents could not be extended");
+    async fn cancel_unserved(&self, job: IntentId, reason: &str) {
+        let operator = Operator::vouched();
+        let cancelled = self.engine.cancel(operator, Face::Automation, job, reason);
+        // A job that ended meanwhile was settled together with its intent.
+        if cancelled.await.is_ok() {
+            tracing::info!(component = "intents", job_id = job_id(job), "{reason}");
+            self.cancel_signals().cancel(job);
+            self.unreported_ends.notify_one();
         }
     }
 }
@@ -193,26 +167,18 @@ pub(super) async fn settle(
     let Some(served) = &attempt.job.serves else {
         return Ok(());
     };
-    if !served.is_held(engine).await? {
+    let lease = served.lease()?;
+    if !is_held(engine, &lease).await? {
         return Ok(());
     }
-    let (id, token) = served.lease()?;
     // Both leases are verified before anything is settled, so neither ends without the other.
     let job = &attempt.intent;
-    if let (State::Dispatched, Some(holder), Some(token)) = (job.state, &job.holder, job.token) {
-        unit.coupled.push(extend(job.id, holder, token));
+    if job.state == State::Dispatched && job.holder.is_some() && job.token.is_some() {
+        unit.extend(&Lease::of(job), KEPT_LEASE_US);
     }
-    let settle = |how| {
-        Command::Settle(Settle {
-            id,
-            holder: OPERATOR.to_owned(),
-            token,
-            how,
-        })
-    };
     let Some(failure) = failure else {
         let result = Some(result(attempt, ended));
-        unit.coupled.push(settle(Settlement::Complete { result }));
+        unit.settle(&lease, Settlement::Complete { result });
         return Ok(());
     };
     let error = format!("job {}: {}", attempt.job_id(), failure.error);
@@ -220,14 +186,14 @@ pub(super) async fn settle(
     let hopeless =
         [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
     if hopeless.contains(&failure.reason) {
-        unit.coupled.push(served.extend()?);
-        unit.coupled.push(Command::Cancel(Operate {
-            id,
+        unit.extend(&lease, KEPT_LEASE_US);
+        unit.require(Command::Cancel(Operate {
+            id: lease.id,
             face: Face::Intent,
             reason: error,
         }));
     } else {
-        unit.coupled.push(settle(Settlement::Fail { error }));
+        unit.settle(&lease, Settlement::Fail { error });
     }
     Ok(())
 }

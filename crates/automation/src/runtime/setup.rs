@@ -7,8 +7,7 @@
 use std::sync::Arc;
 use std::{fs, io};
 
-use consign_engine::{Engine, Error};
-use consign_kernel::command::{Admit, Command};
+use consign_engine::{Engine, Error, UnitOfWork, Versioned};
 use consign_kernel::error::Refusal;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,7 +17,6 @@ use super::finish::INIT;
 use super::job::{Job, SubmittedBy};
 use super::lifecycle::{Runtime, RuntimeInner};
 use super::records;
-use super::unit_of_work::{UnitOfWork, Versioned, get_record, get_record_or_default};
 use crate::plugin::discovery::MANIFEST;
 use crate::program::{Plugin, Program};
 
@@ -35,9 +33,9 @@ impl Runtime {
     pub async fn setups(&self) -> Result<Vec<SetupInfo>, Error> {
         let mut found = Vec::new();
         for plugin in self.program().plugins() {
-            let setup =
-                get_record::<records::SetupRecord>(self.engine(), records::setup_key(&plugin.name));
-            if let Some(setup) = setup.await? {
+            let key = records::setup_key(&plugin.name);
+            let setup = self.engine().load::<records::SetupRecord>(key).await?;
+            if let Some(setup) = setup {
                 found.push(SetupInfo {
                     plugin: plugin.name.clone(),
                     setup: setup.value,
@@ -82,8 +80,8 @@ async fn queue_setup(
     plugin: &Plugin,
     fingerprint: &str,
 ) -> Result<(), Error> {
-    let mut record: Versioned<records::SetupRecord> =
-        get_record_or_default(&inner.engine, records::setup_key(&plugin.name)).await?;
+    let key = records::setup_key(&plugin.name);
+    let mut record: Versioned<records::SetupRecord> = inner.engine.load_or_default(key).await?;
     if record.value.fingerprint == fingerprint {
         return Ok(());
     }
@@ -96,12 +94,8 @@ async fn queue_setup(
     unit.replace(&record);
     let payload = json!({"fingerprint": fingerprint});
     let job = Job::root(&plugin.name, INIT, SubmittedBy::Scheduler, payload);
-    let mut steps = unit.steps([]);
-    steps.push(Command::Admit(Admit {
-        items: vec![job.intent(program, None, None)],
-        cap: None,
-    }));
-    inner.engine.together(steps).await?;
+    unit.admit(vec![job.intent(program, None, None)]);
+    inner.engine.commit(unit).await?;
     tracing::info!(
         plugin = plugin.name,
         "the setup of a new or changed plugin was queued"
@@ -116,8 +110,8 @@ pub(super) async fn record_result(
     failure: Option<&AttemptFailure>,
     unit: &mut UnitOfWork,
 ) -> Result<(), Error> {
-    let mut record: Versioned<records::SetupRecord> =
-        get_record_or_default(engine, records::setup_key(&attempt.job.plugin)).await?;
+    let key = records::setup_key(&attempt.job.plugin);
+    let mut record: Versioned<records::SetupRecord> = engine.load_or_default(key).await?;
     let made_for = attempt
         .job
         .payload

@@ -1,8 +1,8 @@
 //! Builds the jobs that follow from a job: what the router selects, with events and baggage.
 //!
-//! Nothing is written here; everything is added to the [`UnitOfWork`] of the caller.
+//! Nothing is written here; everything is added to the [`Consequences`] of the caller.
 
-use consign_engine::Engine;
+use consign_engine::{Engine, UnitOfWork};
 use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,13 +12,20 @@ use super::finish::RECOVERED;
 use super::job::{Job, SubmittedBy};
 use super::lifecycle::uuid;
 use super::records;
-use super::unit_of_work::UnitOfWork;
 use crate::pipeline::{Hook, JobEnd, NextJob, Notice, PipelinePosition, Producer, Routed};
 use crate::plugin::request::{HANDLE, PluginEvent};
 use crate::plugin::response::EmittedEvent;
 
 /// The maximum number of successors of one job.
 const CHILDREN_MAX: usize = 1_000;
+
+/// What is committed together with the end of a job, or with its start.
+#[derive(Default)]
+pub(super) struct Consequences {
+    pub(super) unit: UnitOfWork,
+    /// The jobs to admit.
+    pub(super) jobs: Vec<Job>,
+}
 
 /// The origin of an event, for the job that it creates.
 #[derive(Clone)]
@@ -59,7 +66,7 @@ pub(super) fn queue(
     ended: &AttemptReport,
     routed: Routed,
     source: impl Fn(&NextJob) -> EventSource,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) -> Result<(), AttemptFailure> {
     log_notices(attempt, &routed.notices);
     if routed.jobs.len() > CHILDREN_MAX {
@@ -90,6 +97,7 @@ pub(super) fn queue(
         let context_id = has_context.then(|| uuid(engine));
         if let Some(id) = &context_id {
             let parent_id = parent_context.clone();
+            let unit = &mut consequences.unit;
             write_context(id, &next, parent_id, ended.completed_at, unit);
         }
         // The hook depth is inherited, so that a chain of hooks stays bounded when events lead from one to the next.
@@ -98,7 +106,7 @@ pub(super) fn queue(
         } else {
             attempt.job.hook_depth
         };
-        unit.jobs.push(Job {
+        consequences.jobs.push(Job {
             hook_depth,
             ..child_job(next, source, instance_id, context_id)
         });
@@ -112,14 +120,15 @@ pub(super) fn enter_pipeline(
     routed: Routed,
     source: &EventSource,
     submitted_by: SubmittedBy,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) {
     let instance_id = uuid(engine);
     for next in routed.jobs {
         let context_id = uuid(engine);
+        let unit = &mut consequences.unit;
         write_context(&context_id, &next, None, source.at, unit);
         let (source, instance_id) = (source.clone(), Some(instance_id.clone()));
-        unit.jobs.push(Job {
+        consequences.jobs.push(Job {
             submitted_by,
             ..child_job(next, source, instance_id, Some(context_id))
         });
@@ -133,7 +142,7 @@ pub(super) fn queue_hooks(
     ended: &AttemptReport,
     (status, end): (&str, JobEnd),
     failure: Option<&AttemptFailure>,
-    unit: &mut UnitOfWork,
+    consequences: &mut Consequences,
 ) {
     let plugin = &attempt.job.plugin;
     let configured = attempt.program.plugin(plugin);
@@ -164,9 +173,9 @@ pub(super) fn queue_hooks(
             };
             let context_id = (!next.context.is_empty()).then(|| uuid(engine));
             if let Some(id) = &context_id {
-                write_context(id, &next, None, source.at, unit);
+                write_context(id, &next, None, source.at, &mut consequences.unit);
             }
-            unit.jobs.push(Job {
+            consequences.jobs.push(Job {
                 submitted_by: SubmittedBy::Hook,
                 hook_depth: depth + 1,
                 ..child_job(next, source, Some(instance_id.clone()), context_id)
@@ -219,7 +228,7 @@ fn write_context(
         accumulated: next.context.clone(),
         created_at,
     };
-    unit.put(records::context_key(id), &context, None);
+    unit.put(records::context_key(id), &context);
 }
 
 fn child_job(

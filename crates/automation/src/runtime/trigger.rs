@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use consign_engine::Error;
-use consign_kernel::command::{Admit, Answer, Command};
-use consign_kernel::error::Refusal;
+use consign_engine::{Error, UnitOfWork};
 use consign_kernel::ids::IntentId;
 use serde_json::{Value, json};
 
 use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::{Runtime, uuid};
-use super::successors::{self, EventSource};
-use super::unit_of_work::UnitOfWork;
+use super::successors::{self, Consequences, EventSource};
 use crate::pipeline::{BaggageError, EventRef, Trigger};
 use crate::plugin::request::HANDLE;
 use crate::program::Program;
@@ -89,30 +86,23 @@ impl Runtime {
 
     /// Enqueues a job without a parent. See [`Job::intent`] for `window`.
     pub async fn enqueue(&self, job: Job, window: Option<Duration>) -> Result<Enqueued, Error> {
-        let jobs = self.enqueue_all(vec![job], Vec::new(), window).await?;
+        let unit = UnitOfWork::default();
+        let jobs = self.enqueue_all(vec![job], unit, window).await?;
         let first = jobs.first().copied();
         first.ok_or_else(|| Error::Internal("an admission returned no result".to_owned()))
     }
 
-    /// Enqueues all jobs together with the commands in `beside`, or none.
+    /// Enqueues all jobs together with the steps in `unit`, or none.
     pub(super) async fn enqueue_all(
         &self,
         jobs: Vec<Job>,
-        beside: Vec<Command>,
+        mut unit: UnitOfWork,
         window: Option<Duration>,
     ) -> Result<Vec<Enqueued>, Error> {
         let program = self.program();
         let items = jobs.iter().map(|job| job.intent(&program, None, window));
-        let admit = Admit {
-            items: items.collect(),
-            cap: None,
-        };
-        let mut steps = beside;
-        steps.push(Command::Admit(admit));
-        let answers = self.engine().together(steps).await?;
-        let Some(Answer::Admitted(admitted)) = answers.into_iter().next_back() else {
-            return Err(Error::Refused(Refusal::NotReached));
-        };
+        let admitted = unit.admit(items.collect());
+        let admitted = self.engine().commit(unit).await?.get(admitted)?;
         let mut enqueued = Vec::with_capacity(jobs.len());
         for (job, admitted) in jobs.iter().zip(admitted) {
             let (id, plugin) = (job_id(admitted.id), &job.plugin);
@@ -168,10 +158,10 @@ impl Runtime {
             .start(name, event)
             .ok_or_else(no_pipeline)??;
         let source = self.source(&kind, submitted_by);
-        let mut unit = UnitOfWork::default();
-        successors::enter_pipeline(self.engine(), routed, &source, submitted_by, &mut unit);
-        let jobs = std::mem::take(&mut unit.jobs);
-        let enqueued = self.enqueue_all(jobs, unit.steps([]), None).await?;
+        let mut started = Consequences::default();
+        successors::enter_pipeline(self.engine(), routed, &source, submitted_by, &mut started);
+        let Consequences { unit, jobs } = started;
+        let enqueued = self.enqueue_all(jobs, unit, None).await?;
         let ids: Vec<String> = enqueued.iter().map(|job| job_id(job.id)).collect();
         let event = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
         self.inner.emit("pipeline.enqueued", event);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use consign_engine::{Error, EventFilter};
+use consign_engine::{Error, EventFilter, UnitOfWork, Versioned};
 use consign_kernel::error::Refusal;
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::FactSeq;
@@ -20,7 +20,6 @@ use super::job::{Job, OWNER, job_id};
 use super::lifecycle::{RuntimeInner, timestamp};
 use super::publish;
 use super::records;
-use super::unit_of_work::{UnitOfWork, Versioned, get_record_or_default};
 use crate::pipeline::PUBLISH_PLUGIN;
 use crate::program::Program;
 
@@ -59,7 +58,7 @@ impl UnreportedEnds {
     async fn page(&mut self, inner: &RuntimeInner, program: &Arc<Program>) -> Result<bool, Error> {
         let engine = &inner.engine;
         let mut mark: Versioned<records::Watermark> =
-            get_record_or_default(engine, records::watermark_key()).await?;
+            engine.load_or_default(records::watermark_key()).await?;
         let marked = FactSeq(mark.value.fact);
         let reading = engine.events(EventFilter {
             face: Face::Automation,
@@ -84,7 +83,7 @@ impl UnreportedEnds {
             mark.value.fact = page.seen.0;
             let mut unit = UnitOfWork::default();
             unit.replace(&mark);
-            engine.together(unit.steps([])).await?;
+            engine.commit(unit).await?;
         }
         Ok(page.more)
     }

@@ -50,7 +50,7 @@ impl Runtime {
     }
 
     async fn until_tree_ended(&self, root: IntentId) -> Result<(), Error> {
-        let mut finished = self.inner.jobs_finished.subscribe();
+        let mut finished = self.inner.worker.ended();
         let mut open = vec![root];
         loop {
             // Subscribe before reading, so that no later end is missed.

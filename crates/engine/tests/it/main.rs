@@ -12,6 +12,7 @@ mod manual_store;
 mod nodes;
 mod receipts;
 mod schedule;
+mod work_kit;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -7,14 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_engine::Engine;
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, OnceGuard, Operate};
+use consign_engine::{Engine, Publication, PublicationKey, UnitOfWork, new_put};
 use consign_kernel::ids::{DAY_US, IntentId};
-use consign_kernel::intent::{Intent, Ties};
-use consign_kernel::limits;
-use consign_kernel::once;
-use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::record::{Key, Kind, Put};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::ProfileId;
+use consign_kernel::record::{Key, Kind};
 use consign_kernel::state::{Cause, State, Verb};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -29,8 +26,6 @@ use crate::ids;
 use crate::outcome::RailOutcome;
 use crate::problem::Problem;
 
-/// The owner under which this server publishes: workers with the main key find it.
-const PUBLISHER: &str = "main";
 const NAMESPACE: &str = "default";
 /// An effect that is not done within a month is given up.
 const LIFE_US: i64 = 30 * DAY_US;
@@ -40,8 +35,8 @@ const ONCE_US: i64 = 365 * DAY_US;
 const CHILDREN_MAX: u32 = 64;
 /// The suffix of a refund's goal; the goal of an effect must not end with it.
 const REFUND: &str = ".refund";
-/// How often a waiting call polls without a notification.
-const LOOK: Duration = Duration::from_secs(5);
+/// The delay after a read that failed.
+const RETRY: Duration = Duration::from_secs(1);
 /// The shortest interval between two polls, during a call and after it: every row under the main key causes notifications.
 const SOON: Duration = Duration::from_millis(5);
 const CALMLY: Duration = Duration::from_millis(250);
@@ -130,51 +125,29 @@ impl WorkerRail {
             "payment_method": charge.payment_method,
         });
         let payload = payload.to_string();
-        let item = NewIntent {
-            profile: ProfileId::Intent,
-            namespace: NAMESPACE.to_owned(),
+        let mut unit = UnitOfWork::default();
+        let published = unit.publish(Publication {
             goal: goal.to_owned(),
-            owner: PUBLISHER.to_owned(),
-            public: false,
-            target: None,
-            capability: None,
-            priority: limits::PRIORITY_DEFAULT,
-            once: Some(OnceGuard {
-                key: once::Key {
-                    scope: once::Scope::IntentIdempotency,
-                    owner: PUBLISHER.to_owned(),
-                    key,
-                },
+            namespace: NAMESPACE.to_owned(),
+            once: Some(PublicationKey {
+                key,
                 fingerprint: Sha256::digest(&payload).into(),
                 lifetime_us: ONCE_US,
             }),
             payload,
-            traceparent: None,
-            delay_us: 0,
-            ttl_us: LIFE_US,
             // A worker that lost its lease may have executed it.
             attempts_max: 1,
             backoff_us: 0,
-            ties: Ties {
-                parent: parent(charge),
-                series: None,
-            },
-            unless: None,
-        };
-        let admit = Command::Admit(Admit {
-            items: vec![item],
-            cap: None,
+            ttl_us: LIFE_US,
+            parent: parent(charge),
         });
         // A fence does not stop a refund.
-        let steps = if goal == self.goal {
-            vec![Command::Expect(fence(charge), 0), admit]
-        } else {
-            vec![admit]
-        };
-        let answers = self.engine.together(steps).await;
-        match answers.map(|mut answers| answers.pop()) {
-            Ok(Some(Answer::Admitted(admitted))) => admitted.first().map(|one| one.id),
-            Ok(_) => None,
+        if goal == self.goal {
+            unit.expect(fence(charge), 0);
+        }
+        let committed = self.engine.commit(unit).await;
+        match committed.and_then(|mut committed| committed.get(published)) {
+            Ok(admitted) => admitted.first().map(|one| one.id),
             Err(error) => {
                 tracing::warn!(%error, "an effect was not published");
                 None
@@ -184,26 +157,16 @@ impl WorkerRail {
 
     /// Fences the effect off: no one publishes it from now on, not even a call that is already on its way.
     async fn fence_off(&self, charge: &Charge) -> Result<(), ()> {
-        let fence = Command::Put(Put {
-            key: fence(charge),
-            value: "{}".to_owned(),
-            expires_at: None,
-            expect: None,
-        });
-        let done = self.engine.apply(None, fence).await;
-        done.map(|_| ()).map_err(|error| {
+        let fenced = self.engine.put(new_put(fence(charge), &json!({}))).await;
+        fenced.map(drop).map_err(|error| {
             tracing::warn!(%error, "an effect could not be fenced off");
         })
     }
 
     /// If a worker claims it first, its row shows the claim.
     async fn take_back(&self, id: IntentId) {
-        let cancel = Command::Cancel(Operate {
-            id,
-            face: Face::Intent,
-            reason: "the transaction ended without this effect".to_owned(),
-        });
-        if let Err(error) = self.engine.apply(None, cancel).await {
+        let reason = "the transaction ended without this effect";
+        if let Err(error) = self.engine.withdraw(id, reason).await {
             tracing::info!(%error, "an effect could not be withdrawn");
         }
     }
@@ -271,16 +234,15 @@ impl WorkerRail {
 
     /// The report, and whether it may still change.
     async fn follow(&self, id: IntentId, pause: Duration, until: Instant) -> (RailReport, bool) {
-        let mut changes = self.engine.follow_publisher(PUBLISHER);
         loop {
-            changes.mark_unchanged();
-            let (report, more) = self.look_for_end(id).await;
-            if !more || Instant::now() >= until {
-                return (report, more);
+            let settled = self.engine.until_settled(id, pause);
+            match tokio::time::timeout_at(until, settled).await {
+                Ok(Err(error)) if Instant::now() < until => {
+                    tracing::warn!(%error, "could not read the outcome of an effect");
+                    tokio::time::sleep_until(until.min(Instant::now() + RETRY)).await;
+                }
+                Ok(_) | Err(_) => return self.look_for_end(id).await,
             }
-            tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
-            let next = until.min(Instant::now() + LOOK);
-            let _ = tokio::time::timeout_at(next, changes.changed()).await;
         }
     }
 }

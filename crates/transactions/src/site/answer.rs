@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::records::{TransactionRecord, Versioned};
+use super::records::StoredTransaction;
 use crate::problem::Problem;
 use crate::rail::RailFailure;
 use crate::state::AtpState;
@@ -81,7 +81,7 @@ struct RailJson<'a> {
     payment_id: Option<&'a str>,
 }
 
-impl Versioned<TransactionRecord> {
+impl StoredTransaction {
     pub(super) fn intent_id(&self) -> &str {
         &self.key.owner
     }

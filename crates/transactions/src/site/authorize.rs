@@ -2,16 +2,18 @@
 //!
 //! The protocol defines the order of the checks: a used nonce is reported before expiry.
 
+use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
-use consign_kernel::record::{Key, Put};
+use consign_kernel::record::Key;
 use serde_json::json;
 
+use super::reads::RecordVersion;
 use super::recent::CachedPermission;
-use super::records::{self, ActionClaim, PermissionRecord, StoredAnswer, UsedNonce, Versioned};
-use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX};
+use super::records::{self, ActionClaim, PermissionRecord, StoredAnswer, UsedNonce};
+use super::{Site, SiteAnswer, SiteCaller};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
@@ -35,8 +37,8 @@ struct Consent {
     found: PresentedPermission,
     /// The deduplicated action that this consent claims.
     claim: Option<Versioned<ActionClaim>>,
-    /// Conditions that must still hold at the commit.
-    conditions: Vec<Command>,
+    /// Records that must not have changed until the commit.
+    conditions: Vec<RecordVersion>,
 }
 
 impl Site {
@@ -119,7 +121,9 @@ impl Site {
         let found = self.presented(request).await?;
         let intent = &found.intent;
         if plant::on(Plant::BurnBeforeSignature) {
-            self.commit(vec![use_nonce(intent, self.now())]).await?;
+            let mut unit = UnitOfWork::default();
+            use_nonce(intent, self.now(), &mut unit);
+            self.commit(unit).await?;
         }
         self.check_consent(request, intent, document)?;
         request.check_nonce(intent)?;
@@ -176,26 +180,27 @@ impl Site {
             body: answer.body.clone(),
         };
 
-        let mut steps = vec![
-            permission.expect_version(),
-            Command::Expect(records::nonce_key(&intent), 0),
-            Command::Expect(given_key.clone(), 0),
-        ];
-        steps.extend(conditions);
-        steps.extend(claim.iter().map(Versioned::expect_version));
-        if is_new {
-            steps.push(records::begin_permission(row, &intent, now, None));
+        let mut unit = UnitOfWork::default();
+        unit.replace(&permission);
+        unit.expect(records::nonce_key(&intent), 0);
+        unit.expect(given_key.clone(), 0);
+        for (key, version) in conditions {
+            unit.expect(key, version);
         }
-        steps.push(Command::validate(Operate {
+        if is_new {
+            unit.begin(records::begin_permission(row, &intent, now, None));
+        }
+        unit.require(Command::validate(Operate {
             id: row,
             face: Face::Transaction,
             reason: String::new(),
         }));
-        steps.push(permission.put());
-        steps.push(use_nonce(&intent, now));
-        steps.push(records::put(given_key.clone(), &given));
-        steps.extend(claim.map(|claim| self.claim_action(&claim)));
-        let committed = self.commit(steps).await?.map(|_| answer);
+        use_nonce(&intent, now, &mut unit);
+        unit.put(given_key.clone(), &given);
+        if let Some(claim) = claim {
+            unit.replace(&claim);
+        }
+        let committed = self.commit(unit).await?.map(|_| answer);
         if committed.is_some() {
             permission.version += 1;
             self.recent()
@@ -313,8 +318,14 @@ impl Site {
             intent_id: intent.intent_id.clone(),
             at: self.now().0,
         };
+        let expires_at = self.engine_now().plus(i64::from(window_s) * SECOND_US);
+        let claim = |version| Versioned {
+            version,
+            expires_at: Some(expires_at),
+            ..Versioned::new(key, own)
+        };
         let Some(claimed) = claimed else {
-            return Ok(Some(Versioned::new(key, own)));
+            return Ok(Some(claim(0)));
         };
         let (state, _) = self.effective_state(&claimed.value.intent_id).await?;
         let came_to_nothing = matches!(
@@ -322,10 +333,7 @@ impl Site {
             None | Some(AtpState::Expired | AtpState::Compensated)
         );
         if came_to_nothing || claimed.value.intent_id == intent.intent_id {
-            return Ok(Some(Versioned {
-                value: own,
-                ..claimed
-            }));
+            return Ok(Some(claim(claimed.version)));
         }
         Err(Problem::DuplicateAction {
             first_seen_at: Micros(claimed.value.at),
@@ -339,17 +347,11 @@ impl Site {
         intent.action_dedup_key.as_ref().filter(|_| is_on)
     }
 
-    fn claim_action(&self, claim: &Versioned<ActionClaim>) -> Command {
-        let window_us = i64::from(self.options().dedup_window_s) * SECOND_US;
-        let put = records::new_put(claim.key.clone(), &claim.value);
-        Command::Put(Put {
-            expires_at: Some(self.engine_now().plus(window_us)),
-            ..put
-        })
-    }
-
     /// Checks that all preconditions are settled, and returns the conditions under which this stays true until the commit.
-    async fn check_preconditions(&self, intent: &SignedIntent) -> Result<Vec<Command>, Problem> {
+    async fn check_preconditions(
+        &self,
+        intent: &SignedIntent,
+    ) -> Result<Vec<RecordVersion>, Problem> {
         let mut unmet = Vec::new();
         let mut conditions = Vec::new();
         for intent_id in &intent.preconditions {
@@ -369,10 +371,10 @@ impl Site {
 }
 
 /// Marks the nonce of an intent as used.
-fn use_nonce(intent: &SignedIntent, now: Micros) -> Command {
+fn use_nonce(intent: &SignedIntent, now: Micros, unit: &mut UnitOfWork) {
     let used = UsedNonce {
         intent_id: intent.intent_id.clone(),
         at: now.0,
     };
-    records::put(records::nonce_key(intent), &used)
+    unit.put(records::nonce_key(intent), &used);
 }

@@ -1,11 +1,12 @@
 //! `POST /cancel`: withdraws a permission before anything was executed under it.
 
+use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::profile::Face;
 use serde_json::json;
 
-use super::records::{PermissionRecord, Versioned};
-use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX};
+use super::records::PermissionRecord;
+use super::{Site, SiteAnswer, SiteCaller};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::envelope::RequestOperation;
 use crate::instant;
@@ -65,12 +66,10 @@ impl Site {
             face: Face::Transaction,
             reason,
         };
-        let steps = vec![
-            permission.expect_version(),
-            Command::Cancel(operate),
-            permission.put(),
-        ];
-        Ok(self.commit(steps).await?.is_some())
+        let mut unit = UnitOfWork::default();
+        unit.require(Command::Cancel(operate));
+        unit.replace(permission);
+        Ok(self.commit(unit).await?.is_some())
     }
 }
 

@@ -11,9 +11,10 @@ mod intents;
 mod reports;
 mod views;
 
+use consign_engine::Versioned;
 use serde_json::{Value, json};
 
-use super::records::{PermissionRecord, TransactionRecord, Versioned};
+use super::records::{PermissionRecord, StoredTransaction};
 use super::{Site, SiteAnswer, SiteCaller};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
@@ -45,7 +46,7 @@ impl ForUser {
         Ok(permission)
     }
 
-    async fn transaction(&self, id: &str) -> Result<Versioned<TransactionRecord>, Problem> {
+    async fn transaction(&self, id: &str) -> Result<StoredTransaction, Problem> {
         let found = self.site.transaction_by_id(id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",

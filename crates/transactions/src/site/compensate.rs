@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use consign_engine::failpoint::{self, Failpoint};
-use consign_kernel::command::{self, Command, Operate, Settlement};
+use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
+use consign_kernel::command::{Command, Operate, Settlement};
 use consign_kernel::ids::Micros;
 use consign_kernel::profile::Face;
 use tokio::sync::OwnedSemaphorePermit;
@@ -15,10 +16,9 @@ use tokio::time::Instant;
 use super::drive::{LOST, LeasedTransaction, alert_text};
 use super::execute::raw;
 use super::records::{
-    self, CompensationRecord, CompensationRequest, PermissionRecord, RowPayload, TransactionRecord,
-    Versioned,
+    self, CompensationRecord, CompensationRequest, PermissionRecord, RowPayload, StoredTransaction,
 };
-use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX, damaged, micros};
+use super::{Site, SiteAnswer, SiteCaller, damaged, micros, unavailable};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::envelope::RequestOperation;
 use crate::ids;
@@ -112,7 +112,7 @@ impl Site {
         &self,
         request: &Compensate,
         permission: &Versioned<PermissionRecord>,
-    ) -> Result<Versioned<TransactionRecord>, Problem> {
+    ) -> Result<StoredTransaction, Problem> {
         if let Some(id) = &request.transaction_id {
             let found = self.transaction_by_id(id).await?;
             return found
@@ -146,7 +146,7 @@ impl Site {
         key: &IdempotencyKey,
         document: &AtpDocument,
         permission: &Versioned<PermissionRecord>,
-        mut transaction: Versioned<TransactionRecord>,
+        mut transaction: StoredTransaction,
     ) -> Result<Option<(LeasedTransaction, Versioned<CompensationRequest>)>, Problem> {
         let id = self.fresh_id();
         let mut asked = Versioned::new(
@@ -172,23 +172,18 @@ impl Site {
             key: transaction.key.name.clone(),
         };
         let parent = transaction.value.row()?;
-        let steps = vec![
-            transaction.expect_version(),
-            asked.expect_version(),
-            transaction.put(),
-            asked.put(),
-            records::begin_effect(id, &about, Some(parent), self.hold()),
-        ];
-        let Some(mut answers) = self.commit(steps).await? else {
+        let mut unit = UnitOfWork::default();
+        unit.replace(&transaction);
+        unit.replace(&asked);
+        let row = unit.begin(records::begin_effect(id, &about, Some(parent), self.hold()));
+        let Some(mut committed) = self.commit(unit).await? else {
             return Ok(None);
         };
-        let Some(command::Answer::Begun(row)) = answers.pop() else {
-            return Err(damaged("answer"));
-        };
+        let row = committed.get(row).map_err(|error| unavailable(&error))?;
         transaction.version += 1;
         asked.version += 1;
         let held = LeasedTransaction {
-            row: *row,
+            row,
             intent: permission.value.intent()?,
             authorized_at: permission.value.authorized_at,
             key: IdempotencyKey::stored(about.key),
@@ -247,7 +242,7 @@ impl Site {
     async fn reload_compensation(
         &self,
         asked: &Versioned<CompensationRequest>,
-    ) -> Result<(Versioned<TransactionRecord>, CompensationRequest), Problem> {
+    ) -> Result<(StoredTransaction, CompensationRequest), Problem> {
         let now: Option<Versioned<CompensationRequest>> = self.read(asked.key.clone()).await?;
         let now = now.ok_or_else(|| damaged("answer"))?;
         let key = IdempotencyKey::stored(&now.value.transaction);
@@ -352,12 +347,10 @@ impl Site {
     /// Stores the attempt. Returns false if the lease is lost.
     async fn save_refund_attempt(&self, held: &mut LeasedTransaction) -> Result<bool, Problem> {
         held.transaction.value.refund_sent_at = Some(self.engine_now().0);
-        let steps = vec![
-            held.transaction.expect_version(),
-            held.extend(self.options().lease),
-            held.transaction.put(),
-        ];
-        self.advance(held, steps).await
+        let mut unit = UnitOfWork::default();
+        unit.extend(&held.lease(), self.lease_us());
+        unit.replace(&held.transaction);
+        self.advance(held, unit).await
     }
 
     /// Ends the refund's row and the transaction's row in one commit, with the compensation receipt.
@@ -381,13 +374,12 @@ impl Site {
             face: Face::Transaction,
             reason,
         });
-        let moves = vec![
-            held.settle(Settlement::Deliver),
-            held.settle(Settlement::Complete { result: None }),
-            compensate,
-        ];
-        let receipt = records::put(records::receipt_key(&receipt_id), &held.transaction_ref());
-        self.give_back(held, moves, receipt).await
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::Deliver);
+        unit.settle(&held.lease(), Settlement::Complete { result: None });
+        unit.require(compensate);
+        unit.put(records::receipt_key(&receipt_id), &held.transaction_ref());
+        self.give_back(held, &unit).await
     }
 
     /// The rail refuses the refund: the transaction keeps its state, and another request may try again.
@@ -409,14 +401,11 @@ impl Site {
         let error = failure.code.clone();
         // Stored with the request and not with the transaction, whose bytes change only with its state.
         asked.value.failure = Some(failure);
-        let steps = vec![
-            held.transaction.expect_version(),
-            asked.expect_version(),
-            held.settle(Settlement::Reject { error }),
-            held.transaction.put(),
-            asked.put(),
-        ];
-        Ok(self.commit(steps).await?.is_some())
+        let mut unit = UnitOfWork::default();
+        unit.replace(&held.transaction);
+        unit.replace(&asked);
+        unit.settle(&held.lease(), Settlement::Reject { error });
+        Ok(self.commit(unit).await?.is_some())
     }
 
     async fn close_compensation(
@@ -425,8 +414,9 @@ impl Site {
         error: &str,
     ) -> Result<bool, Problem> {
         let error = error.to_owned();
-        let steps = vec![held.settle(Settlement::Reject { error })];
-        Ok(self.commit(steps).await?.is_some())
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::Reject { error });
+        Ok(self.commit(unit).await?.is_some())
     }
 
     /// Releases the lease for a later check and changes nothing else.
@@ -435,12 +425,13 @@ impl Site {
         held: &LeasedTransaction,
     ) -> Result<bool, Problem> {
         let after_us = held.pause_us(self.options().sweep);
-        let steps = vec![held.settle(Settlement::LetGo { after_us })];
-        Ok(self.commit(steps).await?.is_some())
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::LetGo { after_us });
+        Ok(self.commit(unit).await?.is_some())
     }
 }
 
-impl Versioned<TransactionRecord> {
+impl StoredTransaction {
     fn is_compensated_by(&self, row: &str) -> bool {
         let asked = self.value.compensation.as_ref();
         asked.is_some_and(|asked| asked.row == row) && self.value.is_being_compensated()
@@ -449,7 +440,7 @@ impl Versioned<TransactionRecord> {
     /// Final when the transaction is compensated or the rail has refused; until then its state is unchanged.
     fn compensation_answer(mut self, asked: CompensationRequest) -> Result<SiteAnswer, Problem> {
         let open = self.is_compensated_by(&asked.row);
-        self.value.failure = asked.failure.or(self.value.failure);
+        self.value.failure = asked.failure.or_else(|| self.value.failure.take());
         let answer = self.answer()?;
         let status = if open { 202 } else { 200 };
         Ok(SiteAnswer { status, ..answer })

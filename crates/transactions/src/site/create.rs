@@ -1,9 +1,10 @@
 //! `POST /intents`: accepts a signed permission.
 
+use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use serde_json::{Value, json};
 
-use super::records::{self, PermissionRecord, Versioned};
-use super::{AgentKeys, Site, SiteAnswer, TRIES_MAX};
+use super::records::{self, PermissionRecord};
+use super::{AgentKeys, Site, SiteAnswer};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::instant;
 use crate::intent::SignedIntent;
@@ -22,17 +23,15 @@ impl Site {
             self.check_new(&intent)?;
             self.check_action_free(&intent).await?;
             let permission = self.new_permission(&intent);
-            let steps = vec![
-                permission.expect_version(),
-                records::begin_permission(
-                    permission.value.row()?,
-                    &intent,
-                    self.now(),
-                    Some((intent.agent_key.id().to_owned(), self.open_limits())),
-                ),
-                permission.put(),
-            ];
-            if self.commit(steps).await?.is_some() {
+            let mut unit = UnitOfWork::default();
+            unit.begin(records::begin_permission(
+                permission.value.row()?,
+                &intent,
+                self.now(),
+                Some((intent.agent_key.id().to_owned(), self.open_limits())),
+            ));
+            unit.replace(&permission);
+            if self.commit(unit).await?.is_some() {
                 return Ok(
                     SiteAnswer::new(201, &shown(&intent, &permission.value)).at(AtpState::Created)
                 );

@@ -7,15 +7,14 @@
 use std::time::Duration;
 
 use consign_engine::failpoint::{self, Failpoint};
-use consign_kernel::command::{Command, Extend, Settle, Settlement};
+use consign_engine::{Lease, TRIES_MAX, UnitOfWork};
+use consign_kernel::command::Settlement;
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 
 use super::execute::raw;
-use super::records::{
-    self, OperatorVerdict, TransactionRecord, TransactionRef, VerdictOutcome, Versioned,
-};
+use super::records::{self, OperatorVerdict, StoredTransaction, TransactionRef, VerdictOutcome};
 use super::{Site, damaged, micros};
 use crate::document::SignedText;
 use crate::ids;
@@ -35,7 +34,7 @@ pub(super) struct LeasedTransaction {
     pub(super) intent: SignedIntent,
     pub(super) authorized_at: Option<i64>,
     pub(super) key: IdempotencyKey,
-    pub(super) transaction: Versioned<TransactionRecord>,
+    pub(super) transaction: StoredTransaction,
     /// The rail cannot have been called for it before.
     pub(super) is_fresh: bool,
     /// This process has asked the rail to prepare a payment.
@@ -57,10 +56,7 @@ const SILENT: &str = "the rail does not report the outcome: check that it is rea
 
 impl Site {
     /// Drives the transaction as far as possible now. Returns `None` if the lease is lost or the ledger does not answer.
-    pub(super) async fn drive(
-        &self,
-        mut held: LeasedTransaction,
-    ) -> Option<Versioned<TransactionRecord>> {
+    pub(super) async fn drive(&self, mut held: LeasedTransaction) -> Option<StoredTransaction> {
         let transaction_id = held.transaction.value.id();
         match self.drive_to_end(&mut held).await {
             Ok(true) => Some(held.transaction),
@@ -235,10 +231,9 @@ impl Site {
 
     /// Extends the lease for the next rail calls. Returns false if it is lost.
     async fn extend_lease(&self, held: &LeasedTransaction) -> Result<bool, Problem> {
-        Ok(self
-            .commit(vec![held.extend(self.options().lease)])
-            .await?
-            .is_some())
+        let mut unit = UnitOfWork::default();
+        unit.extend(&held.lease(), self.lease_us());
+        Ok(self.commit(unit).await?.is_some())
     }
 
     /// Stores the rail's id of the payment, so that it can be looked up by it.
@@ -254,13 +249,11 @@ impl Site {
         transaction.payment_id = Some(id.clone());
         let belongs = held.transaction_ref();
         let named = records::reference_key(&held.transaction.value.rail, id);
-        let steps = vec![
-            held.transaction.expect_version(),
-            held.extend(self.options().lease),
-            held.transaction.put(),
-            records::put(named, &belongs),
-        ];
-        self.advance(held, steps).await
+        let mut unit = UnitOfWork::default();
+        unit.extend(&held.lease(), self.lease_us());
+        unit.replace(&held.transaction);
+        unit.put(named, &belongs);
+        self.advance(held, unit).await
     }
 
     /// Moves an executing transaction to executed.
@@ -272,13 +265,11 @@ impl Site {
         let transaction = &mut held.transaction.value;
         transaction.set_state(AtpState::Executed, now);
         transaction.completed_at = Some(instant::print(now));
-        let steps = vec![
-            held.transaction.expect_version(),
-            held.settle(Settlement::Deliver),
-            held.extend(self.options().lease),
-            held.transaction.put(),
-        ];
-        self.advance(held, steps).await
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::Deliver);
+        unit.extend(&held.lease(), self.lease_us());
+        unit.replace(&held.transaction);
+        self.advance(held, unit).await
     }
 
     /// Commits executed and settled together with the receipt.
@@ -293,21 +284,17 @@ impl Site {
         let receipt_id = ids::receipt(self.engine().entropy().draw());
         let signed = self.settlement_receipt(held, &receipt_id, now)?;
         held.transaction.value.receipt = Some(raw(signed.text)?);
-        let mut steps = vec![held.transaction.expect_version()];
+        let mut unit = UnitOfWork::default();
         if was == AtpState::Executing {
-            steps.push(held.settle(Settlement::Deliver));
+            unit.settle(&held.lease(), Settlement::Deliver);
         }
-        steps.push(held.settle(Settlement::Complete { result: None }));
-        steps.push(held.transaction.put());
-        steps.push(records::put(
-            records::receipt_key(&receipt_id),
-            &held.transaction_ref(),
-        ));
+        unit.settle(&held.lease(), Settlement::Complete { result: None });
+        unit.replace(&held.transaction);
+        unit.put(records::receipt_key(&receipt_id), &held.transaction_ref());
         if held.intent.max_executions > 1 {
-            let settled = records::settled_key(&held.transaction.key);
-            steps.push(records::put(settled, &()));
+            unit.put(records::settled_key(&held.transaction.key), &());
         }
-        let settled = self.advance(held, steps).await?;
+        let settled = self.advance(held, unit).await?;
         failpoint::hit(Failpoint::BeforeAnswer);
         Ok(settled)
     }
@@ -363,15 +350,16 @@ impl Site {
         let error = reason.to_owned();
         transaction.failure = failure;
         transaction.set_state(AtpState::Compensated, now);
-        let receipt = records::put(records::receipt_key(&receipt_id), &held.transaction_ref());
-        let reject = held.settle(Settlement::Reject { error });
-        self.give_back(held, vec![reject], receipt).await
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::Reject { error });
+        unit.put(records::receipt_key(&receipt_id), &held.transaction_ref());
+        self.give_back(held, &unit).await
     }
 
     /// The signed receipt of a compensation.
     pub(super) fn compensation_receipt(
         &self,
-        transaction: &Versioned<TransactionRecord>,
+        transaction: &StoredTransaction,
         receipt_id: &str,
         from: AtpState,
         reason: &str,
@@ -413,29 +401,25 @@ impl Site {
         Ok(compensation.sign(&self.keys().signer))
     }
 
-    /// Commits the end of a transaction without effect and releases its reserved amount.
+    /// Commits the end of a transaction without effect, together with the steps in `end`, and releases its reserved amount.
     pub(super) async fn give_back(
         &self,
         held: &mut LeasedTransaction,
-        moves: Vec<Command>,
-        receipt: Command,
+        end: &UnitOfWork,
     ) -> Result<bool, Problem> {
-        for _ in 0..super::TRIES_MAX {
+        for _ in 0..TRIES_MAX {
             let found = self.permission(&held.intent.intent_id).await?;
             let mut permission = found.ok_or_else(|| damaged("permission"))?;
             let spent = &mut permission.value.committed_cents;
             *spent = spent.saturating_sub(held.transaction.value.amount_cents);
             permission.value.undone = permission.value.undone.map(|undone| undone + 1);
-            let mut steps = vec![
-                held.transaction.expect_version(),
-                permission.expect_version(),
-            ];
-            steps.extend(moves.iter().cloned());
-            steps.extend([held.transaction.put(), permission.put(), receipt.clone()]);
+            let mut unit = end.clone();
+            unit.replace(&held.transaction);
+            unit.replace(&permission);
             if held.intent.max_executions > 1 {
-                steps.push(Command::Delete(records::settled_key(&held.transaction.key)));
+                unit.delete(records::settled_key(&held.transaction.key));
             }
-            if self.advance(held, steps).await? {
+            if self.advance(held, unit).await? {
                 return Ok(true);
             }
             // Either another transaction of the permission was committed first, or the lease is lost.
@@ -512,20 +496,18 @@ impl Site {
         after: Duration,
     ) -> Result<bool, Problem> {
         let after_us = held.pause_us(after);
-        let steps = vec![
-            held.transaction.expect_version(),
-            held.settle(Settlement::LetGo { after_us }),
-            held.transaction.put(),
-        ];
-        self.advance(held, steps).await
+        let mut unit = UnitOfWork::default();
+        unit.settle(&held.lease(), Settlement::LetGo { after_us });
+        unit.replace(&held.transaction);
+        self.advance(held, unit).await
     }
 
     pub(super) async fn advance(
         &self,
         held: &mut LeasedTransaction,
-        steps: Vec<Command>,
+        unit: UnitOfWork,
     ) -> Result<bool, Problem> {
-        let committed = self.commit(steps).await?.is_some() || plant::on(Plant::UnfencedLease);
+        let committed = self.commit(unit).await?.is_some() || plant::on(Plant::UnfencedLease);
         held.transaction.version += u64::from(committed);
         Ok(committed)
     }
@@ -608,32 +590,7 @@ impl LeasedTransaction {
         steps.collect()
     }
 
-    pub(super) fn settle(&self, how: Settlement) -> Command {
-        let (holder, token) = self.lease();
-        Command::Settle(Settle {
-            id: self.row.id,
-            holder,
-            token,
-            how,
-        })
-    }
-
-    pub(super) fn extend(&self, lease: Duration) -> Command {
-        let (holder, token) = self.lease();
-        Command::Extend(Extend {
-            id: self.row.id,
-            holder,
-            token,
-            lease_us: micros(lease),
-        })
-    }
-
-    /// The ledger refuses a row without a lease.
-    fn lease(&self) -> (String, consign_kernel::ids::Token) {
-        let no_token = consign_kernel::ids::Token([0; 16]);
-        (
-            self.row.holder.clone().unwrap_or_default(),
-            self.row.token.unwrap_or(no_token),
-        )
+    pub(super) fn lease(&self) -> Lease {
+        Lease::of(&self.row)
     }
 }

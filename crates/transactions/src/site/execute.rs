@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use consign_engine::failpoint::{self, Failpoint};
-use consign_kernel::command;
+use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use consign_kernel::plant::{self, Plant};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::drive::LeasedTransaction;
 use super::recent::CachedPermission;
 use super::records::{
-    self, PermissionRecord, RowPayload, TransactionRecord, TransactionRef, Versioned,
+    self, PermissionRecord, RowPayload, StoredTransaction, TransactionRecord, TransactionRef,
 };
-use super::{Site, SiteAnswer, SiteCaller, TRIES_MAX, damaged};
+use super::{Site, SiteAnswer, SiteCaller, damaged, unavailable};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
@@ -63,7 +63,7 @@ impl Site {
         request: &Execute,
         key: &IdempotencyKey,
         document: &AtpDocument,
-    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
+    ) -> Result<Option<StoredTransaction>, Problem> {
         match self.transaction(&request.intent_id, key).await? {
             Some(known)
                 if known.value.fingerprint != document.fingerprint()
@@ -84,7 +84,7 @@ impl Site {
 
     async fn replay(
         &self,
-        known: Versioned<TransactionRecord>,
+        known: StoredTransaction,
         until: Instant,
     ) -> Result<SiteAnswer, Problem> {
         let ended = self.wait_for_end(known, until).await?;
@@ -173,7 +173,7 @@ impl Site {
             key: key.reveal().to_owned(),
         };
         let transaction_key = records::transaction_key(&intent.intent_id, key);
-        let mut transaction = Versioned::new(transaction_key, transaction);
+        let mut transaction = StoredTransaction(Versioned::new(transaction_key, transaction));
         let belongs = TransactionRef {
             intent_id: about.intent_id.clone(),
             key: about.key.clone(),
@@ -181,29 +181,24 @@ impl Site {
         // A rail may report a payment before it has assigned an id, or without ever assigning one.
         let reference =
             records::reference_key(&transaction.value.rail, &transaction.value.reference);
-        let steps = vec![
-            permission.expect_version(),
-            transaction.expect_version(),
-            permission.put(),
-            transaction.put(),
-            records::put(reference, &belongs),
-            records::begin_effect(id, &about, None, self.hold()),
-        ];
+        let mut unit = UnitOfWork::default();
+        unit.replace(&permission);
+        unit.replace(&transaction);
+        unit.put(reference, &belongs);
+        let row = unit.begin(records::begin_effect(id, &about, None, self.hold()));
         if plant::on(Plant::RailBeforeCommit) {
             self.rail_of(&transaction.value)
                 .prepare(&transaction.value.charge(&intent)?)
                 .await;
         }
         failpoint::hit(Failpoint::BeforeExecution);
-        let Some(mut answers) = self.commit(steps).await? else {
+        let Some(mut committed) = self.commit(unit).await? else {
             return Ok(None);
         };
-        let Some(command::Answer::Begun(row)) = answers.pop() else {
-            return Err(damaged("answer"));
-        };
+        let row = committed.get(row).map_err(|error| unavailable(&error))?;
         transaction.version = 1;
         Ok(Some(LeasedTransaction {
-            row: *row,
+            row,
             intent,
             authorized_at: permission.value.authorized_at,
             key: key.clone(),
@@ -280,9 +275,9 @@ impl Site {
     /// Waits until another driver has finished the transaction, or the time is over.
     pub(super) async fn wait_for_end(
         &self,
-        mut known: Versioned<TransactionRecord>,
+        mut known: StoredTransaction,
         until: Instant,
-    ) -> Result<Versioned<TransactionRecord>, Problem> {
+    ) -> Result<StoredTransaction, Problem> {
         let mut pause = LOOK_FIRST;
         let place = self.waiting_slot();
         while place.is_some()
@@ -298,10 +293,12 @@ impl Site {
 
     pub(super) async fn reload(
         &self,
-        known: &Versioned<TransactionRecord>,
-    ) -> Result<Versioned<TransactionRecord>, Problem> {
+        known: &StoredTransaction,
+    ) -> Result<StoredTransaction, Problem> {
         let found = self.read(known.key.clone()).await?;
-        found.ok_or_else(|| damaged("transaction"))
+        found
+            .map(StoredTransaction)
+            .ok_or_else(|| damaged("transaction"))
     }
 }
 

@@ -4,11 +4,12 @@
 //! the ledger has ended, or that was reported as expired, stays expired even if the clock is set back. A permission that the
 //! ledger has not ended is judged by the time of day alone, however far engine time is ahead.
 
+use consign_engine::{UnitOfWork, Versioned};
 use consign_kernel::command::Within;
 use consign_kernel::ids::Micros;
 use consign_kernel::state::State;
 
-use super::records::{PermissionRecord, Versioned};
+use super::records::PermissionRecord;
 use super::{Site, unavailable};
 use crate::intent::SignedIntent;
 use crate::problem::{ExpiredReason, Problem};
@@ -70,8 +71,10 @@ impl Site {
         if is_over && !permission.value.ended {
             let mut ended = permission.clone();
             ended.value.ended = true;
+            let mut unit = UnitOfWork::default();
+            unit.replace(&ended);
             // If the commit fails, the next check reports expiry by the clock again.
-            let _ = self.commit(vec![ended.expect_version(), ended.put()]).await;
+            let _ = self.commit(unit).await;
         }
         checked
     }

@@ -4,10 +4,8 @@
 //! Invariant: one record holds all keys, so a change is atomic. A secret leaves this module only inside a signer.
 
 use consign_engine::{Engine, Error};
-use consign_kernel::command::Command;
-use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
-use consign_kernel::record::{Key, Kind, Put};
+use consign_kernel::record::{Key, Kind};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -68,47 +66,13 @@ fn record_key(site: &str) -> Key {
 
 /// Reads the keys of a site; creates the first key if none exists.
 pub(super) async fn open(engine: &Engine, site: &str) -> Result<LoadedKeys, SiteKeyError> {
-    loop {
-        let (stored, version) = load(engine, site).await?;
-        if !stored.keys.is_empty() {
-            return keys(engine, site, &stored);
+    let create_first = |stored: &mut StoredKeys| {
+        if stored.keys.is_empty() {
+            stored.keys.push(fresh(engine, CURRENT)?);
         }
-        let first = StoredKeys {
-            keys: vec![fresh(engine, CURRENT)?],
-        };
-        if save(engine, site, &first, version).await? {
-            return keys(engine, site, &first);
-        }
-    }
-}
-
-async fn load(engine: &Engine, site: &str) -> Result<(StoredKeys, u64), SiteKeyError> {
-    let Some(record) = engine.record(record_key(site)).await? else {
-        return Ok((StoredKeys::default(), 0));
+        keys(engine, site, stored)
     };
-    let stored = serde_json::from_str(&record.value)
-        .map_err(|error| SiteKeyError::Damaged(error.to_string()))?;
-    Ok((stored, record.version))
-}
-
-/// Returns false after a concurrent change.
-async fn save(
-    engine: &Engine,
-    site: &str,
-    stored: &StoredKeys,
-    version: u64,
-) -> Result<bool, SiteKeyError> {
-    let put = Command::Put(Put {
-        key: record_key(site),
-        value: serde_json::to_string(stored).expect("stored keys have string names only"),
-        expires_at: None,
-        expect: Some(version),
-    });
-    match engine.apply(None, put).await {
-        Ok(_) => Ok(true),
-        Err(Error::Refused(Refusal::VersionMismatch)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    engine.update(record_key(site), create_first).await
 }
 
 fn fresh(engine: &Engine, status: &str) -> Result<StoredKey, SiteKeyError> {
@@ -193,30 +157,34 @@ impl Site {
         Ok(())
     }
 
+    /// Changes the stored keys, and loads them.
+    async fn change_keys<R>(
+        &self,
+        change: impl FnMut(&mut StoredKeys) -> Result<R, SiteKeyError>,
+    ) -> Result<R, SiteKeyError> {
+        let changed = self.engine().update(record_key(self.origin()), change);
+        let result = changed.await?;
+        self.refresh_keys().await?;
+        Ok(result)
+    }
+
     /// Creates and publishes the key that signs after the next rotation. A key that is already announced stays.
     pub async fn announce_key(&self) -> Result<String, SiteKeyError> {
-        loop {
-            let (mut stored, version) = load(self.engine(), self.origin()).await?;
-            let announced = stored.keys.iter().find(|key| key.status == NEXT);
-            if let Some(announced) = announced {
-                let public = announced.public.clone();
-                self.refresh_keys().await?;
-                return Ok(public);
+        self.change_keys(|stored| {
+            if let Some(announced) = stored.keys.iter().find(|key| key.status == NEXT) {
+                return Ok(announced.public.clone());
             }
             let next = fresh(self.engine(), NEXT)?;
             let public = next.public.clone();
             stored.keys.push(next);
-            if save(self.engine(), self.origin(), &stored, version).await? {
-                self.refresh_keys().await?;
-                return Ok(public);
-            }
-        }
+            Ok(public)
+        })
+        .await
     }
 
     /// Makes the announced key current, or a new one if none is announced; signatures of the previous key stay valid.
     pub async fn rotate_key(&self, reason: &str) -> Result<String, SiteKeyError> {
-        loop {
-            let (mut stored, version) = load(self.engine(), self.origin()).await?;
+        self.change_keys(|stored| {
             let until = self.now().plus(HANDOVER_US);
             for key in stored.keys.iter_mut().filter(|key| key.status == CURRENT) {
                 PREVIOUS.clone_into(&mut key.status);
@@ -224,12 +192,9 @@ impl Site {
                 key.until = Some(until.0);
                 key.reason = Some(reason.to_owned());
             }
-            let public = self.promote(&mut stored)?;
-            if save(self.engine(), self.origin(), &stored, version).await? {
-                self.refresh_keys().await?;
-                return Ok(public);
-            }
-        }
+            self.promote(stored)
+        })
+        .await
     }
 
     fn promote(&self, stored: &mut StoredKeys) -> Result<String, SiteKeyError> {
@@ -247,8 +212,7 @@ impl Site {
 
     /// Revokes a key: its signatures are no longer valid. An announced key is withdrawn.
     pub async fn revoke_key(&self, key_id: &str, reason: &str) -> Result<(), SiteKeyError> {
-        loop {
-            let (mut stored, version) = load(self.engine(), self.origin()).await?;
+        self.change_keys(|stored| {
             let named = |key: &&mut StoredKey| {
                 AtpPublicKey::parse(&key.public).is_some_and(|public| public.id() == key_id)
             };
@@ -262,10 +226,9 @@ impl Site {
             key.sealed = None;
             key.until = Some(self.now().0);
             key.reason = Some(reason.to_owned());
-            if save(self.engine(), self.origin(), &stored, version).await? {
-                return self.refresh_keys().await;
-            }
-        }
+            Ok(())
+        })
+        .await
     }
 
     /// `wab.json`.

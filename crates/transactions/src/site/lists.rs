@@ -214,16 +214,17 @@ impl Site {
         };
         let mut one = transaction_json(&transaction)?;
         one["attempts"] = row.attempts.into();
-        one["rail"]["payment_id"] = transaction.value.payment_id.into();
-        one["alert"] = transaction.value.alert.into();
-        one["compensation"] = transaction.value.compensation.map_or(Value::Null, |asked| {
+        let transaction = transaction.0.value;
+        one["rail"]["payment_id"] = transaction.payment_id.into();
+        one["alert"] = transaction.alert.into();
+        one["compensation"] = transaction.compensation.map_or(Value::Null, |asked| {
             json!({
                 "requested_at": asked.requested_at,
                 "reason": asked.reason,
                 "refused": asked.refused,
             })
         });
-        one["operator_word"] = transaction.value.verdict.map_or(Value::Null, |word| {
+        one["operator_word"] = transaction.verdict.map_or(Value::Null, |word| {
             json!({
                 "outcome": word.outcome.word(),
                 "reason": word.reason,

@@ -1,9 +1,9 @@
 //! Reads: intents with their transactions, receipts, and verification of documents.
 
-use consign_kernel::command::Command;
+use consign_engine::Versioned;
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
-use consign_kernel::record::{Kind, Record};
+use consign_kernel::record::{Key, Kind, Record};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use super::answer::print;
 use super::execute::raw;
 use super::lists::is_transaction;
-use super::records::{
-    self, PermissionRecord, RowPayload, TransactionRecord, TransactionRef, Versioned,
-};
+use super::records::{self, PermissionRecord, RowPayload, StoredTransaction, TransactionRef};
 use super::{Site, SiteAnswer, SiteCaller, damaged, unavailable};
 use crate::document::{AtpDocument, VERIFY_BYTES_MAX};
 use crate::ids;
@@ -136,7 +134,7 @@ impl Site {
     pub(super) async fn transaction_by_id(
         &self,
         id: &str,
-    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
+    ) -> Result<Option<StoredTransaction>, Problem> {
         let Some(row) = ids::transaction_row(id) else {
             return Ok(None);
         };
@@ -196,7 +194,7 @@ impl Site {
     async fn stored_receipt(
         &self,
         receipt_id: &str,
-    ) -> Result<Option<(Versioned<TransactionRecord>, String)>, Problem> {
+    ) -> Result<Option<(StoredTransaction, String)>, Problem> {
         let belongs: Option<Versioned<TransactionRef>> =
             self.read(records::receipt_key(receipt_id)).await?;
         let Some(Versioned { value, .. }) = belongs else {
@@ -268,7 +266,7 @@ impl Site {
     pub(super) async fn effective_state(
         &self,
         intent_id: &str,
-    ) -> Result<(Option<AtpState>, Option<Command>), Problem> {
+    ) -> Result<(Option<AtpState>, Option<RecordVersion>), Problem> {
         let Some(permission) = self.permission(intent_id).await? else {
             return Ok((None, None));
         };
@@ -292,7 +290,7 @@ impl Site {
         if let Some(only) = transactions.first()
             && only.value.state()? == AtpState::Settled
         {
-            return Ok((Some(AtpState::Settled), Some(only.expect_version())));
+            return Ok((Some(AtpState::Settled), Some(version_of(only))));
         }
         let now = self.judged_at(&permission.value, &intent).await?;
         let own = state(&permission.value, &intent, &transactions, now)?;
@@ -300,13 +298,13 @@ impl Site {
     }
 
     /// The condition that a transaction under this intent, which allows several, stays settled.
-    async fn settled_under(&self, intent_id: &str) -> Result<Option<Command>, Problem> {
+    async fn settled_under(&self, intent_id: &str) -> Result<Option<RecordVersion>, Problem> {
         let noted = self
             .engine()
             .records(Kind::SettledUnder, intent_id, "", 1)
             .await
             .map_err(|error| unavailable(&error))?;
-        let stays = |note: Record| Command::Expect(note.key, note.version);
+        let stays = |note: Record| (note.key, note.version);
         Ok(noted.into_iter().next().map(stays))
     }
 
@@ -315,7 +313,7 @@ impl Site {
         &self,
         permission: &Versioned<PermissionRecord>,
         intent: &SignedIntent,
-    ) -> Result<(Option<AtpState>, Option<Command>), Problem> {
+    ) -> Result<(Option<AtpState>, Option<RecordVersion>), Problem> {
         let now = self.judged_at(&permission.value, intent).await?;
         let mut fate = permission.value.state(intent, now);
         let mut after = String::new();
@@ -330,7 +328,7 @@ impl Site {
             for transaction in &page {
                 match transaction.value.state()? {
                     AtpState::Settled => {
-                        return Ok((Some(AtpState::Settled), Some(transaction.expect_version())));
+                        return Ok((Some(AtpState::Settled), Some(version_of(transaction))));
                     }
                     open @ (AtpState::Executing | AtpState::Executed) => fate = open,
                     AtpState::Created
@@ -348,8 +346,8 @@ impl Site {
         &self,
         intent_id: &str,
         shown_max: u32,
-    ) -> Result<(Vec<Versioned<TransactionRecord>>, bool), Problem> {
-        let mut found: Vec<Versioned<TransactionRecord>> = Vec::new();
+    ) -> Result<(Vec<StoredTransaction>, bool), Problem> {
+        let mut found: Vec<StoredTransaction> = Vec::new();
         let mut bytes = 0;
         loop {
             let after = found.last().map_or("", |last| last.key.name.as_str());
@@ -388,18 +386,23 @@ pub(super) fn row_payload(row: &Intent) -> Result<RowPayload, Problem> {
     serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
 }
 
-pub(super) fn transaction_json(
-    transaction: &Versioned<TransactionRecord>,
-) -> Result<Value, Problem> {
+pub(super) fn transaction_json(transaction: &StoredTransaction) -> Result<Value, Problem> {
     let shown = transaction.transaction_json()?;
     serde_json::to_value(shown).map_err(|_| damaged("transaction"))
+}
+
+/// A record and the version that was read.
+pub(super) type RecordVersion = (Key, u64);
+
+fn version_of(transaction: &StoredTransaction) -> RecordVersion {
+    (transaction.key.clone(), transaction.version)
 }
 
 /// With one execution, an intent has the state of its transaction; with several, its own.
 fn state(
     permission: &PermissionRecord,
     intent: &SignedIntent,
-    transactions: &[Versioned<TransactionRecord>],
+    transactions: &[StoredTransaction],
     now: Micros,
 ) -> Result<AtpState, Problem> {
     match transactions {

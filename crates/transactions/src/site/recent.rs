@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::records::{PermissionRecord, Versioned};
+use consign_engine::Versioned;
+
+use super::records::PermissionRecord;
 use crate::intent::SignedIntent;
 
 const HALF_MAX: usize = 1_024;

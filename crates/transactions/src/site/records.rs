@@ -3,13 +3,16 @@
 //! Invariant: a record and its row change in one commit, so both have the same state. The kernel decides the transitions of
 //! a row; the record has the content.
 
-use consign_kernel::command::{Begin, Command, Hold, NewIntent, Within};
+use std::ops::{Deref, DerefMut};
+
+use consign_engine::Versioned;
+use consign_kernel::command::{Begin, Hold, NewIntent, Within};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::Ties;
 use consign_kernel::limits;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::ProfileId;
-use consign_kernel::record::{Key, Kind, Put, Record};
+use consign_kernel::record::{Key, Kind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,47 +31,21 @@ use crate::state::AtpState;
 /// The namespace of the rows of this face.
 pub(super) const NAMESPACE: &str = "atp";
 
-/// A record with the version that was read; version zero for a new record.
+/// A transaction's record with the version that was read.
 #[derive(Clone, Debug)]
-pub(super) struct Versioned<T> {
-    pub(super) key: Key,
-    pub(super) version: u64,
-    pub(super) value: T,
-}
+pub(super) struct StoredTransaction(pub(super) Versioned<TransactionRecord>);
 
-impl<T> Versioned<T> {
-    pub(super) fn new(key: Key, value: T) -> Self {
-        Self {
-            key,
-            version: 0,
-            value,
-        }
-    }
+impl Deref for StoredTransaction {
+    type Target = Versioned<TransactionRecord>;
 
-    /// Refuses the commit if the record was changed since it was read.
-    pub(super) fn expect_version(&self) -> Command {
-        Command::Expect(self.key.clone(), self.version)
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
-impl<T: Serialize> Versioned<T> {
-    /// Comes after [`Versioned::expect_version`].
-    pub(super) fn put(&self) -> Command {
-        put(self.key.clone(), &self.value)
-    }
-}
-
-pub(super) fn put(key: Key, value: &impl Serialize) -> Command {
-    Command::Put(new_put(key, value))
-}
-
-/// A record without expiry.
-pub(super) fn new_put(key: Key, value: &impl Serialize) -> Put {
-    Put {
-        key,
-        value: serde_json::to_string(value).expect("records have string keys only"),
-        expires_at: None,
-        expect: None,
+impl DerefMut for StoredTransaction {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 
@@ -461,19 +438,19 @@ pub(super) fn begin_permission(
     intent: &SignedIntent,
     now: Micros,
     waiting: Option<(String, Within)>,
-) -> Command {
+) -> Begin {
     let ttl_us = intent.expires_at.0.saturating_sub(now.0).max(1_000);
     let (asker, within) = waiting.unzip();
     let item = NewIntent {
         target: asker,
         ..item(ProfileId::AtpPermission, &intent.intent_id, ttl_us)
     };
-    Command::Begin(Box::new(Begin {
+    Begin {
         id,
         item,
         hold: None,
         within,
-    }))
+    }
 }
 
 /// A row for an effect, leased from the start. `parent` is the transaction that it undoes.
@@ -482,7 +459,7 @@ pub(super) fn begin_effect(
     about: &RowPayload,
     parent: Option<IntentId>,
     hold: Hold,
-) -> Command {
+) -> Begin {
     let payload = serde_json::to_string(about).expect("two strings");
     let item = NewIntent {
         payload,
@@ -496,12 +473,12 @@ pub(super) fn begin_effect(
             limits::INTENT_TTL_US,
         )
     };
-    Command::Begin(Box::new(Begin {
+    Begin {
         id,
         item,
         hold: Some(hold),
         within: None,
-    }))
+    }
 }
 
 fn item(profile: ProfileId, intent_id: &str, ttl_us: i64) -> NewIntent {
@@ -531,11 +508,8 @@ impl Site {
         &self,
         key: Key,
     ) -> Result<Option<Versioned<T>>, Problem> {
-        let found = self.engine().record(key).await;
-        found
-            .map_err(|error| unavailable(&error))?
-            .map(decode)
-            .transpose()
+        let found = self.engine().load(key).await;
+        found.map_err(|error| unavailable(&error))
     }
 
     pub(super) async fn permission(
@@ -549,8 +523,9 @@ impl Site {
         &self,
         intent_id: &str,
         key: &IdempotencyKey,
-    ) -> Result<Option<Versioned<TransactionRecord>>, Problem> {
-        self.read(transaction_key(intent_id, key)).await
+    ) -> Result<Option<StoredTransaction>, Problem> {
+        let found = self.read(transaction_key(intent_id, key)).await?;
+        Ok(found.map(StoredTransaction))
     }
 
     /// The first transactions under a permission, ordered by key.
@@ -558,7 +533,7 @@ impl Site {
         &self,
         intent_id: &str,
         limit: u32,
-    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
+    ) -> Result<Vec<StoredTransaction>, Problem> {
         self.transactions_after(intent_id, "", limit).await
     }
 
@@ -568,19 +543,12 @@ impl Site {
         intent_id: &str,
         after: &str,
         limit: u32,
-    ) -> Result<Vec<Versioned<TransactionRecord>>, Problem> {
+    ) -> Result<Vec<StoredTransaction>, Problem> {
         let kind = Kind::Transaction;
         let found = self.engine().records(kind, intent_id, after, limit).await;
         let found = found.map_err(|error| unavailable(&error))?;
-        found.into_iter().map(decode).collect()
+        let read = |record| Versioned::read(record).map(StoredTransaction);
+        let found = found.into_iter().map(read).collect::<Result<_, _>>();
+        found.map_err(|error| unavailable(&error))
     }
-}
-
-fn decode<T: DeserializeOwned>(record: Record) -> Result<Versioned<T>, Problem> {
-    let value = serde_json::from_str(&record.value).map_err(|_| damaged(record.key.kind.name()))?;
-    Ok(Versioned {
-        key: record.key,
-        version: record.version,
-        value,
-    })
 }

@@ -7,7 +7,7 @@ use consign_kernel::ids::IntentId;
 use serde_json::json;
 
 use super::drive::LeasedTransaction;
-use super::records::{OperatorVerdict, TransactionRecord, VerdictOutcome, Versioned};
+use super::records::{OperatorVerdict, StoredTransaction, VerdictOutcome};
 use super::{Site, SiteAnswer, damaged};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::fields::DocumentFields;
@@ -71,10 +71,7 @@ impl Site {
     }
 
     /// The row could not be leased: it is final, or its lease is held.
-    async fn refuse_verdict(
-        &self,
-        known: &Versioned<TransactionRecord>,
-    ) -> Result<SiteAnswer, Problem> {
+    async fn refuse_verdict(&self, known: &StoredTransaction) -> Result<SiteAnswer, Problem> {
         let now = self.reload(known).await?;
         match now.value.state()? {
             state if state.is_terminal() => Err(Problem::NotInDoubt { state }),
@@ -151,7 +148,7 @@ impl Site {
     }
 }
 
-impl Versioned<TransactionRecord> {
+impl StoredTransaction {
     /// The open row: of the effect, or of its refund.
     fn open_row(&self) -> Result<IntentId, Problem> {
         match &self.value.compensation {

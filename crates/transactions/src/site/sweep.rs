@@ -6,18 +6,19 @@
 
 use std::time::Duration;
 
-use consign_kernel::command::{self, Audience, Claim, Command, Hold, Recover, Take};
+use consign_engine::{Error, UnitOfWork, Versioned};
+use consign_kernel::command::{Audience, Claim, Hold, Recover, Take};
+use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
-use consign_kernel::record::Put;
 use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::drive::LeasedTransaction;
 use super::reads::row_payload;
-use super::records::{self, NAMESPACE, TransactionRef, Versioned};
+use super::records::{self, NAMESPACE, TransactionRef};
 use super::{OWNER, Site, SiteAnswer, damaged, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
@@ -48,24 +49,15 @@ impl Site {
     /// Recovers the leases of this node's previous start. Must run before serving.
     pub async fn recover(&self) -> Result<u32, Problem> {
         let options = self.options();
-        let mut recovered = 0;
-        loop {
-            let recover = Command::Recover(Recover {
-                face: Face::Transaction,
-                node: options.node.clone(),
-                start: options.start.clone(),
-                limit: 1_000,
-            });
-            let answer = self.engine().apply(None, recover).await;
-            let answer = answer.map_err(|error| unavailable(&error))?;
-            let command::Answer::Recovered(rows) = answer else {
-                return Err(damaged("answer"));
-            };
-            if rows.is_empty() {
-                return Ok(recovered);
-            }
-            recovered += u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        }
+        let recover = Recover {
+            face: Face::Transaction,
+            node: options.node.clone(),
+            start: options.start.clone(),
+            limit: 1_000,
+        };
+        let recovered = self.engine().recover(&recover).await;
+        let recovered = recovered.map_err(|error| unavailable(&error))?;
+        Ok(u32::try_from(recovered.len()).unwrap_or(u32::MAX))
     }
 
     /// Drives all due transactions, as long as the process lives.
@@ -140,18 +132,16 @@ impl Site {
 
     /// Leases a row that has no holder, whether it is due or not.
     pub(super) async fn take(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
-        let take = Command::Take(Take {
+        let take = Take {
             id,
             face: Face::Transaction,
             hold: self.hold(),
-        });
-        match self
-            .commit(vec![take])
-            .await?
-            .and_then(|mut answers| answers.pop())
-        {
-            Some(command::Answer::Claimed(mut rows)) => Ok(rows.pop()),
-            _ => Ok(None),
+        };
+        match self.engine().take(take).await {
+            Err(Error::Refused(Refusal::Held | Refusal::IllegalState | Refusal::NotFound)) => {
+                Ok(None)
+            }
+            taken => taken.map_err(|error| unavailable(&error)),
         }
     }
 
@@ -225,13 +215,10 @@ impl Site {
         };
         // Stored only after the check: a rail without an answer delivers the event again.
         self.recheck_transaction(&belongs.value).await?;
-        let remember = Command::Put(Put {
-            key: event_key,
-            value: "{}".to_owned(),
-            expires_at: Some(self.engine_now().plus(EVENT_MEMORY_US)),
-            expect: None,
-        });
-        self.commit(vec![remember]).await?;
+        let mut unit = UnitOfWork::default();
+        let until = self.engine_now().plus(EVENT_MEMORY_US);
+        unit.put_until(event_key, &json!({}), until);
+        self.commit(unit).await?;
         Ok(accepted())
     }
 

@@ -1,10 +1,11 @@
 //! Permissions that the site creates for a user.
 
+use consign_engine::{TRIES_MAX, UnitOfWork};
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
 use consign_kernel::json::canonical;
 use consign_kernel::profile::Face;
-use consign_kernel::record::{Kind, Put};
+use consign_kernel::record::Kind;
 use serde_json::{Map, Value, json};
 
 use super::views::{CompatStatus, intent_shown};
@@ -19,7 +20,7 @@ use crate::problem::Problem;
 use crate::rail::ManualRail;
 use crate::site::lists::LIST_MAX;
 use crate::site::records::{self, UsedNonce};
-use crate::site::{SiteAnswer, SiteCaller, TRIES_MAX, unavailable};
+use crate::site::{SiteAnswer, SiteCaller, unavailable};
 
 /// Members that are copied from the request unchanged.
 const TAKEN_OVER: [&str; 8] = [
@@ -49,23 +50,19 @@ impl ForUser {
         permission.value.user = Some(self.user.clone());
         let created_at = Micros(permission.value.created_at);
         let listing = records::listing_key(&self.user, created_at, &intent.intent_id);
-        let steps = vec![
-            permission.expect_version(),
-            records::begin_permission(
-                permission.value.row()?,
-                &intent,
-                created_at,
-                Some((format!("user:{}", self.user), self.site.open_limits())),
-            ),
-            permission.put(),
-            Command::Put(Put {
-                // A draft without consent is removed, and this entry with it.
-                expires_at: Some(self.site.engine_now().plus(DRAFT_LISTED_US)),
-                ..records::new_put(listing, &intent.intent_id)
-            }),
-        ];
+        let mut unit = UnitOfWork::default();
+        unit.begin(records::begin_permission(
+            permission.value.row()?,
+            &intent,
+            created_at,
+            Some((format!("user:{}", self.user), self.site.open_limits())),
+        ));
+        unit.replace(&permission);
+        // A draft without consent is removed, and this entry with it.
+        let until = self.site.engine_now().plus(DRAFT_LISTED_US);
+        unit.put_until(listing, &intent.intent_id, until);
         // The id is random, so no concurrent request can have used it.
-        let committed = self.site.commit(steps).await?;
+        let committed = self.site.commit(unit).await?;
         committed.ok_or(Problem::StoreUnavailable)?;
         Ok(enveloped(&intent_shown(
             &permission.value,
@@ -176,19 +173,17 @@ impl ForUser {
                 intent_id: intent.intent_id.clone(),
                 at: now.0,
             };
-            let steps = vec![
-                permission.expect_version(),
-                Command::Expect(records::nonce_key(&intent), 0),
-                Command::validate(Operate {
-                    id: permission.value.row()?,
-                    face: Face::Transaction,
-                    reason: String::new(),
-                }),
-                permission.put(),
-                records::put(records::nonce_key(&intent), &used),
-                records::put(listing, &intent.intent_id),
-            ];
-            if self.site.commit(steps).await?.is_some() {
+            let mut unit = UnitOfWork::default();
+            unit.replace(&permission);
+            unit.expect(records::nonce_key(&intent), 0);
+            unit.require(Command::validate(Operate {
+                id: permission.value.row()?,
+                face: Face::Transaction,
+                reason: String::new(),
+            }));
+            unit.put(records::nonce_key(&intent), &used);
+            unit.put(listing, &intent.intent_id);
+            if self.site.commit(unit).await?.is_some() {
                 return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Every change needs the row's lease, as with any rail, so concurrent reports are applied one after the other.
 
+use consign_engine::{TRIES_MAX, UnitOfWork};
 use tokio::time::Instant;
 
 use super::{ForUser, enveloped, read_body};
@@ -17,8 +18,8 @@ use crate::request::{Compensate, Execute};
 use crate::site::answer::print;
 use crate::site::drive::LeasedTransaction;
 use crate::site::execute::{LOOK_FIRST, LOOK_MAX, raw};
-use crate::site::records::{ManualRecord, ReportedStep, TransactionRecord, Versioned};
-use crate::site::{SiteAnswer, SiteCaller, TRIES_MAX};
+use crate::site::records::{ManualRecord, ReportedStep, StoredTransaction, TransactionRecord};
+use crate::site::{SiteAnswer, SiteCaller};
 
 const ACTION_CHARS_MAX: usize = 200;
 const ERROR_CHARS_MAX: usize = 2_000;
@@ -39,7 +40,7 @@ struct StatusReport {
 /// A leased transaction, or one in its final state.
 enum TakenTransaction {
     Leased(Box<LeasedTransaction>),
-    Ended(Box<Versioned<TransactionRecord>>),
+    Ended(Box<StoredTransaction>),
 }
 
 impl ForUser {
@@ -214,7 +215,7 @@ impl ForUser {
     /// request is a repetition, and one with another reason is refused.
     async fn undo(
         &self,
-        known: Versioned<TransactionRecord>,
+        known: StoredTransaction,
         reason: Option<String>,
     ) -> Result<SiteAnswer, Problem> {
         match known.status()? {
@@ -248,13 +249,14 @@ impl ForUser {
     }
 
     /// A failed transaction already has its compensation receipt; only the reported status changes.
-    async fn close(&self, mut known: Versioned<TransactionRecord>) -> Result<SiteAnswer, Problem> {
+    async fn close(&self, mut known: StoredTransaction) -> Result<SiteAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             if let Some(manual) = &mut known.value.manual {
                 manual.reported = ReportedStatus::Compensated;
             }
-            let steps = vec![known.expect_version(), known.put()];
-            if self.site.commit(steps).await?.is_some() {
+            let mut unit = UnitOfWork::default();
+            unit.replace(&known);
+            if self.site.commit(unit).await?.is_some() {
                 return answer(&known);
             }
             known = self.site.reload(&known).await?;
@@ -321,7 +323,7 @@ impl ReportedStatus {
     }
 }
 
-impl Versioned<TransactionRecord> {
+impl StoredTransaction {
     /// The answer to a report that changes nothing because the row already has this status.
     fn repeated(&self, to: ReportedStatus) -> Result<SiteAnswer, Problem> {
         let from = self.status()?;
@@ -394,7 +396,7 @@ async fn run_detached(
     done.map_err(|_| Problem::InternalError)?
 }
 
-fn answer(transaction: &Versioned<TransactionRecord>) -> Result<SiteAnswer, Problem> {
+fn answer(transaction: &StoredTransaction) -> Result<SiteAnswer, Problem> {
     let shown = transaction.transaction_shown()?;
     Ok(enveloped(&shown).at(transaction.value.state()?))
 }

@@ -12,7 +12,7 @@ use crate::rail::ReportedStatus;
 use crate::site::damaged;
 use crate::site::drive::DONE;
 use crate::site::records::{
-    ManualRecord, PermissionRecord, ReportedStep, TransactionRecord, Versioned,
+    ManualRecord, PermissionRecord, ReportedStep, StoredTransaction, TransactionRecord,
 };
 use crate::state::AtpState;
 
@@ -94,7 +94,7 @@ fn member(document: &AtpDocument, name: &str) -> Value {
     value.unwrap_or(Value::Null)
 }
 
-impl Versioned<TransactionRecord> {
+impl StoredTransaction {
     pub(super) fn manual(&self) -> Result<&ManualRecord, Problem> {
         self.value.manual.as_ref().ok_or(Problem::Forbidden)
     }
