@@ -13,6 +13,7 @@ mod node;
 mod reserve;
 mod site;
 mod site_file;
+pub(crate) mod site_settings;
 mod start;
 mod startup_message;
 

@@ -15,7 +15,6 @@ mod rate_limit;
 mod receive;
 mod response;
 mod routes;
-pub mod settings;
 mod token;
 mod views;
 
