@@ -15,6 +15,7 @@ mod prepare;
 mod reserve;
 mod site;
 mod site_file;
+pub(crate) mod site_settings;
 mod start;
 mod startup_message;
 

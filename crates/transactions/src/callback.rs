@@ -185,9 +185,9 @@ mod tests {
         match secrets.check(header, body, Micros(now_s * SECOND_US)) {
             Ok(()) => true,
             Err(problem) => {
-                assert_eq!(
-                    (problem.status(), problem.name()),
-                    (400, "invalid_signature")
+                assert!(
+                    matches!(problem, Problem::CallbackRefused { .. }),
+                    "{problem:?}"
                 );
                 false
             }
@@ -289,10 +289,10 @@ mod tests {
             None
         );
         for body in ["", "[]", "{}", r#"{"id":1,"type":"x"}"#] {
-            assert_eq!(
-                StripeEvent::read(body.as_bytes()).unwrap_err().name(),
-                "invalid_request",
-                "{body}"
+            let problem = StripeEvent::read(body.as_bytes()).unwrap_err();
+            assert!(
+                matches!(problem, Problem::InvalidRequest { .. }),
+                "{body}: {problem:?}"
             );
         }
     }

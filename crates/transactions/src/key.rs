@@ -147,6 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::http::ProblemResponse;
 
     const SIXTEEN: &str = "0123456789abcdef";
 
@@ -156,7 +157,7 @@ mod tests {
     }
 
     fn name(result: Result<IdempotencyKey, Problem>) -> &'static str {
-        result.unwrap_err().name()
+        ProblemResponse(result.unwrap_err()).name()
     }
 
     #[test]

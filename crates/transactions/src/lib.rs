@@ -2,7 +2,8 @@
 //! which executes transactions on the ledger.
 //!
 //! Invariant: outside [`rail`], [`site`] and [`http`], nothing in this crate reads a clock, draws random numbers or does IO; times,
-//! entropy and bytes are arguments. Routes and handlers are in [`http`].
+//! entropy and bytes are arguments. Status codes and the bodies of responses are in [`http`] alone: an operation returns a value
+//! or a [`problem::Problem`]. The one answer whose bytes are stored is rendered by `site::stored_answer`.
 
 pub mod instant;
 pub mod money;

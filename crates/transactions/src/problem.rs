@@ -1,25 +1,8 @@
-//! Every error of ATP: its name, its status, and the extra members of its body.
-//!
-//! Invariant: a name has one meaning. An error that may go away is never a 409 or 410, which clients treat as final, and every
-//! error that asks to wait says for how long.
-
-#[cfg(test)]
-mod tests;
+//! Every error of ATP and its message. `http::problem_response` has its name, its status and its body.
 
 use consign_kernel::ids::Micros;
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
-use crate::instant;
 use crate::state::AtpState;
-
-/// The default delay for clients.
-const RETRY_AFTER_S: u32 = 1;
-/// Maintenance usually takes longer than a second.
-const MAINTENANCE_RETRY_AFTER_S: u32 = 30;
-/// Intents do not expire within a second either.
-const OPEN_RETRY_AFTER_S: u32 = 60;
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +28,7 @@ pub enum Problem {
     Unauthorized,
     #[error("the token is not valid: {reason}")]
     TokenRefused { reason: &'static str },
-    /// A callback without a valid signature. The rail, unlike an agent, expects a 400.
+    /// A callback without a valid signature.
     #[error("the callback's signature {reason}")]
     CallbackRefused { reason: &'static str },
 
@@ -192,143 +175,10 @@ impl Problem {
             reason: reason.into(),
         }
     }
-
-    pub fn status(&self) -> u16 {
-        self.kind().0
-    }
-
-    /// The name that clients branch on.
-    pub fn name(&self) -> &'static str {
-        self.kind().1
-    }
-
-    /// The value of the header `Retry-After`.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "the others follow from the status"
-    )]
-    pub fn retry_after_s(&self) -> Option<u32> {
-        match self {
-            Self::RateLimited { retry_after_s } | Self::QuotaExceeded { retry_after_s } => {
-                Some(*retry_after_s)
-            }
-            Self::Maintenance => Some(MAINTENANCE_RETRY_AFTER_S),
-            Self::TooManyOpen { .. } => Some(OPEN_RETRY_AFTER_S),
-            _ if matches!(self.status(), 425 | 503) => Some(RETRY_AFTER_S),
-            _ => None,
-        }
-    }
-
-    fn kind(&self) -> (u16, &'static str) {
-        match self {
-            Self::InvalidRequest { .. } => (400, "invalid_request"),
-            Self::IdempotencyKeyRequired => (400, "idempotency_key_required"),
-            Self::IdempotencyKeyInvalid { .. } => (400, "idempotency_key_invalid"),
-            Self::CallbackRefused { .. } => (400, "invalid_signature"),
-            Self::InvalidSignature { .. } => (401, "invalid_signature"),
-            Self::UnknownAgentKey => (401, "unknown_agent_key"),
-            Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
-            Self::Unauthorized => (401, "unauthorized"),
-            Self::Forbidden | Self::TokenRefused { .. } | Self::CrossSite | Self::ForeignHost => {
-                (403, "forbidden")
-            }
-            Self::HttpsRequired => (403, "https_required"),
-            Self::SiteMismatch => (403, "site_mismatch"),
-            Self::ScopeViolation { .. } => (403, "scope_violation"),
-            Self::IntentNotFound => (404, "intent_not_found"),
-            Self::NotFound { .. } => (404, "not_found"),
-            Self::RequestTimeout => (408, "request_timeout"),
-            Self::NonceConsumed { .. } => (409, "nonce_consumed"),
-            Self::NotAuthorized => (409, "not_authorized"),
-            Self::InvalidState { .. } | Self::NotInDoubt { .. } | Self::IllegalMove { .. } => {
-                (409, "invalid_state")
-            }
-            Self::Expired => (409, "expired"),
-            Self::ExecutionLimitReached => (409, "execution_limit_reached"),
-            Self::SpendCapExceeded => (409, "spend_cap_exceeded"),
-            Self::DuplicateAction { .. } => (409, "duplicate_action"),
-            Self::AlreadyCompensated => (409, "already_compensated"),
-            Self::IntentConflict => (409, "intent_conflict"),
-            Self::IntentExpired { .. } => (410, "intent_expired"),
-            Self::PreconditionFailed { unmet } if retryable(unmet) => (425, "precondition_failed"),
-            Self::PreconditionFailed { .. } => (412, "precondition_failed"),
-            Self::PayloadTooLarge { .. } => (413, "payload_too_large"),
-            Self::IdempotencyMismatch => (422, "idempotency_mismatch"),
-            Self::NonceMismatch => (422, "nonce_mismatch"),
-            Self::CurrencyMismatch => (422, "currency_mismatch"),
-            Self::RailMismatch { .. } => (422, "rail_mismatch"),
-            Self::PartialCompensationUnsupported => (422, "partial_compensation_unsupported"),
-            Self::RateLimited { .. } => (429, "rate_limited"),
-            Self::QuotaExceeded { .. } => (429, "quota_exceeded"),
-            Self::TooManyOpen { of_one: true, .. } => (429, "too_many_open"),
-            Self::TooManyOpen { of_one: false, .. } => (503, "too_many_open"),
-            Self::InternalError => (500, "internal_error"),
-            Self::StoreUnavailable | Self::StoreUnsure => (503, "store_unavailable"),
-            Self::NotPrimary => (503, "not_primary"),
-            Self::Maintenance => (503, "maintenance"),
-        }
-    }
-
-    /// The members of the body besides name and message.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "most have nothing to add")]
-    fn extras(&self) -> Vec<(&'static str, Value)> {
-        match self {
-            Self::InvalidRequest {
-                field: Some(field), ..
-            } => vec![("field", json!(field))],
-            Self::NonceConsumed { first_consumed_at } => {
-                vec![(
-                    "first_consumed_at",
-                    json!(instant::print(*first_consumed_at)),
-                )]
-            }
-            Self::InvalidState { state } | Self::NotInDoubt { state } => {
-                vec![("state", json!(state.word()))]
-            }
-            Self::IllegalMove { from, .. } => vec![("state", json!(from))],
-            Self::DuplicateAction {
-                first_seen_at,
-                window_s,
-            } => vec![
-                ("first_seen_at", json!(instant::print(*first_seen_at))),
-                ("window_s", json!(window_s)),
-            ],
-            Self::IntentExpired { expires_at, reason } => vec![
-                ("expires_at", json!(instant::print(*expires_at))),
-                ("reason", json!(reason.word())),
-            ],
-            Self::PreconditionFailed { unmet } => {
-                let entry = |unmet: &Unmet| {
-                    let actual = unmet.actual.map_or("unknown", AtpState::word);
-                    json!({"intent_id": unmet.intent_id, "required": AtpState::Settled.word(), "actual": actual})
-                };
-                vec![
-                    ("unmet", unmet.iter().map(entry).collect()),
-                    ("retryable", json!(retryable(unmet))),
-                ]
-            }
-            Self::PayloadTooLarge { max_bytes } => vec![("max_bytes", json!(max_bytes))],
-            _ => Vec::new(),
-        }
-    }
 }
 
-/// The body of the answer.
-impl Serialize for Problem {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut body = serializer.serialize_map(None)?;
-        body.serialize_entry("ok", &false)?;
-        body.serialize_entry("error", self.name())?;
-        body.serialize_entry("message", &self.to_string())?;
-        for (name, value) in self.extras() {
-            body.serialize_entry(name, &value)?;
-        }
-        body.end()
-    }
-}
-
-/// One precondition that can no longer be met makes the error final.
-fn retryable(unmet: &[Unmet]) -> bool {
+/// Whether waiting may help: one precondition that can no longer be met makes the error final.
+pub(crate) fn may_still_hold(unmet: &[Unmet]) -> bool {
     unmet.iter().all(Unmet::may_still_hold)
 }
 

@@ -3,7 +3,8 @@
 //!
 //! `records` defines how permissions and transactions are stored. Each operation of the protocol has a file. `drive` takes one
 //! transaction to its final state, and `sweep` finds transactions without a lease. All state is in the ledger; `recent` is a
-//! cache whose content is verified by version at commit.
+//! cache whose content is verified by version at commit. Operations return values (`answer`, `views`, `compat::views`); their
+//! form on the wire is in [`crate::http`].
 //! Invariant: the rail is called only after a commit that proves the lease, and a request is answered only after the commit
 //! that its answer reports.
 
@@ -23,7 +24,9 @@ mod reads;
 mod recent;
 mod records;
 mod resolve;
+mod stored_answer;
 mod sweep;
+mod views;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
@@ -45,9 +48,13 @@ use crate::rail::{ManualRail, Rail};
 
 use recent::RecentPermissions;
 
-pub use answer::SiteAnswer;
+pub use answer::{CancelledIntent, ConsentAnswer, CreatedIntent, TransactionAnswer};
 pub use keys::SiteKeyError;
 pub use sweep::SweepCounts;
+pub use views::{
+    CompensationView, IntentPage, IntentView, RailView, ReceiptList, ReceiptView, TransactionEntry,
+    TransactionPage, TransactionView, Transition, TransitionPage, VerdictView,
+};
 
 /// The owner of all rows of this face: the site itself. The permission names the agent that signed it.
 pub const OWNER: &str = "atp";
@@ -332,10 +339,10 @@ mod tests {
     fn a_commit_that_was_cut_off_is_not_said_to_be_nothing() {
         for cut_off in [StoreError::Unsure("reset".to_owned()), StoreError::Lost] {
             let problem = unavailable(&Error::Store(cut_off));
+            assert_eq!(problem, Problem::StoreUnsure);
             let said = problem.to_string();
             assert!(said.contains("may have happened"), "{said}");
             assert!(said.contains("same key"), "{said}");
-            assert_eq!((problem.status(), problem.retry_after_s()), (503, Some(1)));
         }
         let problem = unavailable(&Error::Store(StoreError::Busy));
         assert_eq!(problem, Problem::StoreUnavailable);

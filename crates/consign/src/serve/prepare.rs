@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use consign_engine::{Engine, EngineClock};
 use consign_intent::settings::IntentSettings;
-use consign_transactions::http::settings::SiteSettings;
 
 use super::embedded_automation::PreparedAutomation;
 use super::ledger::{OpenLedger, random_bytes};
 use super::reserve::DiskReserve;
+use super::site_settings::SiteSettings;
 use super::{ServeArgs, begin, node, site};
 use crate::config::protocol_settings;
 use crate::data_dir::DataDir;

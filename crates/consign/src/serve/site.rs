@@ -7,8 +7,6 @@ use std::time::Duration;
 use consign_engine::Engine;
 use consign_intent::settings::IntentSettings;
 use consign_transactions::callback;
-use consign_transactions::document::AtpPublicKey;
-use consign_transactions::http::settings::{self, SiteSettings, UnusableSetting};
 use consign_transactions::http::{SiteHosts, SiteMount, UserTokens};
 use consign_transactions::rail::{
     HttpRail, NullRail, Rail, RailSetupError, StripeRail, WorkerOptions, WorkerRail, http,
@@ -22,6 +20,7 @@ use tokio::sync::mpsc;
 use super::ledger::random_bytes;
 use super::prepare::{Prepared, StartedLedger};
 use super::site_file::SiteFile;
+use super::site_settings::{RailSetting, SiteSettings};
 use crate::failure::Failure;
 use crate::planted;
 use crate::secrets::Secrets;
@@ -41,9 +40,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 pub(super) fn settings(file: Option<&Path>) -> anyhow::Result<Option<SiteSettings>> {
     let file = file.map(SiteFile::read).transpose()?.unwrap_or_default();
     let settings = SiteSettings::read(|name| std::env::var(name).ok().or_else(|| file.get(name)));
-    let refused =
-        |unusable: UnusableSetting| Failure::usage(unusable.to_string()).hint(unusable.advice);
-    Ok(settings.map_err(refused)?)
+    Ok(settings.map_err(Failure::from)?)
 }
 
 /// An open site with its background tasks.
@@ -86,10 +83,7 @@ async fn open(engine: Engine, asked: SiteSettings, node: String) -> anyhow::Resu
     let rail = rail(&engine, &asked, changes)?;
     let names = SiteHosts::new(&asked.site, &asked.hosts);
     let mut options = Options::new(asked.site, rail);
-    options.agent_keys = match asked.agent_keys {
-        settings::AgentKeySetting::Open => AgentKeys::Open,
-        settings::AgentKeySetting::Registered(keys) => registered(&keys)?,
-    };
+    options.agent_keys = asked.agent_keys;
     options.node = node;
     options.start = format!("{:016x}", u64::from_le_bytes(random_bytes()?));
     options.lease = planted::site_lease()?.unwrap_or(options.lease);
@@ -139,12 +133,12 @@ async fn reconcile_open(site: Site) {
 
 /// Describes who can move real money without authentication.
 fn open_access_warning(asked: &SiteSettings) -> Option<&'static str> {
-    let unknown_agents = asked.agent_keys == settings::AgentKeySetting::Open;
+    let unknown_agents = asked.agent_keys == AgentKeys::Open;
     let unauthenticated = match asked.rail {
-        settings::RailSetting::Null => return None,
-        settings::RailSetting::Stripe | settings::RailSetting::Http => unknown_agents,
+        RailSetting::Null => return None,
+        RailSetting::Stripe | RailSetting::Http => unknown_agents,
         // The effect of a worker may be harmless, but the request must at least be signed.
-        settings::RailSetting::Worker => unknown_agents && !asked.signed_requests,
+        RailSetting::Worker => unknown_agents && !asked.signed_requests,
     };
     match (unauthenticated, asked.signed_requests) {
         (true, false) => Some(
@@ -162,8 +156,8 @@ fn rail(
     changes: mpsc::Sender<String>,
 ) -> Result<Arc<dyn Rail>, Failure> {
     match asked.rail {
-        settings::RailSetting::Null => Ok(Arc::new(NullRail)),
-        settings::RailSetting::Worker => {
+        RailSetting::Null => Ok(Arc::new(NullRail)),
+        RailSetting::Worker => {
             let goal = asked.worker_goal.clone();
             let options = WorkerOptions {
                 goal: goal.unwrap_or_else(|| WORKER_GOAL.to_owned()),
@@ -176,7 +170,7 @@ fn rail(
             };
             Ok(Arc::new(WorkerRail::new(engine.clone(), options)))
         }
-        settings::RailSetting::Stripe => {
+        RailSetting::Stripe => {
             let secret = asked.stripe_secret.as_ref().ok_or_else(|| {
                 Failure::usage("ATP_STRIPE_SECRET is not set")
                     .hint("the rail stripe needs the secret key of the account")
@@ -197,7 +191,7 @@ fn rail(
                 StripeRail::new(options).map_err(|error| unusable("ATP_STRIPE_BASE", &error))?;
             Ok(Arc::new(rail))
         }
-        settings::RailSetting::Http => {
+        RailSetting::Http => {
             let base = asked.http_base.clone().ok_or_else(|| {
                 Failure::usage("ATP_HTTP_BASE is not set")
                     .hint("the rail http needs the address of the site's own endpoint")
@@ -222,22 +216,6 @@ fn rail(
 fn unusable(name: &str, error: &RailSetupError) -> Failure {
     Failure::usage(format!("{name}: {error}"))
         .hint("see docs/protocols/transactions-rails.md for the settings of the rails")
-}
-
-fn registered(keys: &[String]) -> Result<AgentKeys, Failure> {
-    let id = |text: &String| {
-        let key = AtpPublicKey::parse(text).ok_or_else(|| {
-            Failure::usage(format!(
-                "ATP_REGISTERED_KEYS has {text}, which is not a public key"
-            ))
-            .hint("write each key as ed25519: and the base64 of its 32 bytes")
-        });
-        key.map(|key| key.id().to_owned())
-    };
-    keys.iter()
-        .map(id)
-        .collect::<Result<_, _>>()
-        .map(AgentKeys::Registered)
 }
 
 /// Checks transactions as soon as their notification arrives.
@@ -287,7 +265,10 @@ mod tests {
             let unsigned = ("ATP_SIGNED_REQUESTS", "false");
             assert!(open(&[rail, signed]));
             let registered = ("ATP_AGENT_KEYS", "registered");
-            let keys = ("ATP_REGISTERED_KEYS", "ed25519:x");
+            let keys = (
+                "ATP_REGISTERED_KEYS",
+                "ed25519:oJql9HpnWYAv+VX43C0qFKXJnSO+l/hkEn/5ODRVpPA=",
+            );
             assert!(open(&[rail, registered, keys, unsigned]));
             assert!(!open(&[rail, registered, keys]));
             assert!(!open(&[rail, registered, keys, signed]));

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
-use consign_transactions::http::settings::{LISTED, NAMES};
 
+use super::site_settings::{LISTED, NAMES};
 use crate::failure::Failure;
 use crate::secrets::refuse_loose_mode;
 

@@ -10,7 +10,9 @@ use axum::extract::{Request, State};
 use axum::routing::post;
 use http::HeaderMap;
 
-use super::{HandlerResult, Segment, SiteResponse, TransactionFace, key};
+use super::TransactionFace;
+use super::handlers::HandlerResult;
+use super::receive::{Segment, key};
 use consign_web::credentials::bearer;
 
 pub(super) fn with_routes(router: Router<TransactionFace>) -> Router<TransactionFace> {
@@ -62,13 +64,13 @@ async fn authorize(
 ) -> HandlerResult {
     let user = face.need_user(request.headers())?;
     face.take(&face.writes, &request, 0)?;
-    Ok(SiteResponse(user.authorize(&id).await?))
+    Ok(user.authorize(&id).await?.into())
 }
 
 async fn begin(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     let user = face.need_user(request.headers())?;
     let (headers, body) = face.receive_write(request, REQUEST_BYTES_MAX).await?;
-    Ok(SiteResponse(user.begin(key(&headers)?, &body).await?))
+    Ok(user.begin(key(&headers)?, &body).await?.into())
 }
 
 async fn step(
@@ -78,7 +80,7 @@ async fn step(
 ) -> HandlerResult {
     let user = face.need_user(request.headers())?;
     let body = face.receive_write(request, REQUEST_BYTES_MAX).await?.1;
-    Ok(SiteResponse(user.step(&id, &body).await?))
+    Ok(user.step(&id, &body).await?.into())
 }
 
 async fn transition(
@@ -88,7 +90,7 @@ async fn transition(
 ) -> HandlerResult {
     let user = face.need_user(request.headers())?;
     let body = face.receive_write(request, REQUEST_BYTES_MAX).await?.1;
-    Ok(SiteResponse(user.transition(&id, &body).await?))
+    Ok(user.transition(&id, &body).await?.into())
 }
 
 async fn receipt(
@@ -97,5 +99,5 @@ async fn receipt(
     headers: HeaderMap,
 ) -> HandlerResult {
     let user = face.need_user(&headers)?;
-    Ok(SiteResponse(user.receipt(&id).await?))
+    Ok(user.receipt(&id).await?.into())
 }

@@ -7,9 +7,10 @@ use axum::extract::{Request, State};
 use http::HeaderMap;
 use serde_json::json;
 
-use super::{HandlerResult, Segment, SiteResponse, TransactionFace, whole};
+use super::handlers::HandlerResult;
+use super::receive::{Segment, whole};
+use super::{SiteResponse, TransactionFace};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
-use crate::site::SiteAnswer;
 use consign_web::credentials::bearer;
 
 pub(super) const LIST_DEFAULT: u32 = 50;
@@ -35,7 +36,7 @@ pub(super) async fn transactions(
     let from = number(&request, "from")?;
     let state = query(&request, "state");
     let shown = face.site.transactions_shown(state.as_deref(), limit, from);
-    Ok(SiteResponse(shown.await?))
+    Ok(shown.await?.into())
 }
 
 /// Records the outcome of an effect that the rail cannot report.
@@ -46,13 +47,13 @@ pub(super) async fn resolve(
 ) -> HandlerResult {
     face.operator(request.headers())?;
     let body = whole(request, NOTE_BYTES_MAX).await?.1;
-    Ok(SiteResponse(face.site.resolve(&id, &body).await?))
+    Ok(face.site.resolve(&id, &body).await?.into())
 }
 
 pub(super) async fn audit(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
     face.operator(request.headers())?;
     let after = number(&request, "after")?.unwrap_or(0);
-    Ok(SiteResponse(face.site.audit(after).await?))
+    Ok(face.site.audit(after).await?.into())
 }
 
 pub(super) async fn reconcile(
@@ -64,10 +65,7 @@ pub(super) async fn reconcile(
     // The sweep continues if the client disconnects.
     let swept = tokio::spawn(async move { site.reconcile().await }).await;
     let swept = swept.map_err(|_| Problem::InternalError)??;
-    Ok(SiteResponse(SiteAnswer::of(
-        200,
-        &json!({"ok": true, "swept": swept}),
-    )))
+    Ok(swept.into())
 }
 
 /// Announces the key that will sign next, so that verifiers can pin it in time.
@@ -78,10 +76,10 @@ pub(super) async fn announce(
     face.operator(request.headers())?;
     let key = face.site.announce_key().await;
     let key = key.map_err(|error| refused(&error))?;
-    Ok(SiteResponse(SiteAnswer::of(
+    Ok(SiteResponse::new(
         200,
         &json!({"ok": true, "next_public_key": key}),
-    )))
+    ))
 }
 
 pub(super) async fn rotate(State(face): State<TransactionFace>, request: Request) -> HandlerResult {
@@ -92,10 +90,10 @@ pub(super) async fn rotate(State(face): State<TransactionFace>, request: Request
         .rotate_key(&reason)
         .await
         .map_err(|error| refused(&error))?;
-    Ok(SiteResponse(SiteAnswer::of(
+    Ok(SiteResponse::new(
         200,
         &json!({"ok": true, "public_key": key}),
-    )))
+    ))
 }
 
 pub(super) async fn revoke(
@@ -109,10 +107,7 @@ pub(super) async fn revoke(
         .revoke_key(&id, &reason)
         .await
         .map_err(|error| refused(&error))?;
-    Ok(SiteResponse(SiteAnswer::of(
-        200,
-        &json!({"ok": true, "key_id": id}),
-    )))
+    Ok(SiteResponse::new(200, &json!({"ok": true, "key_id": id})))
 }
 
 async fn reason(request: Request) -> Result<String, super::ProblemResponse> {

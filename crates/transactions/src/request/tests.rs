@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::document::{SiteSigner, VERIFY_BYTES_MAX};
+use crate::http::ProblemResponse;
 
 fn body(value: &Value) -> AtpDocument {
     AtpDocument::read(value.to_string().as_bytes(), VERIFY_BYTES_MAX).unwrap()
@@ -35,7 +36,8 @@ fn intent() -> SignedIntent {
 }
 
 fn name<T>(result: Result<T, Problem>) -> &'static str {
-    result.err().map_or("none", |problem| problem.name())
+    let name = |problem| ProblemResponse(problem).name();
+    result.err().map_or("none", name)
 }
 
 #[test]

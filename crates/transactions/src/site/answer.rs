@@ -1,84 +1,60 @@
-//! The answer to a request; it is built after the commit that it reports.
+//! The results of operations that change something; each is built after the commit that it reports.
+//!
+//! They are plain values: `http` chooses the status and the form of the body. The exception is the body of a consent, see
+//! `stored_answer`.
 
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use consign_kernel::ids::Micros;
 
 use super::records::StoredTransaction;
+use super::views::TransactionView;
+use crate::intent::SignedIntent;
 use crate::problem::Problem;
-use crate::rail::RailFailure;
 use crate::state::AtpState;
 
-/// A status and the exact bytes of the body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteAnswer {
-    pub status: u16,
-    pub body: String,
-    pub state: Option<AtpState>,
-    /// The answer repeats a stored result; the operation was not executed again.
+/// An intent that was accepted, in the state created.
+#[derive(Clone, Debug)]
+pub struct CreatedIntent {
+    pub intent: SignedIntent,
+    pub created_at: Micros,
+    /// The same intent was accepted before.
     pub replayed: bool,
 }
 
-impl SiteAnswer {
-    pub(super) fn new(status: u16, body: &Value) -> Self {
-        Self::text(status, body.to_string())
-    }
+/// A recorded consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsentAnswer {
+    /// The stored body, which is the same for every repetition.
+    pub body: String,
+    /// The current state of the intent.
+    pub state: AtpState,
+    /// The consent was recorded before, by the same request.
+    pub replayed: bool,
+}
 
-    /// For answers that the face builds itself.
-    pub fn of(status: u16, body: &Value) -> Self {
-        Self::new(status, body)
-    }
+/// A permission that was withdrawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelledIntent {
+    pub intent_id: String,
+    pub expires_at: Micros,
+    /// It was withdrawn before.
+    pub replayed: bool,
+}
 
-    pub(super) fn text(status: u16, body: String) -> Self {
-        Self {
-            status,
-            body,
-            state: None,
-            replayed: false,
-        }
-    }
+/// A transaction that was executed or compensated, as far as possible until now.
+#[derive(Clone, Debug)]
+pub struct TransactionAnswer {
+    pub transaction: TransactionView,
+    /// The operation has not ended; the client should ask again.
+    pub is_pending: bool,
+    /// The operation was begun by an earlier request with the same key.
+    pub replayed: bool,
+}
 
-    #[must_use]
-    pub(super) fn at(self, state: AtpState) -> Self {
-        Self {
-            state: Some(state),
-            ..self
-        }
-    }
-
+impl TransactionAnswer {
     #[must_use]
     pub(super) fn replayed(self, replayed: bool) -> Self {
         Self { replayed, ..self }
     }
-
-    /// Seconds until the client should ask again, if the state is not final.
-    pub fn retry_after_s(&self) -> Option<u32> {
-        (self.status == 202).then_some(1)
-    }
-}
-
-/// The public JSON of a transaction. It depends on the record alone, so its bytes change only with the record.
-#[derive(Serialize)]
-pub(super) struct TransactionJson<'a> {
-    ok: bool,
-    intent_id: &'a str,
-    transaction_id: String,
-    state: AtpState,
-    amount_cents: u64,
-    currency: &'a str,
-    rail: RailJson<'a>,
-    receipt: Option<&'a RawValue>,
-    compensation_receipt: Option<&'a RawValue>,
-    failure: Option<&'a RailFailure>,
-    created_at: &'a str,
-    updated_at: &'a str,
-}
-
-#[derive(Serialize)]
-struct RailJson<'a> {
-    name: &'a str,
-    reference: &'a str,
-    payment_id: Option<&'a str>,
 }
 
 impl StoredTransaction {
@@ -86,40 +62,13 @@ impl StoredTransaction {
         &self.key.owner
     }
 
-    pub(super) fn transaction_json(&self) -> Result<TransactionJson<'_>, Problem> {
-        let transaction = &self.value;
-        let state = transaction.state()?;
-        // The payment id becomes known while the state stays the same, and the bytes must change only with the
-        // state.
-        let payment_id = transaction.payment_id.as_deref();
-        Ok(TransactionJson {
-            ok: true,
-            intent_id: self.intent_id(),
-            transaction_id: transaction.id(),
-            state,
-            amount_cents: transaction.amount_cents,
-            currency: &transaction.currency,
-            rail: RailJson {
-                name: &transaction.rail,
-                reference: &transaction.reference,
-                payment_id: payment_id.filter(|_| state != AtpState::Executing),
-            },
-            receipt: transaction.receipt.as_deref(),
-            compensation_receipt: transaction.compensation_receipt.as_deref(),
-            failure: transaction.failure.as_ref(),
-            created_at: &transaction.created_at,
-            updated_at: &transaction.updated_at,
+    /// Pending until the state is final.
+    pub(super) fn answer(&self) -> Result<TransactionAnswer, Problem> {
+        let transaction = TransactionView::of(self)?;
+        Ok(TransactionAnswer {
+            is_pending: !transaction.state.is_terminal(),
+            transaction,
+            replayed: false,
         })
     }
-
-    /// Status 200 if the state is final, otherwise 202: ask again.
-    pub(super) fn answer(&self) -> Result<SiteAnswer, Problem> {
-        let state = self.value.state()?;
-        let status = if state.is_terminal() { 200 } else { 202 };
-        Ok(SiteAnswer::text(status, print(&self.transaction_json()?)).at(state))
-    }
-}
-
-pub(super) fn print(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("answers have string keys only")
 }

@@ -8,15 +8,14 @@ use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::Key;
-use serde_json::json;
 
 use super::reads::RecordVersion;
 use super::recent::CachedPermission;
-use super::records::{self, ActionClaim, PermissionRecord, StoredAnswer, UsedNonce};
-use super::{Site, SiteAnswer, SiteCaller};
+use super::records::{self, ActionClaim, PermissionRecord, UsedNonce};
+use super::stored_answer::StoredAnswer;
+use super::{ConsentAnswer, Site, SiteCaller};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
-use crate::instant;
 use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
 use crate::problem::{Problem, Unmet};
@@ -42,7 +41,11 @@ struct Consent {
 }
 
 impl Site {
-    pub async fn authorize(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn authorize(
+        &self,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<ConsentAnswer, Problem> {
         let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let request = Authorize::read(&document)?;
@@ -56,7 +59,7 @@ impl Site {
             .authorize_optimistically(&given_key, &request, &document)
             .await?
         {
-            return Ok(answer.at(AtpState::Authorized));
+            return Ok(answer);
         }
         for _ in 0..TRIES_MAX {
             if let Some(given) = self.stored_answer(&given_key, &document).await? {
@@ -67,7 +70,7 @@ impl Site {
                 .await;
             match authorized {
                 Ok(None) => {}
-                Ok(Some(answer)) => return Ok(answer.at(AtpState::Authorized)),
+                Ok(Some(answer)) => return Ok(answer),
                 // The same request may have used the nonce between two reads; then this is a repetition and not an error.
                 Err(problem) => match self.stored_answer(&given_key, &document).await? {
                     Some(given) => return self.replay_answer(given, &request, &document).await,
@@ -86,7 +89,7 @@ impl Site {
         given_key: &Key,
         request: &Authorize,
         document: &AtpDocument,
-    ) -> Result<Option<SiteAnswer>, Problem> {
+    ) -> Result<Option<ConsentAnswer>, Problem> {
         let Authorize::Whole(intent) = request else {
             return Ok(None);
         };
@@ -117,7 +120,7 @@ impl Site {
         request: &Authorize,
         document: &AtpDocument,
         envelope: Option<RequestEnvelope>,
-    ) -> Result<Option<SiteAnswer>, Problem> {
+    ) -> Result<Option<ConsentAnswer>, Problem> {
         let found = self.presented(request).await?;
         let intent = &found.intent;
         if plant::on(Plant::BurnBeforeSignature) {
@@ -151,7 +154,7 @@ impl Site {
         consent: Consent,
         given_key: &Key,
         document: &AtpDocument,
-    ) -> Result<Option<SiteAnswer>, Problem> {
+    ) -> Result<Option<ConsentAnswer>, Problem> {
         let Consent {
             found,
             claim,
@@ -165,20 +168,7 @@ impl Site {
         let now = self.now();
         permission.value.authorized_at = Some(now.0);
         let row = permission.value.row()?;
-        let body = json!({
-            "ok": true,
-            "intent_id": intent.intent_id,
-            "state": AtpState::Authorized.word(),
-            "nonce": intent.nonce,
-            "authorized_at": instant::print(now),
-            "expires_at": instant::print(intent.expires_at),
-        });
-        let answer = SiteAnswer::new(200, &body);
-        let given = StoredAnswer {
-            fingerprint: document.fingerprint(),
-            status: answer.status,
-            body: answer.body.clone(),
-        };
+        let given = StoredAnswer::to_consent(document, &intent, now);
 
         let mut unit = UnitOfWork::default();
         unit.replace(&permission);
@@ -200,7 +190,11 @@ impl Site {
         if let Some(claim) = claim {
             unit.replace(&claim);
         }
-        let committed = self.commit(unit).await?.map(|_| answer);
+        let committed = self.commit(unit).await?.map(|_| ConsentAnswer {
+            body: given.body,
+            state: AtpState::Authorized,
+            replayed: false,
+        });
         if committed.is_some() {
             permission.version += 1;
             self.recent()
@@ -268,38 +262,40 @@ impl Site {
         }
     }
 
-    /// The stored answer to this key.
+    /// The stored body of the answer to this key.
     async fn stored_answer(
         &self,
         key: &Key,
         document: &AtpDocument,
-    ) -> Result<Option<SiteAnswer>, Problem> {
+    ) -> Result<Option<String>, Problem> {
         let given: Option<Versioned<StoredAnswer>> = self.read(key.clone()).await?;
         match given {
             None => Ok(None),
             Some(given) if given.value.fingerprint == document.fingerprint() => {
-                Ok(Some(SiteAnswer::text(given.value.status, given.value.body)))
+                Ok(Some(given.value.body))
             }
             Some(_) => Err(Problem::IdempotencyMismatch),
         }
     }
 
-    /// The body is the stored one; the header shows the current state.
+    /// The body is the stored one; the state is the current one.
     async fn replay_answer(
         &self,
-        given: SiteAnswer,
+        body: String,
         request: &Authorize,
         document: &AtpDocument,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<ConsentAnswer, Problem> {
         if document.names_its_operation() {
             // The fingerprint excludes the signature, so the signature is verified here.
             let found = self.presented(request).await?;
             self.check_consent(request, &found.intent, document)?;
         }
         let state = self.state_of(request.intent_id()).await?;
-        Ok(given
-            .at(state.unwrap_or(AtpState::Authorized))
-            .replayed(true))
+        Ok(ConsentAnswer {
+            body,
+            state: state.unwrap_or(AtpState::Authorized),
+            replayed: true,
+        })
     }
 
     /// Checks that no other intent has claimed the same action, and returns the claim to store. The claim of an intent that

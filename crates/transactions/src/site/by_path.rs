@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Site, SiteAnswer};
+use super::{CancelledIntent, Site, TransactionAnswer};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::fields::DocumentFields;
 use crate::problem::Problem;
@@ -17,7 +17,7 @@ impl Site {
         transaction_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let found = self.transaction_by_id(transaction_id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
@@ -38,7 +38,7 @@ impl Site {
         intent_id: &str,
         key: Option<&[u8]>,
         body: &[u8],
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<CancelledIntent, Problem> {
         let named = [("intent_id", intent_id)];
         self.cancel(key, &completed(body, &named)?).await
     }

@@ -3,23 +3,25 @@
 use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use consign_kernel::command::{Command, Operate};
 use consign_kernel::profile::Face;
-use serde_json::json;
 
 use super::records::PermissionRecord;
-use super::{Site, SiteAnswer, SiteCaller};
+use super::{CancelledIntent, Site, SiteCaller};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::envelope::RequestOperation;
-use crate::instant;
 use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
-use crate::problem::{ExpiredReason, Problem};
+use crate::problem::Problem;
 use crate::request::Cancel;
 use crate::state::AtpState;
 
 impl Site {
     /// Cancelling is idempotent and needs no key; a signed request names its key like every signed
     /// request.
-    pub async fn cancel(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn cancel(
+        &self,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<CancelledIntent, Problem> {
         let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
         let envelope = self.envelope(&document, RequestOperation::Cancel)?;
         if document.is_signed() {
@@ -35,7 +37,7 @@ impl Site {
             let intent = permission.value.intent()?;
             intent.check_request(&document, self.options().signed_requests)?;
             if permission.value.cancelled {
-                return Ok(cancelled(&intent).replayed(true));
+                return Ok(cancelled(&intent, true));
             }
             // An executed intent has its own final state, even if more executions were allowed.
             if intent.max_executions == 1 && permission.value.executions > 0 {
@@ -48,7 +50,7 @@ impl Site {
             self.check_fresh(envelope)?;
             let reason = request.reason.clone().unwrap_or_default();
             if self.withdraw(&mut permission, reason).await? {
-                return Ok(cancelled(&intent));
+                return Ok(cancelled(&intent, false));
             }
         }
         Err(Problem::StoreUnavailable)
@@ -73,13 +75,10 @@ impl Site {
     }
 }
 
-fn cancelled(intent: &SignedIntent) -> SiteAnswer {
-    let body = json!({
-        "ok": true,
-        "intent_id": intent.intent_id,
-        "state": AtpState::Expired.word(),
-        "expired_reason": ExpiredReason::Cancelled.word(),
-        "expires_at": instant::print(intent.expires_at),
-    });
-    SiteAnswer::new(200, &body).at(AtpState::Expired)
+fn cancelled(intent: &SignedIntent, replayed: bool) -> CancelledIntent {
+    CancelledIntent {
+        intent_id: intent.intent_id.clone(),
+        expires_at: intent.expires_at,
+        replayed,
+    }
 }

@@ -12,13 +12,17 @@ mod reports;
 mod views;
 
 use consign_engine::Versioned;
-use serde_json::{Value, json};
 
 use super::records::{PermissionRecord, StoredTransaction};
-use super::{Site, SiteAnswer, SiteCaller};
+use super::{Site, SiteCaller};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::problem::Problem;
+
+pub use views::{
+    CompatStatus, UserIntent, UserIntentList, UserReceipt, UserStep, UserTransaction,
+    UserTransactionAnswer, UserTransactionSteps,
+};
 
 /// The site as one user sees it. The face has verified the user's token.
 #[derive(Clone, Debug)]
@@ -54,11 +58,6 @@ impl ForUser {
         self.permission(transaction.intent_id()).await?;
         Ok(transaction)
     }
-}
-
-/// The envelope of every answer of this profile.
-fn enveloped(data: &Value) -> SiteAnswer {
-    SiteAnswer::new(200, &json!({"ok": true, "data": data}))
 }
 
 impl ForUser {

@@ -18,7 +18,7 @@ use super::execute::raw;
 use super::records::{
     self, CompensationRecord, CompensationRequest, PermissionRecord, RowPayload, StoredTransaction,
 };
-use super::{Site, SiteAnswer, SiteCaller, damaged, micros, unavailable};
+use super::{Site, SiteCaller, TransactionAnswer, damaged, micros, unavailable};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::envelope::RequestOperation;
 use crate::ids;
@@ -36,7 +36,11 @@ const OPERATION: &str = "compensate";
 const CANDIDATES: u32 = 2;
 
 impl Site {
-    pub async fn compensate(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn compensate(
+        &self,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<TransactionAnswer, Problem> {
         let document = AtpDocument::read(body, NOTE_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         self.envelope(&document, RequestOperation::Compensate)?;
@@ -51,7 +55,7 @@ impl Site {
         key: &IdempotencyKey,
         request: &Compensate,
         document: &AtpDocument,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let until = Instant::now() + self.options().execute_wait;
         for _ in 0..TRIES_MAX {
             let found = self.permission(&request.intent_id).await?;
@@ -210,7 +214,7 @@ impl Site {
         asked: Versioned<CompensationRequest>,
         place: OwnedSemaphorePermit,
         until: Instant,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let site = self.clone();
         let task = tokio::spawn(async move {
             site.drive_compensation(held).await;
@@ -226,7 +230,7 @@ impl Site {
         &self,
         asked: Versioned<CompensationRequest>,
         until: Instant,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let pause = std::time::Duration::from_millis(50);
         let place = self.waiting_slot();
         loop {
@@ -438,11 +442,15 @@ impl StoredTransaction {
     }
 
     /// Final when the transaction is compensated or the rail has refused; until then its state is unchanged.
-    fn compensation_answer(mut self, asked: CompensationRequest) -> Result<SiteAnswer, Problem> {
+    fn compensation_answer(
+        mut self,
+        asked: CompensationRequest,
+    ) -> Result<TransactionAnswer, Problem> {
         let open = self.is_compensated_by(&asked.row);
         self.value.failure = asked.failure.or_else(|| self.value.failure.take());
-        let answer = self.answer()?;
-        let status = if open { 202 } else { 200 };
-        Ok(SiteAnswer { status, ..answer })
+        Ok(TransactionAnswer {
+            is_pending: open,
+            ..self.answer()?
+        })
     }
 }

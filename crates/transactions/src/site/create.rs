@@ -1,18 +1,16 @@
 //! `POST /intents`: accepts a signed permission.
 
 use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
-use serde_json::{Value, json};
+use consign_kernel::ids::Micros;
 
 use super::records::{self, PermissionRecord};
-use super::{AgentKeys, Site, SiteAnswer};
+use super::{AgentKeys, CreatedIntent, Site};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
-use crate::instant;
 use crate::intent::SignedIntent;
 use crate::problem::Problem;
-use crate::state::AtpState;
 
 impl Site {
-    pub async fn create(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn create(&self, body: &[u8]) -> Result<CreatedIntent, Problem> {
         let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let intent = SignedIntent::read(document)?;
         self.check_signed(&intent)?;
@@ -32,9 +30,11 @@ impl Site {
             ));
             unit.replace(&permission);
             if self.commit(unit).await?.is_some() {
-                return Ok(
-                    SiteAnswer::new(201, &shown(&intent, &permission.value)).at(AtpState::Created)
-                );
+                return Ok(CreatedIntent {
+                    intent,
+                    created_at: Micros(permission.value.created_at),
+                    replayed: false,
+                });
             }
         }
         Err(Problem::StoreUnavailable)
@@ -95,7 +95,7 @@ impl Site {
         &self,
         known: &Versioned<PermissionRecord>,
         intent: &SignedIntent,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<CreatedIntent, Problem> {
         let first = known.value.intent()?;
         if first.hash() != intent.hash() {
             return Err(Problem::IntentConflict);
@@ -103,36 +103,10 @@ impl Site {
         self.check_nonce_free(&first).await?;
         let now = self.judged_at(&known.value, &first).await?;
         known.value.check_unexpired(&first, now)?;
-        Ok(SiteAnswer::new(200, &shown(&first, &known.value))
-            .at(AtpState::Created)
-            .replayed(true))
+        Ok(CreatedIntent {
+            intent: first,
+            created_at: Micros(known.value.created_at),
+            replayed: true,
+        })
     }
-}
-
-fn shown(intent: &SignedIntent, permission: &PermissionRecord) -> Value {
-    let created_at = instant::print(consign_kernel::ids::Micros(permission.created_at));
-    let expires_at = instant::print(intent.expires_at);
-    let data = json!({
-        "id": intent.intent_id,
-        "status": AtpState::Created.word(),
-        "purpose": intent.purpose,
-        "scope": intent.scope,
-        "amount_cents": intent.amount,
-        "spend_cap_cents": intent.spend_max().unwrap_or_default(),
-        "currency": intent.currency,
-        "max_executions": intent.max_executions,
-        "nonce": intent.nonce,
-        "expires_at": expires_at,
-        "created_at": created_at,
-    });
-    json!({
-        "ok": true,
-        "intent_id": intent.intent_id,
-        "state": AtpState::Created.word(),
-        "intent_hash": intent.hash(),
-        "nonce": intent.nonce,
-        "expires_at": expires_at,
-        "created_at": created_at,
-        "data": data,
-    })
 }

@@ -14,7 +14,7 @@ use super::recent::CachedPermission;
 use super::records::{
     self, PermissionRecord, RowPayload, StoredTransaction, TransactionRecord, TransactionRef,
 };
-use super::{Site, SiteAnswer, SiteCaller, damaged, unavailable};
+use super::{Site, SiteCaller, TransactionAnswer, damaged, unavailable};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX};
 use crate::envelope::{RequestEnvelope, RequestOperation};
 use crate::instant;
@@ -30,7 +30,11 @@ pub(super) const LOOK_FIRST: Duration = Duration::from_millis(5);
 pub(super) const LOOK_MAX: Duration = Duration::from_millis(200);
 
 impl Site {
-    pub async fn execute(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn execute(
+        &self,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<TransactionAnswer, Problem> {
         let document = AtpDocument::read(body, REQUEST_BYTES_MAX)?;
         let key = IdempotencyKey::of_request(key, &document)?;
         let envelope = self.envelope(&document, RequestOperation::Execute)?;
@@ -86,7 +90,7 @@ impl Site {
         &self,
         known: StoredTransaction,
         until: Instant,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let ended = self.wait_for_end(known, until).await?;
         Ok(ended.answer()?.replayed(true))
     }
@@ -257,7 +261,7 @@ impl Site {
         held: LeasedTransaction,
         place: OwnedSemaphorePermit,
         until: Instant,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionAnswer, Problem> {
         let begun = held.transaction.clone();
         let site = self.clone();
         let task = tokio::spawn(async move {

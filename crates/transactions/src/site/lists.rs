@@ -4,15 +4,14 @@
 
 use consign_engine::{EventFilter, IntentFilter};
 use consign_kernel::fact::Event;
-use consign_kernel::ids::{FactSeq, Micros, Seq};
+use consign_kernel::ids::{FactSeq, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::{Face, Profile, ProfileId};
 use consign_kernel::state::{Cause, State};
-use serde_json::{Value, json};
 
-use super::reads::{row_payload, transaction_json};
-use super::{OWNER, Site, SiteAnswer, unavailable};
-use crate::instant;
+use super::reads::row_payload;
+use super::views::{IntentPage, TransactionEntry, TransactionPage, Transition, TransitionPage};
+use super::{OWNER, Site, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
 use crate::rail::ManualRail;
@@ -31,14 +30,13 @@ const PAGES_MAX: u32 = 50;
 const URGENT_PAGES_MAX: u32 = 4;
 
 impl Site {
-    /// The latest intents, for operators, with their first transactions and without receipts. `next` of the answer is `from` of
-    /// the next page.
+    /// The latest intents, for operators, with their first transactions. `next` of a page is `before` of the next one.
     pub async fn intents(
         &self,
         limit: u32,
         offset: u32,
         before: Option<u64>,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<IntentPage, Problem> {
         if offset > OFFSET_MAX {
             let reason = format!(
                 "must be at most {OFFSET_MAX}; continue with from=, which each page returns as next"
@@ -49,19 +47,13 @@ impl Site {
         let is_permission = |row: &Intent| row.profile == ProfileId::AtpPermission;
         let filter = filter(None, before.map(Seq));
         let (rows, next) = self.newest(filter, wanted, is_permission).await?;
-        let mut listed = Vec::new();
+        let mut intents = Vec::new();
         for row in rows.iter().skip(offset as usize) {
             if let Some(permission) = self.permission(&row.goal).await? {
-                let (mut body, _) = self.intent_shown(&permission, LISTED_MAX).await?;
-                leave_out_receipts(&mut body);
-                listed.push(body);
+                intents.push(self.intent_shown(&permission, LISTED_MAX).await?);
             }
         }
-        let next = next.map(|seq| seq.0);
-        Ok(SiteAnswer::new(
-            200,
-            &json!({"ok": true, "data": listed, "next": next}),
-        ))
+        Ok(IntentPage { intents, next })
     }
 
     /// The newest matching rows, and where to continue if there may be more.
@@ -90,24 +82,20 @@ impl Site {
     }
 
     /// Transactions for operators: without a state, open ones including refunds, oldest first, and then the latest ended ones;
-    /// with a state, those in it. `next` of the answer is `from` of the next page.
+    /// with a state, those in it. `next` of a page is `from` of the next one.
     pub async fn transactions_shown(
         &self,
         state: Option<&str>,
         limit: u32,
         from: Option<u64>,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionPage, Problem> {
         let room = limit.clamp(1, LIST_MAX) as usize;
-        let (listed, next) = match state {
+        let (transactions, next) = match state {
             Some(word) => self.in_state(word, room, from.map(Seq)).await?,
             // A list over several states has no single position to continue from.
             None => (self.most_urgent(room).await?, None),
         };
-        let next = next.map(|seq| seq.0);
-        Ok(SiteAnswer::new(
-            200,
-            &json!({"ok": true, "transactions": listed, "next": next}),
-        ))
+        Ok(TransactionPage { transactions, next })
     }
 
     async fn in_state(
@@ -115,7 +103,7 @@ impl Site {
         word: &str,
         room: usize,
         from: Option<Seq>,
-    ) -> Result<(Vec<Value>, Option<Seq>), Problem> {
+    ) -> Result<(Vec<TransactionEntry>, Option<Seq>), Problem> {
         let state =
             AtpState::parse(word).ok_or_else(|| Problem::field("state", "is not a state"))?;
         let Some(row_state) = row_state(state) else {
@@ -135,8 +123,8 @@ impl Site {
     }
 
     /// Rows that may need an operator come first. A caller that reports effects acts by itself, so its rows are left out.
-    async fn most_urgent(&self, room: usize) -> Result<Vec<Value>, Problem> {
-        let mut listed: Vec<Value> = Vec::new();
+    async fn most_urgent(&self, room: usize) -> Result<Vec<TransactionEntry>, Problem> {
+        let mut listed: Vec<TransactionEntry> = Vec::new();
         for state in [State::Dispatched, State::Delivered] {
             let mut after = Seq(0);
             for _ in 0..URGENT_PAGES_MAX {
@@ -147,7 +135,7 @@ impl Site {
                 after = last.seq;
                 for row in &page {
                     let one = self.transaction_entry(row).await?;
-                    listed.extend(one.filter(|one| one["rail"]["name"] != ManualRail::NAME));
+                    listed.extend(one.filter(|one| one.transaction.rail.name != ManualRail::NAME));
                 }
             }
         }
@@ -157,9 +145,11 @@ impl Site {
             let (rows, _) = self.newest(filter, more, is_transaction).await?;
             for row in rows.iter().take(more) {
                 let one = self.transaction_entry(row).await?;
-                let is_new = |one: &Value| {
-                    let id = &one["transaction_id"];
-                    listed.iter().all(|other| other["transaction_id"] != *id)
+                let is_new = |one: &TransactionEntry| {
+                    let id = &one.transaction.transaction_id;
+                    listed
+                        .iter()
+                        .all(|other| other.transaction.transaction_id != *id)
                 };
                 let one = one.filter(is_new);
                 listed.extend(one);
@@ -205,37 +195,20 @@ impl Site {
         page.map_err(|error| unavailable(&error))
     }
 
-    /// The JSON for operators.
-    pub(super) async fn transaction_entry(&self, row: &Intent) -> Result<Option<Value>, Problem> {
+    /// A transaction with the details for operators.
+    pub(super) async fn transaction_entry(
+        &self,
+        row: &Intent,
+    ) -> Result<Option<TransactionEntry>, Problem> {
         let about = row_payload(row)?;
         let key = IdempotencyKey::stored(about.key);
-        let Some(transaction) = self.transaction(&about.intent_id, &key).await? else {
-            return Ok(None);
-        };
-        let mut one = transaction_json(&transaction)?;
-        one["attempts"] = row.attempts.into();
-        let transaction = transaction.0.value;
-        one["rail"]["payment_id"] = transaction.payment_id.into();
-        one["alert"] = transaction.alert.into();
-        one["compensation"] = transaction.compensation.map_or(Value::Null, |asked| {
-            json!({
-                "requested_at": asked.requested_at,
-                "reason": asked.reason,
-                "refused": asked.refused,
-            })
-        });
-        one["operator_word"] = transaction.verdict.map_or(Value::Null, |word| {
-            json!({
-                "outcome": word.outcome.word(),
-                "reason": word.reason,
-                "at": instant::print(Micros(word.at)),
-            })
-        });
-        Ok(Some(one))
+        let found = self.transaction(&about.intent_id, &key).await?;
+        let entry = found.map(|found| TransactionEntry::of(found, row.attempts));
+        entry.transpose()
     }
 
     /// The log of transitions, oldest first, and where to continue.
-    pub async fn audit(&self, after: u64) -> Result<SiteAnswer, Problem> {
+    pub async fn audit(&self, after: u64) -> Result<TransitionPage, Problem> {
         let filter = EventFilter {
             face: Face::Transaction,
             owner: OWNER.to_owned(),
@@ -244,15 +217,17 @@ impl Site {
         };
         let page = self.engine().events(filter).await;
         let page = page.map_err(|error| unavailable(&error))?;
-        let mut moves = Vec::new();
+        let mut transitions = Vec::new();
         for event in &page.events {
             if self.is_transition(event).await? {
-                moves.push(transition(event));
+                transitions.push(transition(event));
             }
         }
-        let body =
-            json!({"ok": true, "transitions": moves, "next": page.seen.0, "more": page.more});
-        Ok(SiteAnswer::new(200, &body))
+        Ok(TransitionPage {
+            transitions,
+            next: page.seen,
+            more: page.more,
+        })
     }
 
     /// Whether the event is a transition of an intent as the protocol counts them. A refund's own row does not count, nor does
@@ -285,21 +260,21 @@ fn row_state(state: AtpState) -> Option<State> {
     }
 }
 
-fn transition(event: &Event) -> Value {
+fn transition(event: &Event) -> Transition {
     let fact = &event.fact;
     let profile = event_profile(fact.to);
-    let word = |state| AtpState::of_row(profile, state, fact.cause).map(AtpState::word);
+    let state = |state| AtpState::of_row(profile, state, fact.cause);
     // A transaction begins in the state of its permission.
-    let begun = (profile.id == ProfileId::AtpTransaction).then_some(AtpState::Authorized.word());
-    json!({
-        "seq": fact.seq.0,
-        "at": instant::print(fact.time_of_day()),
-        "intent_id": event.goal,
-        "row": event.id.to_string(),
-        "from": fact.from.map_or(begun, word),
-        "to": word(fact.to),
-        "cause": fact.cause.name(),
-    })
+    let begun = (profile.id == ProfileId::AtpTransaction).then_some(AtpState::Authorized);
+    Transition {
+        seq: fact.seq,
+        at: fact.time_of_day(),
+        intent_id: event.goal.clone(),
+        row: event.id,
+        from: fact.from.map_or(begun, state),
+        to: state(fact.to),
+        cause: fact.cause,
+    }
 }
 
 /// The two profiles of this face share no state that a row can enter.
@@ -320,14 +295,5 @@ fn filter(state: Option<State>, before: Option<Seq>) -> IntentFilter {
         state,
         before,
         limit: PAGE_ROWS,
-    }
-}
-
-fn leave_out_receipts(intent: &mut Value) {
-    let transactions = intent["transactions"].as_array_mut();
-    for one in transactions.into_iter().flatten() {
-        if let Some(members) = one.as_object_mut() {
-            members.retain(|name, _| !name.ends_with("receipt"));
-        }
     }
 }

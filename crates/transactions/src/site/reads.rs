@@ -4,20 +4,19 @@ use consign_engine::Versioned;
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
 use consign_kernel::record::{Key, Kind, Record};
-use serde::Serialize;
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::answer::print;
 use super::execute::raw;
 use super::lists::is_transaction;
-use super::records::{self, PermissionRecord, RowPayload, StoredTransaction, TransactionRef};
-use super::{Site, SiteAnswer, SiteCaller, damaged, unavailable};
+use super::records::{
+    self, PermissionRecord, RowPayload, StoredTransaction, TransactionRecord, TransactionRef,
+};
+use super::views::{IntentView, ReceiptList, ReceiptView, TransactionView};
+use super::{Site, SiteCaller, damaged, unavailable};
 use crate::document::{AtpDocument, VERIFY_BYTES_MAX};
 use crate::ids;
-use crate::instant;
 use crate::intent::SignedIntent;
 use crate::key::IdempotencyKey;
+use crate::keyring::Verification;
 use crate::problem::Problem;
 use crate::request::Verify;
 use crate::state::AtpState;
@@ -31,12 +30,12 @@ const SHOWN_BYTES: usize = 256 << 10;
 const ONE_OR_SEVERAL: u32 = 2;
 
 impl Site {
-    pub async fn intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn intent(&self, intent_id: &str) -> Result<IntentView, Problem> {
         self.intent_for(SiteCaller::Agent, intent_id).await
     }
 
     /// For operators, regardless of the owner.
-    pub async fn any_intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn any_intent(&self, intent_id: &str) -> Result<IntentView, Problem> {
         self.intent_for(SiteCaller::Operator, intent_id).await
     }
 
@@ -44,72 +43,46 @@ impl Site {
         &self,
         caller: SiteCaller<'_>,
         intent_id: &str,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<IntentView, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
         permission.value.check_caller(caller)?;
-        let (body, state) = self.intent_shown(&permission, SHOWN_MAX).await?;
-        Ok(SiteAnswer::new(200, &body).at(state))
+        self.intent_shown(&permission, SHOWN_MAX).await
     }
 
-    /// The JSON of an intent with at most `shown_max` transactions.
+    /// An intent with at most `shown_max` transactions.
     pub(super) async fn intent_shown(
         &self,
         permission: &Versioned<PermissionRecord>,
         shown_max: u32,
-    ) -> Result<(Value, AtpState), Problem> {
+    ) -> Result<IntentView, Problem> {
         let intent = permission.value.intent()?;
         let (transactions, more) = self
             .first_transactions(&intent.intent_id, shown_max)
             .await?;
         let now = self.judged_at(&permission.value, &intent).await?;
         let state = state(&permission.value, &intent, &transactions, now)?;
-        let shown = transactions
-            .iter()
-            .map(transaction_json)
-            .collect::<Result<Vec<_>, _>>()?;
         let expired = permission.value.expired(&intent, now);
-        let authorized_at = permission
-            .value
-            .authorized_at
-            .map(|at| instant::print(Micros(at)));
-        let mut body = json!({
-            "ok": true,
-            "intent_id": intent.intent_id,
-            "state": state.word(),
-            "intent_hash": intent.hash(),
-            "created_at": instant::print(Micros(permission.value.created_at)),
-            "expires_at": instant::print(intent.expires_at),
-            "transactions": shown,
-            "more": more,
-            "data": {
-                "id": intent.intent_id,
-                "status": state.word(),
-                "purpose": intent.purpose,
-                "scope": intent.scope,
-                "amount_cents": intent.amount,
-        "spend_cap_cents": intent.spend_max().unwrap_or_default(),
-                "spent_cents": permission.value.committed_cents,
-                "currency": intent.currency,
-                "max_executions": intent.max_executions,
-                "executions": permission.value.executions,
-            },
-        });
-        if let Some(at) = authorized_at {
-            body["authorized_at"] = at.into();
-        }
-        if let Some(reason) = expired.filter(|_| state == AtpState::Expired) {
-            body["expired_reason"] = reason.word().into();
-        }
-        Ok((body, state))
+        let shown = transactions.iter().map(TransactionView::of);
+        Ok(IntentView {
+            state,
+            created_at: Micros(permission.value.created_at),
+            authorized_at: permission.value.authorized_at.map(Micros),
+            expired_reason: expired.filter(|_| state == AtpState::Expired),
+            spent_cents: permission.value.committed_cents,
+            executions: permission.value.executions,
+            transactions: shown.collect::<Result<_, _>>()?,
+            more,
+            intent,
+        })
     }
 
-    pub async fn transaction_shown(&self, id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn transaction_shown(&self, id: &str) -> Result<TransactionView, Problem> {
         self.transaction_for(SiteCaller::Agent, id).await
     }
 
     /// For operators, regardless of the owner.
-    pub async fn any_transaction(&self, id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn any_transaction(&self, id: &str) -> Result<TransactionView, Problem> {
         self.transaction_for(SiteCaller::Operator, id).await
     }
 
@@ -117,7 +90,7 @@ impl Site {
         &self,
         caller: SiteCaller<'_>,
         id: &str,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<TransactionView, Problem> {
         let found = self.transaction_by_id(id).await?;
         let transaction = found.ok_or(Problem::NotFound {
             what: "transaction",
@@ -125,10 +98,7 @@ impl Site {
         if transaction.value.manual.is_some() && matches!(caller, SiteCaller::Agent) {
             return Err(Problem::Unauthorized);
         }
-        let mut body = transaction_json(&transaction)?;
-        body["data"] = body.clone();
-        let state = transaction.value.state()?;
-        Ok(SiteAnswer::text(200, print(&body)).at(state))
+        TransactionView::of(&transaction)
     }
 
     pub(super) async fn transaction_by_id(
@@ -150,45 +120,36 @@ impl Site {
         }
     }
 
-    pub async fn receipt_shown(&self, receipt_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn receipt_shown(&self, receipt_id: &str) -> Result<ReceiptView, Problem> {
         let text = self.stored_receipt(receipt_id).await?;
         let (transaction, text) = text.ok_or(Problem::NotFound { what: "receipt" })?;
-        let receipt: Value = serde_json::from_str(&text).map_err(|_| damaged("receipt"))?;
-        // The receipt is embedded as its exact text.
-        let body = raw(text)?;
-        let shown = ReceiptJson {
-            ok: true,
-            receipt: &body,
-            data: ReceiptData {
-                id: receipt_id,
-                transaction_id: transaction.value.id(),
-                issued_at: &receipt["issued_at"],
-                body: &body,
-            },
-        };
-        Ok(SiteAnswer::text(200, print(&shown)))
+        let document = AtpDocument::read(text.as_bytes(), usize::MAX);
+        let document = document.map_err(|_| damaged("receipt"))?;
+        let issued_at = document.get("issued_at");
+        Ok(ReceiptView {
+            receipt_id: receipt_id.to_owned(),
+            transaction_id: transaction.value.id(),
+            issued_at: issued_at.and_then(|at| at.as_str().map(std::borrow::Cow::into_owned)),
+            receipt: raw(text)?,
+        })
     }
 
-    pub async fn receipts_of(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn receipts_of(&self, intent_id: &str) -> Result<ReceiptList, Problem> {
         let found = self.permission(intent_id).await?;
         let permission = found.ok_or(Problem::IntentNotFound)?;
         permission.value.check_caller(SiteCaller::Agent)?;
         let (transactions, _) = self.first_transactions(intent_id, SHOWN_MAX).await?;
-        let receipts: Vec<_> = transactions
-            .iter()
-            .flat_map(|transaction| {
-                let both = [
-                    &transaction.value.receipt,
-                    &transaction.value.compensation_receipt,
-                ];
-                both.into_iter().flatten()
-            })
-            .collect();
-        let receipts = print(&receipts);
-        Ok(SiteAnswer::text(
-            200,
-            format!("{{\"ok\":true,\"receipts\":{receipts}}}"),
-        ))
+        let receipts = transactions.into_iter().flat_map(|transaction| {
+            let TransactionRecord {
+                receipt,
+                compensation_receipt,
+                ..
+            } = transaction.0.value;
+            [receipt, compensation_receipt].into_iter().flatten()
+        });
+        Ok(ReceiptList {
+            receipts: receipts.collect(),
+        })
     }
 
     async fn stored_receipt(
@@ -214,7 +175,7 @@ impl Site {
     }
 
     /// Needs no secret and trusts no key in the document.
-    pub async fn verify(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn verify(&self, body: &[u8]) -> Result<Verification, Problem> {
         let body = AtpDocument::read(body, VERIFY_BYTES_MAX)?;
         let (document, text) = match Verify::read(&body)? {
             Verify::Document(document) => (*document, None),
@@ -227,12 +188,7 @@ impl Site {
         };
         let mut verification = self.keys().ring.verify(&document, self.now());
         verification.stored = text.is_some() || self.is_stored(&document).await?;
-        // `ok` is repeated at the top, so that a client which reads only that member is not misled.
-        let ok = verification.ok;
-        Ok(SiteAnswer::text(
-            200,
-            print(&json!({"ok": ok, "verification": verification})),
-        ))
+        Ok(verification)
     }
 
     async fn is_stored(&self, document: &AtpDocument) -> Result<bool, Problem> {
@@ -367,28 +323,8 @@ impl Site {
     }
 }
 
-#[derive(Serialize)]
-struct ReceiptJson<'a> {
-    ok: bool,
-    receipt: &'a RawValue,
-    data: ReceiptData<'a>,
-}
-
-#[derive(Serialize)]
-struct ReceiptData<'a> {
-    id: &'a str,
-    transaction_id: String,
-    issued_at: &'a Value,
-    body: &'a RawValue,
-}
-
 pub(super) fn row_payload(row: &Intent) -> Result<RowPayload, Problem> {
     serde_json::from_str(&row.payload).map_err(|_| damaged("row"))
-}
-
-pub(super) fn transaction_json(transaction: &StoredTransaction) -> Result<Value, Problem> {
-    let shown = transaction.transaction_json()?;
-    serde_json::to_value(shown).map_err(|_| damaged("transaction"))
 }
 
 /// A record and the version that was read.

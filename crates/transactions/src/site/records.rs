@@ -344,14 +344,6 @@ pub(super) struct UsedNonce {
     pub(super) at: i64,
 }
 
-/// A stored answer, which is repeated for the same key.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct StoredAnswer {
-    pub(super) fingerprint: String,
-    pub(super) status: u16,
-    pub(super) body: String,
-}
-
 /// The intent that has claimed an action.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ActionClaim {

@@ -4,11 +4,10 @@
 //! resolved, and a verdict never repeats an effect.
 
 use consign_kernel::ids::IntentId;
-use serde_json::json;
 
 use super::drive::LeasedTransaction;
 use super::records::{OperatorVerdict, StoredTransaction, VerdictOutcome};
-use super::{Site, SiteAnswer, damaged};
+use super::{Site, TransactionEntry, damaged};
 use crate::document::{AtpDocument, NOTE_BYTES_MAX};
 use crate::fields::DocumentFields;
 use crate::key::RailReference;
@@ -20,7 +19,11 @@ use crate::state::AtpState;
 const REASON_CHARS_MAX: usize = 500;
 
 impl Site {
-    pub async fn resolve(&self, transaction_id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn resolve(
+        &self,
+        transaction_id: &str,
+        body: &[u8],
+    ) -> Result<TransactionEntry, Problem> {
         let word = self.read_verdict(&AtpDocument::read(body, NOTE_BYTES_MAX)?)?;
         let found = self.transaction_by_id(transaction_id).await?;
         let known = found.ok_or(Problem::NotFound {
@@ -46,11 +49,7 @@ impl Site {
             return Err(Problem::StoreUnavailable);
         }
         let shown = self.transaction_entry(&held.row).await?;
-        let shown = shown.ok_or_else(|| damaged("transaction"))?;
-        Ok(SiteAnswer::new(
-            200,
-            &json!({"ok": true, "transaction": shown}),
-        ))
+        shown.ok_or_else(|| damaged("transaction"))
     }
 
     fn read_verdict(&self, document: &AtpDocument) -> Result<OperatorVerdict, Problem> {
@@ -71,7 +70,7 @@ impl Site {
     }
 
     /// The row could not be leased: it is final, or its lease is held.
-    async fn refuse_verdict(&self, known: &StoredTransaction) -> Result<SiteAnswer, Problem> {
+    async fn refuse_verdict(&self, known: &StoredTransaction) -> Result<TransactionEntry, Problem> {
         let now = self.reload(known).await?;
         match now.value.state()? {
             state if state.is_terminal() => Err(Problem::NotInDoubt { state }),

@@ -12,14 +12,13 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
-use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::drive::LeasedTransaction;
 use super::reads::row_payload;
 use super::records::{self, NAMESPACE, TransactionRef};
-use super::{OWNER, Site, SiteAnswer, damaged, unavailable};
+use super::{OWNER, Site, damaged, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
 use crate::rail::CallbackMessage;
@@ -37,7 +36,7 @@ const EVENT_MEMORY_US: i64 = 30 * consign_kernel::ids::DAY_US;
 const HINT_PATIENCE: u32 = 20;
 
 /// The result of one sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCounts {
     pub looked_at: u32,
     pub settled: u32,
@@ -188,7 +187,7 @@ impl Site {
         rail: &str,
         headers: &[(String, String)],
         body: &[u8],
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<(), Problem> {
         if rail != self.rail().name() {
             return Err(Problem::NotFound { what: "rail" });
         }
@@ -198,11 +197,10 @@ impl Site {
             now: self.now(),
         };
         let hint = self.rail().parse_callback(message)?;
-        let accepted = || SiteAnswer::new(200, &json!({"ok": true}));
         let event_key = records::event_key(rail, &hint.event_id);
         let heard: Option<Versioned<serde_json::Value>> = self.read(event_key.clone()).await?;
         let Some(about) = hint.about.filter(|_| heard.is_none()) else {
-            return Ok(accepted());
+            return Ok(());
         };
         let belongs: Option<Versioned<TransactionRef>> =
             self.read(records::reference_key(rail, &about)).await?;
@@ -211,7 +209,7 @@ impl Site {
                 rail,
                 "a callback does not match any transaction of this site"
             );
-            return Ok(accepted());
+            return Ok(());
         };
         // Stored only after the check: a rail without an answer delivers the event again.
         self.recheck_transaction(&belongs.value).await?;
@@ -219,7 +217,7 @@ impl Site {
         let until = self.engine_now().plus(EVENT_MEMORY_US);
         unit.put_until(event_key, &json!({}), until);
         self.commit(unit).await?;
-        Ok(accepted())
+        Ok(())
     }
 
     /// Checks the transaction of a payment id or reference after a change at the rail.

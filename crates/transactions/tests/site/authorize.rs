@@ -8,7 +8,9 @@ use consign_transactions::state::AtpState;
 use serde_json::{Value, json};
 
 use crate::bank::Mood;
-use crate::world::{KEY, OTHER_KEY, SITE, World, agent, agent_key, body, key_id, name, sign};
+use crate::world::{
+    KEY, OTHER_KEY, SITE, World, agent, agent_key, body, key_id, name, response, sign,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_001_a_signed_intent_is_created() {
@@ -310,7 +312,7 @@ async fn at_027_an_end_is_shown_when_its_time_has_come_though_nothing_was_writte
         let told = listed().await;
         assert_eq!([&told[0]["state"], &told[1]["state"]], states);
         for (id, state) in [("int_authorized", states[0]), ("int_created", states[1])] {
-            let answer = world.site.intent(id).await.unwrap();
+            let answer = response(world.site.intent(id).await).unwrap();
             let shown = body(&answer);
             assert_eq!(
                 (&shown["state"], &shown["data"]["status"]),

@@ -1,8 +1,9 @@
 //! The signed limits on amount, total, rail and currency.
 
+use consign_transactions::http::{ProblemResponse, SiteResponse};
 use serde_json::{Value, json};
 
-use crate::world::{KEY, World, agent, body, name, sign};
+use crate::world::{KEY, World, agent, body, name, response, sign};
 
 fn key(n: usize) -> String {
     format!("key-number-{n:012}")
@@ -17,16 +18,11 @@ fn intent(world: &World, id: &str, members: &Value) -> Value {
     sign(intent, &agent())
 }
 
-async fn execute(
-    world: &World,
-    n: usize,
-    sent: Value,
-) -> Result<consign_transactions::site::SiteAnswer, consign_transactions::problem::Problem> {
-    let sent = sent.to_string();
-    world
-        .site
-        .execute(Some(key(n).as_bytes()), sent.as_bytes())
-        .await
+async fn execute(world: &World, n: usize, body: Value) -> Result<SiteResponse, ProblemResponse> {
+    let body = body.to_string();
+    let key = key(n);
+    let executed = world.site.execute(Some(key.as_bytes()), body.as_bytes());
+    response(executed.await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +59,7 @@ async fn the_signed_amount_binds_each_execution_and_all_of_them() {
         .site
         .compensate(Some(KEY.as_bytes()), undo.to_string().as_bytes())
         .await;
-    assert_eq!(undone.unwrap().status, 200);
+    assert_eq!(response(undone).unwrap().status, 200);
     assert_eq!(
         name(&execute(&world, 3, asked(1_501)).await),
         "spend_cap_exceeded"

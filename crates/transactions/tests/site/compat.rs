@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use consign_transactions::document::hash;
+use consign_transactions::http::SiteResponse;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::SiteAnswer;
-use consign_transactions::site::compat::ForUser;
+use consign_transactions::site::compat::{ForUser, UserTransactionAnswer};
 use serde_json::{Value, json};
 
-use crate::world::{KEY, World, body, name};
+use crate::world::{KEY, World, body, name, response};
 
 const ORDER: &str = "order-42";
 const MOVES: [&str; 3] = ["executing", "executed", "settled"];
 
-fn data(answer: &SiteAnswer) -> Value {
-    assert_eq!(answer.status, 200);
-    let body = body(answer);
+fn data<T: Clone + Into<SiteResponse>>(answer: &T) -> Value {
+    let sent: SiteResponse = answer.clone().into();
+    assert_eq!(sent.status, 200);
+    let body = body(&sent);
     assert_eq!(body["ok"], true);
     body["data"].clone()
 }
@@ -60,7 +61,11 @@ async fn brought_to(user: &ForUser, intent_id: &str, key: &str, moves: &[&str]) 
     id
 }
 
-async fn begin(user: &ForUser, intent_id: &str, key: &str) -> Result<SiteAnswer, Problem> {
+async fn begin(
+    user: &ForUser,
+    intent_id: &str,
+    key: &str,
+) -> Result<UserTransactionAnswer, Problem> {
     let sent = json!({"intent_id": intent_id, "amount_cents": 1500, "summary": "one book"});
     let key = Some(key.as_bytes());
     user.begin(key, sent.to_string().as_bytes()).await
@@ -71,7 +76,7 @@ async fn begun(user: &ForUser) -> String {
     text(&data(&begin(user, &intent_id, ORDER).await.unwrap())["id"])
 }
 
-async fn moved(user: &ForUser, id: &str, to: &str) -> Result<SiteAnswer, Problem> {
+async fn moved(user: &ForUser, id: &str, to: &str) -> Result<UserTransactionAnswer, Problem> {
     let sent = json!({"to": to}).to_string();
     user.transition(id, sent.as_bytes()).await
 }
@@ -257,15 +262,15 @@ async fn at_104_what_belongs_to_a_user_is_nobody_elses() {
     let intent_id = authorized(&user).await;
     let id = text(&data(&begin(&user, &intent_id, KEY).await.unwrap())["id"]);
     for refused in [
-        other.intent(&intent_id).await,
-        other.authorize(&intent_id).await,
-        other.revoke(&intent_id, b"").await,
-        begin(&other, &intent_id, KEY).await,
-        other.transaction_shown(&id).await,
-        other.step(&id, br#"{"action":"pay"}"#).await,
-        moved(&other, &id, "executing").await,
-        other.compensate(&id, b"").await,
-        other.receipt(&id).await,
+        response(other.intent(&intent_id).await),
+        response(other.authorize(&intent_id).await),
+        response(other.revoke(&intent_id, b"").await),
+        response(begin(&other, &intent_id, KEY).await),
+        response(other.transaction_shown(&id).await),
+        response(other.step(&id, br#"{"action":"pay"}"#).await),
+        response(moved(&other, &id, "executing").await),
+        response(other.compensate(&id, b"").await),
+        response(other.receipt(&id).await),
     ] {
         assert_eq!(name(&refused), "forbidden");
     }
@@ -279,9 +284,9 @@ async fn at_104_what_belongs_to_a_user_is_nobody_elses() {
         world
             .authorize(&json!({"intent_id": fresh, "nonce": "n"}), KEY)
             .await,
-        world.site.intent(&fresh).await,
-        world.site.receipts_of(&fresh).await,
-        world.site.transaction_shown(&id).await,
+        response(world.site.intent(&fresh).await),
+        response(world.site.receipts_of(&fresh).await),
+        response(world.site.transaction_shown(&id).await),
     ] {
         assert_eq!(name(&refused), "unauthorized");
     }
@@ -378,7 +383,8 @@ async fn at_104_a_number_that_is_not_exact_everywhere_is_refused_by_the_name_of_
         ("scope", r#"{"actions":["read"],"more":-1e17}"#),
         ("spend_cap_cents", "1e16"),
     ] {
-        let refused = user.create(sent(name, value).as_bytes()).await.unwrap_err();
+        let refused = user.create(sent(name, value).as_bytes()).await;
+        let refused = response(refused).unwrap_err();
         assert_eq!(refused.status(), 400, "{value}");
         let body = serde_json::to_value(&refused).unwrap();
         assert_eq!(body["field"], name, "{value}");

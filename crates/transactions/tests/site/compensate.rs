@@ -7,7 +7,7 @@ use consign_transactions::rail::NullRail;
 use serde_json::json;
 
 use crate::bank::{Mood, Payment};
-use crate::world::{KEY, OTHER_KEY, World, body, name, text_of};
+use crate::world::{KEY, OTHER_KEY, World, body, name, response, text_of};
 
 async fn settled() -> World {
     let world = World::new().await;
@@ -46,12 +46,10 @@ async fn at_071_undoing_changes_no_byte_of_the_receipt_wherever_it_is_read() {
     let receipt = text_of(&executed.body, "receipt");
     let told = body(&executed);
     let id = told["receipt"]["receipt_id"].as_str().unwrap();
-    let public = world.site.receipt_shown(id).await.unwrap();
+    let public = response(world.site.receipt_shown(id).await).unwrap();
     assert_eq!(text_of(&public.body, "receipt"), receipt);
-    let listed = text_of(
-        &world.site.receipts_of("int_abc").await.unwrap().body,
-        "receipts",
-    );
+    let listed = response(world.site.receipts_of("int_abc").await).unwrap();
+    let listed = text_of(&listed.body, "receipts");
     assert_eq!(listed, format!("[{receipt}]"));
 
     let undone = world.compensate("int_abc", KEY).await.unwrap();
@@ -59,12 +57,10 @@ async fn at_071_undoing_changes_no_byte_of_the_receipt_wherever_it_is_read() {
     let second = text_of(&undone.body, "compensation_receipt");
     let replay = world.execute("int_abc", KEY).await.unwrap();
     assert_eq!(text_of(&replay.body, "receipt"), receipt);
-    let after = world.site.receipt_shown(id).await.unwrap();
+    let after = response(world.site.receipt_shown(id).await).unwrap();
     assert_eq!((after.status, after.body), (public.status, public.body));
-    let listed = text_of(
-        &world.site.receipts_of("int_abc").await.unwrap().body,
-        "receipts",
-    );
+    let listed = response(world.site.receipts_of("int_abc").await).unwrap();
+    let listed = text_of(&listed.body, "receipts");
     assert_eq!(listed, format!("[{receipt},{second}]"));
     let restarted = world.other(|_| {}).await;
     let elsewhere = world.execute_at(&restarted, "int_abc", KEY).await.unwrap();
@@ -222,7 +218,7 @@ async fn what_came_to_nothing_meanwhile_is_not_paid_back_as_well() {
     world.bank.be(Mood::Well);
     let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
     let called = world.site.callback("bank", &genuine, b"e1 pay_1").await;
-    assert_eq!(called.unwrap().status, 200);
+    called.unwrap();
     let told = world.compensate("int_abc", KEY).await.unwrap();
     assert_eq!(
         (told.status, &body(&told)["state"]),

@@ -6,7 +6,7 @@ use consign_testkit::ledger::ReadCounts;
 use consign_transactions::instant;
 use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, World, agent, agent_key, body, name, sign};
+use crate::world::{KEY, OTHER_KEY, World, agent, agent_key, body, name, response, sign};
 
 const HOUR_S: i64 = 3_600;
 const DAY_S: i64 = 86_400;
@@ -195,7 +195,7 @@ async fn s6_users_of_the_compatibility_profile_are_bounded_each_and_their_lists_
     for _ in 0..2 {
         one.create(draft.as_bytes()).await.unwrap();
     }
-    let full = one.create(draft.as_bytes()).await.unwrap_err();
+    let full = response(one.create(draft.as_bytes()).await).unwrap_err();
     assert_eq!((full.status(), full.name()), (429, "too_many_open"));
     let kept = body(&other.create(draft.as_bytes()).await.unwrap());
     let kept = kept["data"]["id"].as_str().unwrap();
@@ -204,7 +204,8 @@ async fn s6_users_of_the_compatibility_profile_are_bounded_each_and_their_lists_
     world.pass(HOUR_S + 31);
     world.engine.sweep().await.unwrap();
     world.engine.sweep().await.unwrap();
-    let listed = |answer: &consign_transactions::site::SiteAnswer| body(answer)["data"].clone();
+    let listed =
+        |answer: &consign_transactions::site::compat::UserIntentList| body(answer)["data"].clone();
     assert_eq!(listed(&one.intents(None, None).await.unwrap()), json!([]));
     let others = listed(&other.intents(None, None).await.unwrap());
     assert_eq!(others.as_array().unwrap().len(), 1);

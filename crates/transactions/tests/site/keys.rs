@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use consign_transactions::site::Site;
 use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, World, agent, body, sign, text_of};
+use crate::world::{KEY, OTHER_KEY, World, agent, body, response, sign, text_of};
 
 async fn settled(world: &World, id: &str) -> Value {
     world.authorized(id).await;
@@ -46,7 +46,8 @@ async fn at_080_at_081_at_082_at_086_receipts_are_verified_in_every_form_and_by_
     let id = id.as_str().unwrap();
     let shown = world.site.receipt_shown(id).await.unwrap();
     assert_eq!(body(&shown)["receipt"], receipt);
-    let unknown = world.site.receipt_shown("atp_rcpt_0").await.unwrap_err();
+    let unknown = world.site.receipt_shown("atp_rcpt_0").await;
+    let unknown = response(unknown).unwrap_err();
     assert_eq!((unknown.status(), unknown.name()), (404, "not_found"));
 }
 
@@ -84,8 +85,8 @@ async fn at_084_after_rotations_old_replays_are_the_old_bytes() {
     world.authorized("int_settled").await;
     world.authorized("int_undone").await;
     let undo = async |site: &Site| {
-        let sent = br#"{"intent_id":"int_undone","reason":"r"}"#;
-        site.compensate(Some(KEY.as_bytes()), sent).await.unwrap()
+        let asked = br#"{"intent_id":"int_undone","reason":"r"}"#;
+        response(site.compensate(Some(KEY.as_bytes()), asked).await).unwrap()
     };
     world.execute("int_undone", KEY).await.unwrap();
     let first = [

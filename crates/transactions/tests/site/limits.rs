@@ -7,7 +7,7 @@ use consign_kernel::state::State;
 use serde_json::{Value, json};
 
 use crate::bank::{Mood, Payment};
-use crate::world::{KEY, OTHER_KEY, World, body, name};
+use crate::world::{KEY, OTHER_KEY, World, body, name, response};
 
 async fn left_open(world: &World, id: &str) {
     world.authorized(id).await;
@@ -130,7 +130,7 @@ async fn what_finds_no_place_is_not_begun_and_what_was_begun_is_still_told() {
     assert_eq!(name(&undo().await), "rate_limited");
     assert_eq!(world.bank.refunds(), 0);
     let undone = world.compensate("int_abc", KEY).await.unwrap();
-    let again = undo().await.unwrap();
+    let again = response(undo().await).unwrap();
     assert_eq!((again.replayed, again.body), (true, undone.body));
     world.is_sound().await;
 }

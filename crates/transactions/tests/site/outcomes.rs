@@ -115,7 +115,7 @@ async fn at_047_at_051_at_053_at_054_at_057_a_callback_is_a_hint_to_look() {
     let again = world.execute("int_abc", KEY).await.unwrap();
     assert_eq!(again.body, settled.body);
     let unknown = world.site.callback("bank", &genuine, b"e9 pay_9").await;
-    assert_eq!(unknown.unwrap().status, 200);
+    unknown.unwrap();
     let other = world.site.callback("other", &genuine, b"e9 pay_9").await;
     assert_eq!(name(&other), "not_found");
 }
@@ -163,8 +163,7 @@ async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
             async move {
                 let genuine = [("x-bank".to_owned(), "genuine".to_owned())];
                 let message = format!("e{round} pay_{round}");
-                let heard = site.callback("bank", &genuine, message.as_bytes());
-                heard.await.map(|_| ())
+                site.callback("bank", &genuine, message.as_bytes()).await
             }
         };
         let mut looks = tokio::task::JoinSet::new();

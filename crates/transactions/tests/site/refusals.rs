@@ -5,18 +5,18 @@ use consign_transactions::instant;
 use consign_transactions::site::Site;
 use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, World, agent, sign};
+use crate::world::{KEY, OTHER_KEY, World, agent, response, sign};
 
 /// The refusal of a request, as it is sent.
 async fn refusal(site: &Site, asked: &(&str, &str, Value)) -> (u16, String) {
     let (operation, key, body) = asked;
     let (key, body) = (Some(key.as_bytes()), body.to_string());
     let refused = match *operation {
-        "create" => site.create(body.as_bytes()).await,
-        "authorize" => site.authorize(key, body.as_bytes()).await,
-        "execute" => site.execute(key, body.as_bytes()).await,
-        "compensate" => site.compensate(key, body.as_bytes()).await,
-        _ => site.cancel(key, body.as_bytes()).await,
+        "create" => response(site.create(body.as_bytes()).await),
+        "authorize" => response(site.authorize(key, body.as_bytes()).await),
+        "execute" => response(site.execute(key, body.as_bytes()).await),
+        "compensate" => response(site.compensate(key, body.as_bytes()).await),
+        _ => response(site.cancel(key, body.as_bytes()).await),
     };
     let problem = refused.unwrap_err();
     (problem.status(), serde_json::to_string(&problem).unwrap())

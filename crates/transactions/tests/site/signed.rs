@@ -2,11 +2,12 @@
 
 use consign_kernel::receipt::Signer;
 use consign_transactions::envelope::RequestOperation;
-use consign_transactions::problem::Problem;
-use consign_transactions::site::SiteAnswer;
+use consign_transactions::http::{ProblemResponse, SiteResponse};
 use serde_json::{Value, json};
 
-use crate::world::{KEY, OTHER_KEY, SITE, World, agent, agent_key, body, name, request, sign};
+use crate::world::{
+    KEY, OTHER_KEY, SITE, World, agent, agent_key, body, name, request, response, sign,
+};
 
 const THIRD_KEY: &str = "a-third-key-of-the-same-agent";
 
@@ -19,13 +20,13 @@ async fn send(
     to: RequestOperation,
     key: &str,
     sent: &Value,
-) -> Result<SiteAnswer, Problem> {
+) -> Result<SiteResponse, ProblemResponse> {
     let (key, sent) = (Some(key.as_bytes()), sent.to_string());
     match to {
-        RequestOperation::Authorize => world.site.authorize(key, sent.as_bytes()).await,
-        RequestOperation::Execute => world.site.execute(key, sent.as_bytes()).await,
-        RequestOperation::Compensate => world.site.compensate(key, sent.as_bytes()).await,
-        RequestOperation::Cancel => world.site.cancel(key, sent.as_bytes()).await,
+        RequestOperation::Authorize => response(world.site.authorize(key, sent.as_bytes()).await),
+        RequestOperation::Execute => response(world.site.execute(key, sent.as_bytes()).await),
+        RequestOperation::Compensate => response(world.site.compensate(key, sent.as_bytes()).await),
+        RequestOperation::Cancel => response(world.site.cancel(key, sent.as_bytes()).await),
     }
 }
 
@@ -74,7 +75,7 @@ async fn a_document_signed_for_one_operation_is_refused_for_every_other() {
                 }
                 for key in [OTHER_KEY, THIRD_KEY] {
                     let refused = send(&world, to, key, document).await;
-                    let status = refused.as_ref().err().map(Problem::status);
+                    let status = refused.as_ref().err().map(ProblemResponse::status);
                     assert_eq!(status, Some(400), "{mode} {to:?} {document}: {refused:?}");
                 }
             }
@@ -194,7 +195,7 @@ async fn where_requests_are_signed_each_operation_works_in_its_new_form_and_in_n
     let refused = send(&world, RequestOperation::Cancel, OTHER_KEY, &cancel).await;
     assert_eq!(name(&refused), "idempotency_key_invalid");
     let answer = world.site.cancel(None, cancel.to_string().as_bytes()).await;
-    assert_eq!(answer.unwrap().status, 200);
+    assert_eq!(response(answer).unwrap().status, 200);
     assert_eq!((world.bank.charges(), world.bank.refunds()), (1, 1));
 }
 

@@ -21,7 +21,7 @@ use consign_transactions::site::{Options, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::world::{KEY, OTHER_KEY, SITE, World, body};
+use crate::world::{KEY, OTHER_KEY, SITE, World, body, response};
 
 struct Shop {
     world: World,
@@ -337,7 +337,7 @@ async fn an_operator_says_what_became_of_a_lost_refund() {
         assert_eq!(shop.swept().await["state"], "settled");
         let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
         let key = Some(KEY.as_bytes());
-        let answer = shop.site.compensate(key, sent).await.unwrap();
+        let answer = response(shop.site.compensate(key, sent).await).unwrap();
         assert_eq!(answer.status, 202);
         shop.lose_a_worker().await;
         assert_eq!(shop.swept().await["state"], "settled");
@@ -349,7 +349,7 @@ async fn an_operator_says_what_became_of_a_lost_refund() {
         let happened = outcome == "refunded";
         let expected = if happened { "compensated" } else { "settled" };
         assert_eq!(told["state"], expected);
-        let answer = shop.site.compensate(key, sent).await.unwrap();
+        let answer = response(shop.site.compensate(key, sent).await).unwrap();
         assert_eq!(answer.status, 200);
         let told = body(&answer);
         if happened {
@@ -372,7 +372,7 @@ async fn a_refund_is_an_effect_too() {
     assert_eq!(shop.swept().await["state"], "settled");
     let sent = br#"{"intent_id":"int_abc","reason":"r"}"#;
     let key = Some(KEY.as_bytes());
-    let answer = shop.site.compensate(key, sent).await.unwrap();
+    let answer = response(shop.site.compensate(key, sent).await).unwrap();
     assert_eq!(answer.status, 202);
     let refund = shop.claim().await.remove(0);
     assert_eq!(refund.goal, "atp.effect.refund");

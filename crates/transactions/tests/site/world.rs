@@ -1,6 +1,7 @@
 //! A ledger, a bank, a site, and a signing agent.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,9 +14,10 @@ use consign_testkit::ledger::{Ledger, Reads};
 use consign_testkit::plants;
 use consign_transactions::document::SiteSigner;
 use consign_transactions::envelope::RequestOperation;
+use consign_transactions::http::{ProblemResponse, SiteResponse};
 use consign_transactions::instant;
 use consign_transactions::problem::Problem;
-use consign_transactions::site::{Options, Site, SiteAnswer};
+use consign_transactions::site::{Options, Site};
 use data_encoding::BASE64;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -150,15 +152,18 @@ impl World {
         sign(self.intent(id), &agent())
     }
 
-    pub(crate) async fn create(&self, intent: &Value) -> Result<SiteAnswer, Problem> {
-        self.site.create(intent.to_string().as_bytes()).await
+    pub(crate) async fn create(&self, intent: &Value) -> Result<SiteResponse, ProblemResponse> {
+        response(self.site.create(intent.to_string().as_bytes()).await)
     }
 
-    pub(crate) async fn authorize(&self, body: &Value, key: &str) -> Result<SiteAnswer, Problem> {
+    pub(crate) async fn authorize(
+        &self,
+        body: &Value,
+        key: &str,
+    ) -> Result<SiteResponse, ProblemResponse> {
         let body = body.to_string();
-        self.site
-            .authorize(Some(key.as_bytes()), body.as_bytes())
-            .await
+        let key = Some(key.as_bytes());
+        response(self.site.authorize(key, body.as_bytes()).await)
     }
 
     /// Created and authorized in one step.
@@ -166,7 +171,11 @@ impl World {
         self.authorize(&self.signed(id), KEY).await.unwrap();
     }
 
-    pub(crate) async fn execute(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
+    pub(crate) async fn execute(
+        &self,
+        id: &str,
+        key: &str,
+    ) -> Result<SiteResponse, ProblemResponse> {
         self.execute_at(&self.site, id, key).await
     }
 
@@ -175,20 +184,24 @@ impl World {
         site: &Site,
         id: &str,
         key: &str,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<SiteResponse, ProblemResponse> {
         let body = json!({"intent_id": id}).to_string();
-        site.execute(Some(key.as_bytes()), body.as_bytes()).await
+        response(site.execute(Some(key.as_bytes()), body.as_bytes()).await)
     }
 
-    pub(crate) async fn compensate(&self, id: &str, key: &str) -> Result<SiteAnswer, Problem> {
+    pub(crate) async fn compensate(
+        &self,
+        id: &str,
+        key: &str,
+    ) -> Result<SiteResponse, ProblemResponse> {
         let body = json!({"intent_id": id, "reason": "user_cancelled"}).to_string();
         let key = Some(key.as_bytes());
-        self.site.compensate(key, body.as_bytes()).await
+        response(self.site.compensate(key, body.as_bytes()).await)
     }
 
-    pub(crate) async fn cancel(&self, id: &str) -> Result<SiteAnswer, Problem> {
+    pub(crate) async fn cancel(&self, id: &str) -> Result<SiteResponse, ProblemResponse> {
         let body = json!({"intent_id": id}).to_string();
-        self.site.cancel(None, body.as_bytes()).await
+        response(self.site.cancel(None, body.as_bytes()).await)
     }
 
     /// The intent as shown.
@@ -258,8 +271,17 @@ pub(crate) fn key_id(seed: u8) -> String {
     SiteSigner::from_seed(&[seed; 32]).public().id().to_owned()
 }
 
-pub(crate) fn body(answer: &SiteAnswer) -> Value {
-    serde_json::from_str(&answer.body).unwrap()
+/// A result of the site, as it is sent.
+pub(crate) fn response<T: Into<SiteResponse>>(
+    result: Result<T, Problem>,
+) -> Result<SiteResponse, ProblemResponse> {
+    result.map(Into::into).map_err(Into::into)
+}
+
+/// The body that is sent for a result.
+pub(crate) fn body<T: Clone + Into<SiteResponse>>(answer: &T) -> Value {
+    let sent: SiteResponse = answer.clone().into();
+    serde_json::from_str(&sent.body).unwrap()
 }
 
 /// The exact text of a member.
@@ -268,9 +290,11 @@ pub(crate) fn text_of(object: &str, member: &str) -> String {
     members[member].get().to_owned()
 }
 
-pub(crate) fn name(refused: &Result<SiteAnswer, Problem>) -> &'static str {
+pub(crate) fn name<T: Debug, E: Clone + Into<ProblemResponse>>(
+    refused: &Result<T, E>,
+) -> &'static str {
     match refused {
-        Err(problem) => problem.name(),
+        Err(problem) => problem.clone().into().name(),
         Ok(answer) => panic!("not refused: {answer:?}"),
     }
 }

@@ -226,9 +226,8 @@ fn configures(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use consign_transactions::http::settings::SiteSettings;
-
     use super::*;
+    use crate::serve::site_settings::SiteSettings;
 
     #[test]
     fn a_site_that_is_measured_turns_none_of_its_load_away() {

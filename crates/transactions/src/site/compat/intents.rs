@@ -8,8 +8,8 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 use serde_json::{Map, Value, json};
 
-use super::views::{CompatStatus, intent_shown};
-use super::{ForUser, enveloped, read_body};
+use super::views::{CompatStatus, UserIntent, UserIntentList};
+use super::{ForUser, read_body};
 use crate::document::AtpDocument;
 use crate::envelope::RequestOperation;
 use crate::fields::DocumentFields;
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::rail::ManualRail;
 use crate::site::lists::LIST_MAX;
 use crate::site::records::{self, UsedNonce};
-use crate::site::{SiteAnswer, SiteCaller, unavailable};
+use crate::site::{SiteCaller, unavailable};
 
 /// Members that are copied from the request unchanged.
 const TAKEN_OVER: [&str; 8] = [
@@ -44,7 +44,7 @@ const REASON_CHARS_MAX: usize = 500;
 const INEXACT: &str = "contains a number that is not exact in every JSON parser; send it as text";
 
 impl ForUser {
-    pub async fn create(&self, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn create(&self, body: &[u8]) -> Result<UserIntent, Problem> {
         let intent = self.draft_intent(&read_body(body)?)?;
         let mut permission = self.site.new_permission(&intent);
         permission.value.user = Some(self.user.clone());
@@ -64,11 +64,7 @@ impl ForUser {
         // The id is random, so no concurrent request can have used it.
         let committed = self.site.commit(unit).await?;
         committed.ok_or(Problem::StoreUnavailable)?;
-        Ok(enveloped(&intent_shown(
-            &permission.value,
-            &intent,
-            created_at,
-        )))
+        Ok(UserIntent::of(&permission.value, intent, created_at))
     }
 
     /// The document that an agent would have signed.
@@ -115,13 +111,13 @@ impl ForUser {
         &self,
         limit: Option<u32>,
         offset: Option<u32>,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<UserIntentList, Problem> {
         let limit = limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let offset = offset.unwrap_or(0).min(OFFSET_MAX);
         let engine = self.site.engine();
         let listed = engine.records(Kind::Permission, &self.user, "", offset + limit);
         let listed = listed.await.map_err(|error| unavailable(&error))?;
-        let mut shown = Vec::new();
+        let mut intents = Vec::new();
         for entry in listed.iter().skip(offset as usize) {
             let Some((_, intent_id)) = entry.key.name.split_once(':') else {
                 continue;
@@ -135,21 +131,20 @@ impl ForUser {
                 .check_caller(SiteCaller::User(&self.user))?;
             let intent = permission.value.intent()?;
             let now = self.site.judged_at(&permission.value, &intent).await?;
-            shown.push(intent_shown(&permission.value, &intent, now));
+            intents.push(UserIntent::of(&permission.value, intent, now));
         }
-        Ok(enveloped(&Value::Array(shown)))
+        Ok(UserIntentList { intents })
     }
 
-    pub async fn intent(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn intent(&self, intent_id: &str) -> Result<UserIntent, Problem> {
         let permission = self.permission(intent_id).await?;
         let intent = permission.value.intent()?;
         let now = self.site.judged_at(&permission.value, &intent).await?;
-        let shown = intent_shown(&permission.value, &intent, now);
-        Ok(enveloped(&shown))
+        Ok(UserIntent::of(&permission.value, intent, now))
     }
 
     /// The user's consent: once, and before expiry.
-    pub async fn authorize(&self, intent_id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn authorize(&self, intent_id: &str) -> Result<UserIntent, Problem> {
         for _ in 0..TRIES_MAX {
             let mut permission = self.permission(intent_id).await?;
             let intent = permission.value.intent()?;
@@ -184,13 +179,13 @@ impl ForUser {
             unit.put(records::nonce_key(&intent), &used);
             unit.put(listing, &intent.intent_id);
             if self.site.commit(unit).await?.is_some() {
-                return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
+                return Ok(UserIntent::of(&permission.value, intent, now));
             }
         }
         Err(Problem::StoreUnavailable)
     }
 
-    pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn revoke(&self, intent_id: &str, body: &[u8]) -> Result<UserIntent, Problem> {
         let request = read_body(body)?;
         self.check_envelope(&request, RequestOperation::Cancel)?;
         let reason = DocumentFields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
@@ -204,7 +199,7 @@ impl ForUser {
             }
             let reason = reason.clone().unwrap_or_default();
             if self.site.withdraw(&mut permission, reason).await? {
-                return Ok(enveloped(&intent_shown(&permission.value, &intent, now)));
+                return Ok(UserIntent::of(&permission.value, intent, now));
             }
         }
         Err(Problem::StoreUnavailable)

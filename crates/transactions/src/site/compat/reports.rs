@@ -5,7 +5,10 @@
 use consign_engine::{TRIES_MAX, UnitOfWork};
 use tokio::time::Instant;
 
-use super::{ForUser, enveloped, read_body};
+use super::views::{
+    UserReceipt, UserStep, UserTransaction, UserTransactionAnswer, UserTransactionSteps,
+};
+use super::{ForUser, read_body};
 use crate::document::{AtpDocument, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX, hash};
 use crate::envelope::RequestOperation;
 use crate::fields::DocumentFields;
@@ -15,11 +18,10 @@ use crate::money::Cents;
 use crate::problem::Problem;
 use crate::rail::{self, ReportedStatus};
 use crate::request::{Compensate, Execute};
-use crate::site::answer::print;
+use crate::site::SiteCaller;
 use crate::site::drive::LeasedTransaction;
 use crate::site::execute::{LOOK_FIRST, LOOK_MAX, raw};
 use crate::site::records::{ManualRecord, ReportedStep, StoredTransaction, TransactionRecord};
-use crate::site::{SiteAnswer, SiteCaller};
 
 const ACTION_CHARS_MAX: usize = 200;
 const ERROR_CHARS_MAX: usize = 2_000;
@@ -45,7 +47,11 @@ enum TakenTransaction {
 
 impl ForUser {
     /// Begins a transaction once per key, whatever else the request contains.
-    pub async fn begin(&self, key: Option<&[u8]>, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn begin(
+        &self,
+        key: Option<&[u8]>,
+        body: &[u8],
+    ) -> Result<UserTransactionAnswer, Problem> {
         let document = read_body(body)?;
         let key = IdempotencyKey::of_compat_request(key, &document)?;
         self.check_envelope(&document, RequestOperation::Execute)?;
@@ -59,12 +65,15 @@ impl ForUser {
         key: &IdempotencyKey,
         request: &Execute,
         document: &AtpDocument,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<UserTransactionAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             let permission = self.permission(&request.intent_id).await?;
             let known = self.site.transaction(&request.intent_id, key).await?;
             if let Some(known) = known {
-                return Ok(answer(&known)?.replayed(true));
+                return Ok(UserTransactionAnswer {
+                    replayed: true,
+                    ..answer(&known)?
+                });
             }
             let intent = permission.value.intent()?;
             let request = Execute {
@@ -106,21 +115,22 @@ impl ForUser {
         Err(Problem::StoreUnavailable)
     }
 
-    pub async fn transaction_shown(&self, id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn transaction_shown(&self, id: &str) -> Result<UserTransactionSteps, Problem> {
         let transaction = self.transaction(id).await?;
-        let mut shown = transaction.transaction_shown()?;
-        shown["steps"] = transaction.steps_shown()?.into();
-        Ok(enveloped(&shown).at(transaction.value.state()?))
+        Ok(UserTransactionSteps {
+            transaction: UserTransaction::of(&transaction)?,
+            steps: UserStep::all_of(&transaction)?,
+        })
     }
 
     /// Stores a step; it becomes part of the receipt.
-    pub async fn step(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn step(&self, id: &str, body: &[u8]) -> Result<UserStep, Problem> {
         let step = self.read_step(&AtpDocument::read(body, REQUEST_BYTES_MAX)?)?;
         let (this, id) = (self.clone(), id.to_owned());
         run_detached(async move { this.add_step(&id, step).await }).await
     }
 
-    async fn add_step(&self, id: &str, step: ReportedStep) -> Result<SiteAnswer, Problem> {
+    async fn add_step(&self, id: &str, step: ReportedStep) -> Result<UserStep, Problem> {
         let mut held = match self.hold(id).await? {
             TakenTransaction::Leased(held) => *held,
             TakenTransaction::Ended(known) => {
@@ -135,9 +145,8 @@ impl ForUser {
         if !let_go {
             return Err(Problem::StoreUnavailable);
         }
-        let steps = held.transaction.steps_shown()?;
-        let last = steps.last().ok_or(Problem::InternalError)?;
-        Ok(enveloped(last))
+        let steps = UserStep::all_of(&held.transaction)?;
+        steps.into_iter().next_back().ok_or(Problem::InternalError)
     }
 
     fn read_step(&self, document: &AtpDocument) -> Result<ReportedStep, Problem> {
@@ -158,7 +167,11 @@ impl ForUser {
     }
 
     /// Reports progress. Repeating a report changes nothing.
-    pub async fn transition(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn transition(
+        &self,
+        id: &str,
+        body: &[u8],
+    ) -> Result<UserTransactionAnswer, Problem> {
         let asked = StatusReport::read(&read_body(body)?)?;
         let known = self.transaction(id).await?;
         let from = known.status()?;
@@ -179,7 +192,11 @@ impl ForUser {
         }
     }
 
-    async fn apply_report(&self, id: &str, asked: StatusReport) -> Result<SiteAnswer, Problem> {
+    async fn apply_report(
+        &self,
+        id: &str,
+        asked: StatusReport,
+    ) -> Result<UserTransactionAnswer, Problem> {
         let to = asked.to;
         let mut held = match self.hold(id).await? {
             TakenTransaction::Leased(held) => *held,
@@ -203,7 +220,11 @@ impl ForUser {
         Err(Problem::StoreUnsure)
     }
 
-    pub async fn compensate(&self, id: &str, body: &[u8]) -> Result<SiteAnswer, Problem> {
+    pub async fn compensate(
+        &self,
+        id: &str,
+        body: &[u8],
+    ) -> Result<UserTransactionAnswer, Problem> {
         let request = read_body(body)?;
         self.check_envelope(&request, RequestOperation::Compensate)?;
         let reason = DocumentFields::of(&request).text("reason", 0..=REASON_CHARS_MAX)?;
@@ -217,7 +238,7 @@ impl ForUser {
         &self,
         known: StoredTransaction,
         reason: Option<String>,
-    ) -> Result<SiteAnswer, Problem> {
+    ) -> Result<UserTransactionAnswer, Problem> {
         match known.status()? {
             ReportedStatus::Failed => return self.close(known).await,
             // Closed before: the transaction had failed, and no compensation was requested.
@@ -238,7 +259,7 @@ impl ForUser {
             "transaction_id": id,
             "reason": reason,
         });
-        let document = AtpDocument::read(print(&body).as_bytes(), usize::MAX)?;
+        let document = AtpDocument::read(body.to_string().as_bytes(), usize::MAX)?;
         let request = Compensate::read(&document)?;
         let caller = SiteCaller::User(&self.user);
         self.site
@@ -249,7 +270,7 @@ impl ForUser {
     }
 
     /// A failed transaction already has its compensation receipt; only the reported status changes.
-    async fn close(&self, mut known: StoredTransaction) -> Result<SiteAnswer, Problem> {
+    async fn close(&self, mut known: StoredTransaction) -> Result<UserTransactionAnswer, Problem> {
         for _ in 0..TRIES_MAX {
             if let Some(manual) = &mut known.value.manual {
                 manual.reported = ReportedStatus::Compensated;
@@ -265,13 +286,10 @@ impl ForUser {
     }
 
     /// The receipt of the final state; every read returns the same.
-    pub async fn receipt(&self, id: &str) -> Result<SiteAnswer, Problem> {
+    pub async fn receipt(&self, id: &str) -> Result<UserReceipt, Problem> {
         let transaction = self.transaction(id).await?;
         let state = transaction.value.state()?;
-        match transaction.receipt_data()? {
-            Some(data) => Ok(enveloped(&data).at(state)),
-            None => Err(Problem::InvalidState { state }),
-        }
+        UserReceipt::of(&transaction, state).ok_or(Problem::InvalidState { state })
     }
 
     /// Takes the row, waiting for its current lease holder.
@@ -325,7 +343,7 @@ impl ReportedStatus {
 
 impl StoredTransaction {
     /// The answer to a report that changes nothing because the row already has this status.
-    fn repeated(&self, to: ReportedStatus) -> Result<SiteAnswer, Problem> {
+    fn repeated(&self, to: ReportedStatus) -> Result<UserTransactionAnswer, Problem> {
         let from = self.status()?;
         if from != to {
             from.check_move(to)?;
@@ -389,14 +407,16 @@ impl LeasedTransaction {
 }
 
 /// Runs to completion even if the caller disconnects, so that no row stays leased.
-async fn run_detached(
-    work: impl Future<Output = Result<SiteAnswer, Problem>> + Send + 'static,
-) -> Result<SiteAnswer, Problem> {
+async fn run_detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
     let done = tokio::spawn(work).await;
     done.map_err(|_| Problem::InternalError)?
 }
 
-fn answer(transaction: &StoredTransaction) -> Result<SiteAnswer, Problem> {
-    let shown = transaction.transaction_shown()?;
-    Ok(enveloped(&shown).at(transaction.value.state()?))
+fn answer(transaction: &StoredTransaction) -> Result<UserTransactionAnswer, Problem> {
+    Ok(UserTransactionAnswer {
+        transaction: UserTransaction::of(transaction)?,
+        replayed: false,
+    })
 }

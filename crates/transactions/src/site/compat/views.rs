@@ -1,11 +1,8 @@
-//! Permissions, transactions and receipts in the words and shapes of this profile.
+//! Permissions, transactions and receipts in the words of this profile, as plain values.
 
 use consign_kernel::ids::Micros;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use crate::document::AtpDocument;
-use crate::instant;
 use crate::intent::SignedIntent;
 use crate::problem::Problem;
 use crate::rail::ReportedStatus;
@@ -18,7 +15,7 @@ use crate::state::AtpState;
 
 /// The status of a permission in this profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompatStatus {
+pub enum CompatStatus {
     Draft,
     Authorized,
     /// All executions are used.
@@ -42,7 +39,7 @@ impl CompatStatus {
         }
     }
 
-    const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Draft => "draft",
             Self::Authorized => "authorized",
@@ -60,38 +57,172 @@ impl CompatStatus {
     }
 }
 
-pub(super) fn intent_shown(
-    permission: &PermissionRecord,
-    intent: &SignedIntent,
-    now: Micros,
-) -> Value {
-    let printed = |at: i64| instant::print(Micros(at));
-    json!({
-        "id": intent.intent_id,
-        "user_id": permission.user,
-        "site_id": member(intent.document(), "site_id"),
-        "agent_id": intent.agent_id,
-        "purpose": intent.purpose,
-        "scope": intent.scope,
-        "spend_cap_cents": intent.spend_cap.get(),
-        "spend_currency": intent.currency,
-        "spent_cents": permission.committed_cents,
-        "max_executions": intent.max_executions,
-        "used_executions": permission.executions,
-        "status": CompatStatus::of(permission, intent, now).word(),
-        "nonce": intent.nonce,
-        "intent_hash": intent.hash(),
-        "metadata": member(intent.document(), "metadata"),
-        "created_at": printed(permission.created_at),
-        "authorized_at": permission.authorized_at.map(printed),
-        "expires_at": instant::print(intent.expires_at),
-    })
+/// A permission of a user.
+#[derive(Clone, Debug)]
+pub struct UserIntent {
+    pub intent: SignedIntent,
+    pub user: Option<String>,
+    pub status: CompatStatus,
+    /// Spent or reserved.
+    pub spent_cents: u64,
+    pub executions: u16,
+    pub created_at: Micros,
+    pub authorized_at: Option<Micros>,
 }
 
-fn member(document: &AtpDocument, name: &str) -> Value {
-    let value = document.get(name).map(|value| value.text().to_owned());
-    let value = value.and_then(|text| serde_json::from_str(&text).ok());
-    value.unwrap_or(Value::Null)
+impl UserIntent {
+    pub(super) fn of(permission: &PermissionRecord, intent: SignedIntent, now: Micros) -> Self {
+        Self {
+            user: permission.user.clone(),
+            status: CompatStatus::of(permission, &intent, now),
+            spent_cents: permission.committed_cents,
+            executions: permission.executions,
+            created_at: Micros(permission.created_at),
+            authorized_at: permission.authorized_at.map(Micros),
+            intent,
+        }
+    }
+}
+
+/// Permissions of a user, latest first.
+#[derive(Clone, Debug)]
+pub struct UserIntentList {
+    pub intents: Vec<UserIntent>,
+}
+
+/// A transaction whose effects the user reports.
+#[derive(Clone, Debug)]
+pub struct UserTransaction {
+    pub transaction_id: String,
+    pub intent_id: String,
+    pub state: AtpState,
+    pub status: ReportedStatus,
+    pub amount_cents: u64,
+    pub currency: String,
+    pub summary: Option<String>,
+    /// The request that began it, as it was sent.
+    pub request: Box<RawValue>,
+    pub error: Option<String>,
+    pub rail: String,
+    pub created_at: String,
+    pub updated_at: String,
+    pub started_at: Option<String>,
+    pub completed_at: Option<String>,
+    pub settled_at: Option<String>,
+    pub compensated_at: Option<String>,
+}
+
+impl UserTransaction {
+    pub(super) fn of(found: &StoredTransaction) -> Result<Self, Problem> {
+        let transaction = &found.value;
+        let manual = found.manual()?;
+        let state = transaction.state()?;
+        let undone = state == AtpState::Compensated;
+        Ok(Self {
+            transaction_id: transaction.id(),
+            intent_id: found.intent_id().to_owned(),
+            state,
+            status: found.status()?,
+            amount_cents: transaction.amount_cents,
+            currency: transaction.currency.clone(),
+            summary: transaction.summary.clone(),
+            request: transaction.body.clone(),
+            error: manual.error.clone(),
+            rail: transaction.rail.clone(),
+            created_at: transaction.created_at.clone(),
+            updated_at: transaction.updated_at.clone(),
+            started_at: manual.started_at.clone(),
+            completed_at: transaction.completed_at.clone(),
+            settled_at: manual.settled_at.clone(),
+            compensated_at: undone.then(|| transaction.updated_at.clone()),
+        })
+    }
+}
+
+/// The result of a request that begins or changes a transaction.
+#[derive(Clone, Debug)]
+pub struct UserTransactionAnswer {
+    pub transaction: UserTransaction,
+    /// The transaction was begun by an earlier request with the same key.
+    pub replayed: bool,
+}
+
+/// A transaction with its reported steps.
+#[derive(Clone, Debug)]
+pub struct UserTransactionSteps {
+    pub transaction: UserTransaction,
+    pub steps: Vec<UserStep>,
+}
+
+/// A step that the user reported. Documents of the user are kept as they were sent.
+#[derive(Clone, Debug)]
+pub struct UserStep {
+    pub transaction_id: String,
+    pub seq: u32,
+    pub action: String,
+    pub state: &'static str,
+    pub at: Micros,
+    pub evidence: Option<Box<RawValue>>,
+    pub before: Option<Box<RawValue>>,
+    pub after: Option<Box<RawValue>>,
+    pub compensation: Option<Box<RawValue>>,
+}
+
+impl UserStep {
+    /// The steps of a transaction, oldest first.
+    pub(super) fn all_of(found: &StoredTransaction) -> Result<Vec<Self>, Problem> {
+        let transaction_id = found.value.id();
+        let steps = (1_u32..).zip(&found.manual()?.steps);
+        let steps = steps.map(|(seq, step)| {
+            let ReportedStep {
+                action,
+                at,
+                evidence,
+                before,
+                after,
+                compensation,
+            } = step.clone();
+            Self {
+                transaction_id: transaction_id.clone(),
+                seq,
+                action,
+                state: DONE,
+                at: Micros(at),
+                evidence,
+                before,
+                after,
+                compensation,
+            }
+        });
+        Ok(steps.collect())
+    }
+}
+
+/// The receipt of the final state: of the settlement, or of the compensation.
+#[derive(Clone, Debug)]
+pub struct UserReceipt {
+    pub transaction_id: String,
+    pub state: AtpState,
+    pub receipt: Box<RawValue>,
+    pub compensation_receipt: Option<Box<RawValue>>,
+}
+
+impl UserReceipt {
+    /// None before the final state.
+    pub(super) fn of(found: &StoredTransaction, state: AtpState) -> Option<Self> {
+        let TransactionRecord {
+            receipt,
+            compensation_receipt,
+            ..
+        } = &found.value;
+        let proof = receipt.as_ref().or(compensation_receipt.as_ref())?;
+        Some(Self {
+            transaction_id: found.value.id(),
+            state,
+            receipt: proof.clone(),
+            compensation_receipt: compensation_receipt.clone(),
+        })
+    }
 }
 
 impl StoredTransaction {
@@ -116,82 +247,4 @@ impl StoredTransaction {
             AtpState::Created | AtpState::Authorized | AtpState::Expired => Err(damaged("state")),
         }
     }
-
-    pub(super) fn transaction_shown(&self) -> Result<Value, Problem> {
-        let transaction = &self.value;
-        let manual = self.manual()?;
-        let status = self.status()?;
-        let sent: Value = serde_json::from_str(transaction.body.get()).unwrap_or_default();
-        let undone = transaction.state()? == AtpState::Compensated;
-        Ok(json!({
-            "id": transaction.id(),
-            "intent_id": self.intent_id(),
-            "status": status.word(),
-            "amount_cents": transaction.amount_cents,
-            "currency": transaction.currency,
-            "summary": transaction.summary,
-            "metadata": sent["metadata"],
-            "error": manual.error,
-            "rail": transaction.rail,
-            "created_at": transaction.created_at,
-            "updated_at": transaction.updated_at,
-            "started_at": manual.started_at,
-            "completed_at": transaction.completed_at,
-            "settled_at": manual.settled_at,
-            "compensated_at": undone.then_some(&transaction.updated_at),
-        }))
-    }
-
-    pub(super) fn steps_shown(&self) -> Result<Vec<Value>, Problem> {
-        let steps = (1_u32..).zip(&self.manual()?.steps);
-        steps
-            .map(|(seq, step)| self.step_shown(seq, step))
-            .collect()
-    }
-
-    pub(super) fn step_shown(&self, seq: u32, step: &ReportedStep) -> Result<Value, Problem> {
-        let at = instant::print(Micros(step.at));
-        Ok(json!({
-            "transaction_id": self.value.id(),
-            "seq": seq,
-            "action": step.action,
-            "state": DONE,
-            "attempts": 1,
-            "evidence": kept(step.evidence.as_deref())?,
-            "before_snapshot": kept(step.before.as_deref())?,
-            "after_snapshot": kept(step.after.as_deref())?,
-            "compensation": kept(step.compensation.as_deref())?,
-            "started_at": at,
-            "ended_at": at,
-        }))
-    }
-
-    /// The receipt of the final state: of the settlement, or of the compensation.
-    pub(super) fn receipt_data(&self) -> Result<Option<Value>, Problem> {
-        let TransactionRecord {
-            receipt,
-            compensation_receipt,
-            ..
-        } = &self.value;
-        let Some(proof) = receipt.as_deref().or(compensation_receipt.as_deref()) else {
-            return Ok(None);
-        };
-        let body = kept(Some(proof))?;
-        Ok(Some(json!({
-            "id": body["receipt_id"],
-            "transaction_id": self.value.id(),
-            "issued_at": body["issued_at"],
-            "algorithm": body["signature"]["algorithm"],
-            "key_id": body["signature"]["key_id"],
-            "signature": body["signature"]["value"],
-            "body": body,
-            "compensation_receipt": kept(compensation_receipt.as_deref())?,
-        })))
-    }
-}
-
-fn kept(text: Option<&RawValue>) -> Result<Value, Problem> {
-    let value = text.map(|text| serde_json::from_str(text.get()));
-    let value = value.transpose().map_err(|_| damaged("document"))?;
-    Ok(value.unwrap_or(Value::Null))
 }

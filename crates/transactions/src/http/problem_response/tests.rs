@@ -1,6 +1,9 @@
 //! Names, statuses and bodies as clients see them.
 
+use consign_kernel::ids::Micros;
+
 use super::*;
+use crate::problem::ExpiredReason;
 
 fn unmet(actual: Option<AtpState>) -> Unmet {
     Unmet {
@@ -12,7 +15,7 @@ fn unmet(actual: Option<AtpState>) -> Unmet {
 #[test]
 fn the_body_has_name_message_and_extras() {
     let at = Micros(1_779_710_401_000_000);
-    let body = |problem: Problem| serde_json::to_string(&problem).unwrap();
+    let body = |problem: Problem| serde_json::to_string(&ProblemResponse(problem)).unwrap();
     assert_eq!(
         body(Problem::NonceConsumed {
             first_consumed_at: at
@@ -49,16 +52,16 @@ fn a_precondition_is_worth_waiting_for_unless_one_can_never_hold() {
         (vec![Some(AtpState::Compensated)], 412),
         (vec![None], 412),
     ] {
-        let problem = Problem::PreconditionFailed {
+        let problem = ProblemResponse(Problem::PreconditionFailed {
             unmet: states.into_iter().map(unmet).collect(),
-        };
+        });
         assert_eq!(problem.status(), status);
         assert_eq!(problem.retry_after_s().is_some(), status == 425);
         assert_eq!(problem.name(), "precondition_failed");
     }
-    let problem = Problem::PreconditionFailed {
+    let problem = ProblemResponse(Problem::PreconditionFailed {
         unmet: vec![unmet(None)],
-    };
+    });
     let body = serde_json::to_value(&problem).unwrap();
     assert_eq!(
         body["unmet"],
@@ -86,7 +89,8 @@ fn whatever_asks_for_patience_says_for_how_long() {
         (Problem::IntentConflict, None),
         (Problem::InternalError, None),
     ] {
-        assert_eq!(problem.retry_after_s(), wait, "{problem}");
+        let response = ProblemResponse(problem);
+        assert_eq!(response.retry_after_s(), wait, "{response:?}");
     }
 }
 
@@ -249,6 +253,7 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::RequestTimeout, 408, "request_timeout"),
     ];
     for (problem, status, name) in problems {
+        let problem = ProblemResponse(problem);
         assert_eq!((problem.status(), problem.name()), (status, name));
         let body = serde_json::to_value(&problem).unwrap();
         assert_eq!((&body["ok"], &body["error"]), (&json!(false), &json!(name)));

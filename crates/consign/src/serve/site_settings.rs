@@ -2,52 +2,50 @@
 //!
 //! Invariant: a variable that is set is usable, or the error names it; no error contains a secret.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use consign_transactions::document::AtpPublicKey;
+use consign_transactions::site::AgentKeys;
 use consign_web::secret_text::SecretText;
+
+use crate::failure::Failure;
 
 /// The settings of a site. Without `ATP_SITE` there is no site.
 #[derive(Debug)]
-pub struct SiteSettings {
-    pub site: String,
-    pub agent_keys: AgentKeySetting,
-    pub rail: RailSetting,
-    pub stripe_base: Option<String>,
-    pub stripe_secret: Option<SecretText>,
+pub(crate) struct SiteSettings {
+    pub(crate) site: String,
+    pub(crate) agent_keys: AgentKeys,
+    pub(crate) rail: RailSetting,
+    pub(crate) stripe_base: Option<String>,
+    pub(crate) stripe_secret: Option<SecretText>,
     /// Two secrets during a rotation, separated by a comma.
-    pub stripe_webhook_secrets: Vec<SecretText>,
-    pub http_base: Option<String>,
-    pub http_secret: Option<SecretText>,
-    pub worker_goal: Option<String>,
-    pub sweep: Duration,
-    pub execute_wait: Duration,
-    pub settle_delay: Duration,
+    pub(crate) stripe_webhook_secrets: Vec<SecretText>,
+    pub(crate) http_base: Option<String>,
+    pub(crate) http_secret: Option<SecretText>,
+    pub(crate) worker_goal: Option<String>,
+    pub(crate) sweep: Duration,
+    pub(crate) execute_wait: Duration,
+    pub(crate) settle_delay: Duration,
     /// The time limit for one operation of a rail.
-    pub rail_timeout: Duration,
-    pub dedup_window_s: u32,
+    pub(crate) rail_timeout: Duration,
+    pub(crate) dedup_window_s: u32,
     /// By default, every rail except null requires signed requests.
-    pub signed_requests: bool,
+    pub(crate) signed_requests: bool,
     /// Further host names of the site.
-    pub hosts: Vec<String>,
-    pub public_per_minute: u32,
-    pub writes_per_minute: u32,
-    pub write_bytes_per_minute: u32,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) public_per_minute: u32,
+    pub(crate) writes_per_minute: u32,
+    pub(crate) write_bytes_per_minute: u32,
     /// Limits on stored intents without consent: per key or user, and in total.
-    pub open_per_key: u32,
-    pub open_max: u32,
+    pub(crate) open_per_key: u32,
+    pub(crate) open_max: u32,
     /// The secret of the compatibility profile's tokens; none if the profile is off.
-    pub compat_secret: Option<SecretText>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AgentKeySetting {
-    Open,
-    /// Public keys as documents write them.
-    Registered(Vec<String>),
+    pub(crate) compat_secret: Option<SecretText>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RailSetting {
+pub(crate) enum RailSetting {
     Null,
     Stripe,
     Worker,
@@ -55,16 +53,22 @@ pub enum RailSetting {
 }
 
 /// Why a variable cannot be used, and how to fix it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} {why}")]
-pub struct UnusableSetting {
-    pub name: &'static str,
-    pub why: &'static str,
-    pub advice: &'static str,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnusableSetting {
+    pub(crate) name: &'static str,
+    pub(crate) why: Cow<'static, str>,
+    pub(crate) advice: &'static str,
+}
+
+impl From<UnusableSetting> for Failure {
+    fn from(unusable: UnusableSetting) -> Self {
+        let UnusableSetting { name, why, advice } = unusable;
+        Self::usage(format!("{name} {why}")).hint(advice)
+    }
 }
 
 /// The names of all variables.
-pub const NAMES: [&str; 24] = [
+pub(crate) const NAMES: [&str; 24] = [
     "ATP_AGENT_KEYS",
     "ATP_COMPAT",
     "ATP_COMPAT_SECRET",
@@ -91,7 +95,7 @@ pub const NAMES: [&str; 24] = [
     "ATP_WRITE_BYTES_PER_MINUTE",
 ];
 /// The list variable, which a file may spread over several lines.
-pub const LISTED: &str = "ATP_REGISTERED_KEYS";
+pub(crate) const LISTED: &str = "ATP_REGISTERED_KEYS";
 
 const SWEEP_S_DEFAULT: f64 = 60.0;
 const RAIL_TIMEOUT_S_DEFAULT: f64 = 10.0;
@@ -108,7 +112,9 @@ const COMPAT_SECRET_BYTES_MIN: usize = 32;
 
 impl SiteSettings {
     /// `None` if no site is named.
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, UnusableSetting> {
+    pub(crate) fn read(
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, UnusableSetting> {
         let filled = |name: &str| {
             let value = lookup(name).map(|value| value.trim().to_owned());
             value.filter(|value| !value.is_empty())
@@ -206,7 +212,7 @@ fn origin(site: String) -> Result<String, UnusableSetting> {
     }
     Err(UnusableSetting {
         name: "ATP_SITE",
-        why: "is not an origin",
+        why: "is not an origin".into(),
         advice: "use a form like https://shop.example, without a path and without a final slash",
     })
 }
@@ -224,31 +230,41 @@ fn hosts(names: Option<&str>) -> Result<Vec<String>, UnusableSetting> {
     }
     Err(UnusableSetting {
         name: "ATP_HOSTS",
-        why: "contains an invalid host name",
+        why: "contains an invalid host name".into(),
         advice: "use names like consign.internal, without scheme and port, separated by commas",
     })
 }
 
-fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeySetting, UnusableSetting> {
+fn agent_keys(word: Option<&str>, keys: Option<&str>) -> Result<AgentKeys, UnusableSetting> {
     match (word, keys) {
-        (None | Some("open"), None) => Ok(AgentKeySetting::Open),
-        (Some("registered"), Some(keys)) => Ok(AgentKeySetting::Registered(
-            keys.split([',', '\n'])
-                .map(|key| key.trim().to_owned())
-                .filter(|key| !key.is_empty())
-                .collect(),
-        )),
+        (None | Some("open"), None) => Ok(AgentKeys::Open),
+        (Some("registered"), Some(keys)) => {
+            let keys = keys.split([',', '\n']).map(str::trim);
+            let ids = keys.filter(|key| !key.is_empty()).map(key_id);
+            ids.collect::<Result<_, _>>().map(AgentKeys::Registered)
+        }
         (Some("registered"), None) => Err(UnusableSetting {
             name: LISTED,
-            why: "is not set, so no agent would be accepted",
+            why: "is not set, so no agent would be accepted".into(),
             advice: "list the agents' public keys, like ed25519:BASE64, separated by commas",
         }),
         _ => Err(UnusableSetting {
             name: "ATP_AGENT_KEYS",
-            why: "is neither open nor registered, or keys are listed and it is not registered",
+            why: "is neither open nor registered, or keys are listed and it is not registered"
+                .into(),
             advice: "set it to registered and list keys in ATP_REGISTERED_KEYS; or set it to open and list none, which accepts every key",
         }),
     }
+}
+
+/// The id of a public key as documents write it.
+fn key_id(text: &str) -> Result<String, UnusableSetting> {
+    let key = AtpPublicKey::parse(text).ok_or_else(|| UnusableSetting {
+        name: LISTED,
+        why: format!("has {text}, which is not a public key").into(),
+        advice: "write each key as ed25519: and the base64 of its 32 bytes",
+    });
+    key.map(|key| key.id().to_owned())
 }
 
 /// The secret may be set while the profile is off.
@@ -263,7 +279,7 @@ fn compat_secret(
         }
         _ => Err(UnusableSetting {
             name: "ATP_COMPAT_SECRET",
-            why: "is not set or shorter than 32 bytes, and ATP_COMPAT is on",
+            why: "is not set or shorter than 32 bytes, and ATP_COMPAT is on".into(),
             advice: "set it to the secret with which the tokens of its users are signed (HS256), or leave ATP_COMPAT off",
         }),
     }
@@ -276,7 +292,7 @@ fn worker_goal(goal: String) -> Result<String, UnusableSetting> {
     }
     Err(UnusableSetting {
         name: "ATP_WORKER_GOAL",
-        why: "ends in .refund",
+        why: "ends in .refund".into(),
         advice: "refunds use this goal with the suffix .refund; choose another goal",
     })
 }
@@ -289,7 +305,7 @@ fn rail(word: Option<&str>) -> Result<RailSetting, UnusableSetting> {
         Some("http") => Ok(RailSetting::Http),
         Some(_) => Err(UnusableSetting {
             name: "ATP_RAIL",
-            why: "is not a rail",
+            why: "is not a rail".into(),
             advice: "use stripe, worker, http or null",
         }),
     }
@@ -304,7 +320,7 @@ fn seconds(
     let usable = parsed.ok().filter(|s: &f64| (0.05..=86_400.0).contains(s));
     usable.map(Duration::from_secs_f64).ok_or(UnusableSetting {
         name,
-        why: "is not a number of seconds from 0.05 to 86400",
+        why: "is not a number of seconds from 0.05 to 86400".into(),
         advice: "use a form like 60 or 0.5",
     })
 }
@@ -318,7 +334,7 @@ fn rail_timeout(text: Option<String>) -> Result<Duration, UnusableSetting> {
     }
     Err(UnusableSetting {
         name: NAME,
-        why: "is more than 20",
+        why: "is more than 20".into(),
         advice: "a slower rail should answer by callback; the sweep checks again too",
     })
 }
@@ -330,7 +346,7 @@ fn switch(name: &'static str, word: Option<&str>) -> Result<bool, UnusableSettin
         Some("true") => Ok(true),
         Some(_) => Err(UnusableSetting {
             name,
-            why: "is neither true nor false",
+            why: "is neither true nor false".into(),
             advice: "use true or false, or remove it for the default",
         }),
     }
@@ -340,7 +356,7 @@ fn whole(name: &'static str, text: Option<String>, default: u32) -> Result<u32, 
     let parsed = text.map_or(Ok(default), |text| text.parse());
     parsed.map_err(|_| UnusableSetting {
         name,
-        why: "is not a whole number",
+        why: "is not a whole number".into(),
         advice: "use a form like 60; 0 disables it",
     })
 }
@@ -381,7 +397,7 @@ mod tests {
         let settings = read(&[site]).unwrap().unwrap();
         assert_eq!(settings.sweep, Duration::from_mins(1));
         assert_eq!(settings.rail, RailSetting::Null);
-        assert_eq!(settings.agent_keys, AgentKeySetting::Open);
+        assert_eq!(settings.agent_keys, AgentKeys::Open);
         let settings = read(&[site, ("ATP_SWEEP_SECONDS", "0.5")]);
         assert_eq!(settings.unwrap().unwrap().sweep, Duration::from_millis(500));
     }
@@ -448,6 +464,14 @@ mod tests {
             (
                 vec![site, ("ATP_REGISTERED_KEYS", "ed25519:x")],
                 "ATP_AGENT_KEYS",
+            ),
+            (
+                vec![
+                    site,
+                    ("ATP_AGENT_KEYS", "registered"),
+                    ("ATP_REGISTERED_KEYS", "ed25519:x"),
+                ],
+                "ATP_REGISTERED_KEYS",
             ),
             (
                 vec![site, ("ATP_SWEEP_SECONDS", "soon")],
