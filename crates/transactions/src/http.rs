@@ -25,18 +25,20 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use consign_engine::LedgerHealth;
+use consign_kernel::error::Code;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower::layer::layer_fn;
 
+use consign_web::access_log::ErrorCode;
 use consign_web::body::{self, BodyError, ReceivedBody};
 use consign_web::credentials::SecretDigest;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::panic::CatchPanic;
 use consign_web::request_id::RequestId;
-use consign_web::throttle;
+use consign_web::{error_status, throttle};
 
 pub use hosts::SiteHosts;
 use rate_limit::{RateCharge, RateLimit};
@@ -354,10 +356,13 @@ async fn unknown_path() -> ProblemResponse {
 }
 
 async fn wrong_method() -> Response {
+    let code = Code::MethodNotAllowed;
     let mut body = serde_json::to_value(Problem::NotFound { what: "method" }).unwrap_or_default();
-    body["error"] = "method_not_allowed".into();
+    body["error"] = code.name().into();
     body["message"] = "this path does not support this method; see the Allow header".into();
-    (StatusCode::METHOD_NOT_ALLOWED, json_value(&body)).into_response()
+    let mut response = (error_status::of(code), json_value(&body)).into_response();
+    response.extensions_mut().insert(ErrorCode(code));
+    response
 }
 
 impl TransactionFace {
@@ -483,8 +488,9 @@ impl IntoResponse for ProblemResponse {
 }
 
 fn refusal(problem: &Problem, body: &Value) -> Response {
-    let status = StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut response = (status, json_value(body)).into_response();
+    let code = problem.code();
+    let mut response = (error_status::of(code), json_value(body)).into_response();
+    response.extensions_mut().insert(ErrorCode(code));
     if let Some(seconds) = problem.retry_after_s() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }

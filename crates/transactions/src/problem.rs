@@ -1,12 +1,14 @@
-//! Every error of ATP: its name, its status, and the extra members of its body.
+//! Every error of ATP: its row in the table of error codes, and the extra members of its body.
 //!
-//! Invariant: a name has one meaning. An error that may go away is never a 409 or 410, which clients treat as final, and every
+//! Invariant: names and classes are in that table alone. An error that may go away is never a 409 or 410, which clients treat as final, and every
 //! error that asks to wait says for how long.
 
 #[cfg(test)]
 mod tests;
 
+use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
+use consign_web::error_status;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -194,12 +196,12 @@ impl Problem {
     }
 
     pub fn status(&self) -> u16 {
-        self.kind().0
+        error_status::of(self.code()).as_u16()
     }
 
     /// The name that clients branch on.
     pub fn name(&self) -> &'static str {
-        self.kind().1
+        self.code().name()
     }
 
     /// The value of the header `Retry-After`.
@@ -219,53 +221,54 @@ impl Problem {
         }
     }
 
-    fn kind(&self) -> (u16, &'static str) {
+    /// The row of the table of error codes.
+    pub fn code(&self) -> Code {
         match self {
-            Self::InvalidRequest { .. } => (400, "invalid_request"),
-            Self::IdempotencyKeyRequired => (400, "idempotency_key_required"),
-            Self::IdempotencyKeyInvalid { .. } => (400, "idempotency_key_invalid"),
-            Self::CallbackRefused { .. } => (400, "invalid_signature"),
-            Self::InvalidSignature { .. } => (401, "invalid_signature"),
-            Self::UnknownAgentKey => (401, "unknown_agent_key"),
-            Self::TimestampOutOfWindow { .. } => (401, "timestamp_out_of_window"),
-            Self::Unauthorized => (401, "unauthorized"),
+            Self::InvalidRequest { .. } => Code::InvalidRequest,
+            Self::IdempotencyKeyRequired => Code::IdempotencyKeyRequired,
+            Self::IdempotencyKeyInvalid { .. } => Code::IdempotencyKeyInvalid,
+            Self::CallbackRefused { .. } => Code::CallbackSignature,
+            Self::InvalidSignature { .. } => Code::AgentSignature,
+            Self::UnknownAgentKey => Code::UnknownAgentKey,
+            Self::TimestampOutOfWindow { .. } => Code::TimestampOutOfWindow,
+            Self::Unauthorized => Code::Unauthorized,
             Self::Forbidden | Self::TokenRefused { .. } | Self::CrossSite | Self::ForeignHost => {
-                (403, "forbidden")
+                Code::Forbidden
             }
-            Self::HttpsRequired => (403, "https_required"),
-            Self::SiteMismatch => (403, "site_mismatch"),
-            Self::ScopeViolation { .. } => (403, "scope_violation"),
-            Self::IntentNotFound => (404, "intent_not_found"),
-            Self::NotFound { .. } => (404, "not_found"),
-            Self::RequestTimeout => (408, "request_timeout"),
-            Self::NonceConsumed { .. } => (409, "nonce_consumed"),
-            Self::NotAuthorized => (409, "not_authorized"),
+            Self::HttpsRequired => Code::HttpsRequired,
+            Self::SiteMismatch => Code::SiteMismatch,
+            Self::ScopeViolation { .. } => Code::ScopeViolation,
+            Self::IntentNotFound => Code::IntentNotFound,
+            Self::NotFound { .. } => Code::NotFound,
+            Self::RequestTimeout => Code::RequestTimeout,
+            Self::NonceConsumed { .. } => Code::NonceConsumed,
+            Self::NotAuthorized => Code::NotAuthorized,
             Self::InvalidState { .. } | Self::NotInDoubt { .. } | Self::IllegalMove { .. } => {
-                (409, "invalid_state")
+                Code::InvalidState
             }
-            Self::Expired => (409, "expired"),
-            Self::ExecutionLimitReached => (409, "execution_limit_reached"),
-            Self::SpendCapExceeded => (409, "spend_cap_exceeded"),
-            Self::DuplicateAction { .. } => (409, "duplicate_action"),
-            Self::AlreadyCompensated => (409, "already_compensated"),
-            Self::IntentConflict => (409, "intent_conflict"),
-            Self::IntentExpired { .. } => (410, "intent_expired"),
-            Self::PreconditionFailed { unmet } if retryable(unmet) => (425, "precondition_failed"),
-            Self::PreconditionFailed { .. } => (412, "precondition_failed"),
-            Self::PayloadTooLarge { .. } => (413, "payload_too_large"),
-            Self::IdempotencyMismatch => (422, "idempotency_mismatch"),
-            Self::NonceMismatch => (422, "nonce_mismatch"),
-            Self::CurrencyMismatch => (422, "currency_mismatch"),
-            Self::RailMismatch { .. } => (422, "rail_mismatch"),
-            Self::PartialCompensationUnsupported => (422, "partial_compensation_unsupported"),
-            Self::RateLimited { .. } => (429, "rate_limited"),
-            Self::QuotaExceeded { .. } => (429, "quota_exceeded"),
-            Self::TooManyOpen { of_one: true, .. } => (429, "too_many_open"),
-            Self::TooManyOpen { of_one: false, .. } => (503, "too_many_open"),
-            Self::InternalError => (500, "internal_error"),
-            Self::StoreUnavailable | Self::StoreUnsure => (503, "store_unavailable"),
-            Self::NotPrimary => (503, "not_primary"),
-            Self::Maintenance => (503, "maintenance"),
+            Self::Expired => Code::Expired,
+            Self::ExecutionLimitReached => Code::ExecutionLimitReached,
+            Self::SpendCapExceeded => Code::SpendCapExceeded,
+            Self::DuplicateAction { .. } => Code::DuplicateAction,
+            Self::AlreadyCompensated => Code::AlreadyCompensated,
+            Self::IntentConflict => Code::IntentConflict,
+            Self::IntentExpired { .. } => Code::IntentExpired,
+            Self::PreconditionFailed { unmet } if retryable(unmet) => Code::PreconditionPending,
+            Self::PreconditionFailed { .. } => Code::PreconditionFailed,
+            Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Self::IdempotencyMismatch => Code::IdempotencyMismatch,
+            Self::NonceMismatch => Code::NonceMismatch,
+            Self::CurrencyMismatch => Code::CurrencyMismatch,
+            Self::RailMismatch { .. } => Code::RailMismatch,
+            Self::PartialCompensationUnsupported => Code::PartialCompensationUnsupported,
+            Self::RateLimited { .. } => Code::RateLimited,
+            Self::QuotaExceeded { .. } => Code::QuotaExceeded,
+            Self::TooManyOpen { of_one: true, .. } => Code::TooManyOpenOfOne,
+            Self::TooManyOpen { of_one: false, .. } => Code::TooManyOpen,
+            Self::InternalError => Code::InternalError,
+            Self::StoreUnavailable | Self::StoreUnsure => Code::StoreUnavailable,
+            Self::NotPrimary => Code::NotPrimary,
+            Self::Maintenance => Code::Maintenance,
         }
     }
 

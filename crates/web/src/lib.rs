@@ -10,6 +10,7 @@ pub mod channel_body;
 pub mod credentials;
 pub mod cross_site;
 pub mod empty;
+pub mod error_status;
 pub mod headers;
 pub mod layers;
 pub mod listener_policy;

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_engine::Error;
-use consign_kernel::error::Refusal;
+use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::IntentId;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -166,7 +166,8 @@ async fn check_transition(
     };
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     let status = job["status"].as_str().unwrap_or_default();
-    Err(ApiError::conflict(format!("the job is {status}; {needed}")))
+    let error = format!("the job is {status}; {needed}");
+    Err(ApiError::new(Code::InvalidState, error))
 }
 
 async fn job_status(state: &ApiState, id: IntentId) -> Result<Response, ApiError> {

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use consign_kernel::error::Code;
+use consign_kernel::profile::Face;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::reject::status_of;
 use super::super::routes::Route;
 use super::operation::{
     Auth, Operation, OperationLink, Parameter, ParameterIn, RequestBody, ResponseContent,
     ResponseSpec, Tag,
 };
 use super::schema::{Schema, exactly, integer, optional, required, text};
-use consign_web::{headers, request_id};
+use consign_web::{error_status, headers, request_id};
 
 /// The version of `OpenAPI` that the document follows.
 pub(super) const VERSION: &str = "3.1.0";
@@ -71,7 +71,7 @@ struct Components {
 impl Default for Components {
     fn default() -> Self {
         let mut schemas = Map::new();
-        let codes = text().one_of(Code::ALL.iter().map(|code| code.name()));
+        let codes = text().one_of(Code::of_face(Face::Intent).map(Code::name));
         schemas.insert("ErrorCode".to_owned(), codes.definition());
         Self {
             schemas,
@@ -140,7 +140,7 @@ impl Components {
         let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
         for code in operation.codes() {
             by_status
-                .entry(status_of(code).as_u16())
+                .entry(error_status::of(code).as_u16())
                 .or_default()
                 .push(code);
         }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use consign_kernel::error::Code;
+use consign_kernel::profile::Face;
+use consign_web::error_status;
 use http::Method;
 
 use super::super::API_VERSION;
 use super::super::dashboard::escape;
-use super::super::reject::status_of;
 use super::super::routes::Route;
 use super::document::meaning;
 use super::operation::{Auth, Operation, ResponseContent, Tag};
@@ -203,7 +204,7 @@ fn refusals(page: &mut String, operation: &Operation) {
     let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in operation.codes() {
         by_status
-            .entry(status_of(code).as_u16())
+            .entry(error_status::of(code).as_u16())
             .or_default()
             .push(code.name());
     }
@@ -258,8 +259,8 @@ fn shapes(page: &mut String, routes: &[Route]) {
 
 fn errors(page: &mut String) {
     page.push_str("<section id=\"errors\"><h2>Errors</h2><div class=\"shape\">");
-    let rows = Code::ALL.iter().map(|code| {
-        let status = status_of(*code).as_u16();
+    let rows = Code::of_face(Face::Intent).map(|code| {
+        let status = error_status::of(code).as_u16();
         [
             format!("<code>{}</code>", code.name()),
             status.to_string(),

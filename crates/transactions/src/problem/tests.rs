@@ -1,5 +1,9 @@
 //! Names, statuses and bodies as clients see them.
 
+use std::collections::HashSet;
+
+use consign_kernel::profile::Face;
+
 use super::*;
 
 fn unmet(actual: Option<AtpState>) -> Unmet {
@@ -248,10 +252,14 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::HttpsRequired, 403, "https_required"),
         (Problem::RequestTimeout, 408, "request_timeout"),
     ];
+    // The method is refused by the router, and a precondition has its own test.
+    let mut used = HashSet::from([Code::MethodNotAllowed, Code::PreconditionPending]);
     for (problem, status, name) in problems {
+        used.insert(problem.code());
         assert_eq!((problem.status(), problem.name()), (status, name));
         let body = serde_json::to_value(&problem).unwrap();
         assert_eq!((&body["ok"], &body["error"]), (&json!(false), &json!(name)));
         assert!(!body["message"].as_str().unwrap().is_empty());
     }
+    assert_eq!(used, Code::of_face(Face::Transaction).collect());
 }
