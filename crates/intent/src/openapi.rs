@@ -5,11 +5,9 @@
 //! document contains a secret, but both need credentials, so that an unauthenticated client does not learn which
 //! routes exist.
 
+mod access;
 mod document;
-pub(super) mod operation;
 pub(super) mod operations;
-mod page;
-mod schema;
 mod schemas;
 
 use std::sync::LazyLock;
@@ -18,6 +16,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
+use consign_web::openapi::{Endpoint, merge};
 use http::{HeaderValue, header};
 use serde_json::Value;
 
@@ -27,38 +26,25 @@ use super::json_out::json_response;
 use super::reject::Reject;
 use super::routes::routes;
 
+fn endpoints() -> Vec<Endpoint> {
+    routes().into_iter().map(Endpoint::from).collect()
+}
+
 /// The `OpenAPI` document as JSON text.
 pub fn json() -> &'static str {
-    static JSON: LazyLock<String> = LazyLock::new(|| {
-        serde_json::to_string_pretty(&document::document(&routes())).expect("it is JSON already")
-    });
+    static JSON: LazyLock<String> = LazyLock::new(|| json_with(&[]));
     &JSON
 }
 
-/// The same with the routes of another face of this server.
-pub fn json_with(other: &Value) -> String {
-    let mut whole = document::document(&routes());
-    for member in [
-        "/paths",
-        "/components/schemas",
-        "/components/securitySchemes",
-    ] {
-        let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
-        let further = other.pointer(member).and_then(Value::as_object);
-        if let (Some(own), Some(further)) = (own, further) {
-            own.extend(further.clone());
-        }
-    }
-    let tags = other["tags"].as_array().cloned().unwrap_or_default();
-    if let Some(own) = whole["tags"].as_array_mut() {
-        own.extend(tags);
-    }
+/// The same with the routes of other protocols of this server.
+pub fn json_with(others: &[&Value]) -> String {
+    let whole = merge(document::document(&endpoints()), others.iter().copied());
     serde_json::to_string_pretty(&whole).expect("it is JSON already")
 }
 
 /// The documentation as one self-contained HTML page.
 pub fn html() -> &'static str {
-    static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
+    static HTML: LazyLock<String> = LazyLock::new(|| document::page(&endpoints()));
     &HTML
 }
 
@@ -67,7 +53,11 @@ pub(super) async fn document(
     request: Request,
 ) -> Result<Response, Reject> {
     admit(&face, request).await?;
-    let text = face.options.additional_openapi.as_ref().map(json_with);
+    let text = face
+        .options
+        .additional_openapi
+        .as_ref()
+        .map(|other| json_with(&[other]));
     Ok(json_response(text.unwrap_or_else(|| json().to_owned())))
 }
 

@@ -5,9 +5,9 @@
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use consign_web::openapi::{Endpoint, Operation};
 use http::Method;
 
-use super::openapi::operation::Operation;
 use super::openapi::operations;
 use super::{
     IntentFace, admin, batch, claim, dashboard, events, health, kv, lease, metrics, nodes, openapi,
@@ -16,10 +16,20 @@ use super::{
 
 /// One method of one path.
 pub(super) struct Route {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    pub(super) operation: Operation,
+    method: Method,
+    path: &'static str,
+    operation: Operation,
     handler: MethodRouter<IntentFace>,
+}
+
+impl From<Route> for Endpoint {
+    fn from(route: Route) -> Self {
+        Self {
+            method: route.method,
+            path: route.path,
+            operation: route.operation,
+        }
+    }
 }
 
 fn get<H, T>(path: &'static str, handler: H, operation: Operation) -> Route

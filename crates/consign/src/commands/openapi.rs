@@ -21,9 +21,8 @@ impl Args {
         if self.html {
             out::data(openapi::html())?;
         } else if is_site {
-            out::data(&openapi::json_with(
-                &consign_transactions::http::openapi::document(),
-            ))?;
+            let transactions = consign_transactions::http::openapi::document();
+            out::data(&openapi::json_with(&[&transactions]))?;
         } else {
             out::data(openapi::json())?;
         }
