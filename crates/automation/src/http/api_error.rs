@@ -196,7 +196,12 @@ mod tests {
     fn the_handlers_use_every_code_of_the_protocol_and_no_other() {
         let mut used = BTreeSet::new();
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http")).unwrap() {
-            let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let path = entry.unwrap().path();
+            // Descriptions only repeat what handlers do.
+            if path.is_dir() {
+                continue;
+            }
+            let source = std::fs::read_to_string(path).unwrap();
             let source = source.replace("StatusCode::", "");
             for rest in source.split("Code::").skip(1) {
                 let end = rest.find(|sign: char| !sign.is_alphanumeric());

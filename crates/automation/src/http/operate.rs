@@ -12,9 +12,9 @@ use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
 use super::query::{QueryParams, Segments};
 use super::{ApiState, loader};
 
-const COMMAND_DEFAULT: &str = "poll";
-const TRANSITIONS_DEFAULT: usize = 20;
-const TRANSITIONS_MAX: usize = 200;
+pub(super) const COMMAND_DEFAULT: &str = "poll";
+pub(super) const TRANSITIONS_DEFAULT: usize = 20;
+pub(super) const TRANSITIONS_MAX: usize = 200;
 
 pub(super) async fn schedules(
     State(state): State<ApiState>,

@@ -26,7 +26,7 @@ use consign_web::presence::Presence;
 /// The event type of a direct call of `handle`.
 const EVENT_TYPE: &str = "api.trigger";
 /// Larger than the maximum baggage, so that oversized baggage gets its own error.
-const BODY_BYTES_MAX: usize = 4 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
     State(state): State<ApiState>,
