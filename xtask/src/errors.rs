@@ -1,4 +1,4 @@
-//! The list of error codes, read from the kernel's source, and the page of each.
+//! The table of error codes, read from the kernel's source, and the page of each.
 //!
 //! The source is read instead of the compiled list, because this crate depends on nothing.
 
@@ -10,7 +10,7 @@ use crate::report;
 pub(crate) const HELP: &str = "
 Usage: cargo xtask errors
 
-Prints every error code of crates/kernel/src/error.rs and whether docs/errors has its page.
+Prints every error code of crates/kernel/src/error.rs with its protocols, and whether docs/errors has its page.
 Fails if a page is missing.
 ";
 
@@ -18,10 +18,12 @@ Fails if a page is missing.
 pub(crate) const SOURCE: &str = "crates/kernel/src/error.rs";
 pub(crate) const PAGES: &str = "docs/errors";
 
-/// One line of the list.
+/// A code of the table. Its name may be in several rows, which differ in their class.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Code {
     pub(crate) name: String,
+    /// The protocols of all its rows, as documents call them.
+    pub(crate) protocols: Vec<&'static str>,
     /// Counted from 1.
     pub(crate) line: usize,
 }
@@ -37,13 +39,13 @@ pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
         return Err(format!("{SOURCE} has no code in `codes! {{ ... }}`"));
     }
     let mut missing = 0;
-    let mut rows = vec![vec!["code".to_owned(), "page".to_owned()]];
+    let mut rows = vec![["code", "protocols", "page"].map(str::to_owned).to_vec()];
     for code in &codes {
         let page = page_of(&code.name);
         let there = context.root.join(&page).is_file();
         missing += usize::from(!there);
         let shown = if there { page } else { "missing".to_owned() };
-        rows.push(vec![code.name.clone(), shown]);
+        rows.push(vec![code.name.clone(), code.protocols.join(", "), shown]);
     }
     print!("{}", report::table(&rows));
     match missing {
@@ -55,9 +57,9 @@ pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
     }
 }
 
-/// Lines such as `LeaseLost => "lease_lost", Gone;` between `codes! {` and its closing brace.
+/// Lines such as `LeaseLost => "lease_lost", Gone, [Intent];` between `codes! {` and its closing brace.
 pub(crate) fn codes(source: &str) -> Vec<Code> {
-    let mut found = Vec::new();
+    let mut found: Vec<Code> = Vec::new();
     let mut inside = false;
     for (index, line) in source.lines().enumerate() {
         let line = line.trim();
@@ -65,11 +67,24 @@ pub(crate) fn codes(source: &str) -> Vec<Code> {
             inside = true;
         } else if inside && line.starts_with('}') {
             break;
-        } else if inside && !line.starts_with("//") {
-            found.extend(code_in(line).map(|name| Code {
-                name: name.to_owned(),
-                line: index + 1,
-            }));
+        } else if inside
+            && !line.starts_with("//")
+            && let Some(name) = code_in(line)
+        {
+            let position = found.iter().position(|code| code.name == name);
+            let position = position.unwrap_or_else(|| {
+                found.push(Code {
+                    name: name.to_owned(),
+                    protocols: Vec::new(),
+                    line: index + 1,
+                });
+                found.len() - 1
+            });
+            for protocol in protocols_in(line) {
+                if !found[position].protocols.contains(&protocol) {
+                    found[position].protocols.push(protocol);
+                }
+            }
         }
     }
     found
@@ -81,6 +96,20 @@ fn code_in(line: &str) -> Option<&str> {
     Some(name)
 }
 
+fn protocols_in(line: &str) -> impl Iterator<Item = &'static str> {
+    let faces = line.split_once('[').and_then(|(_, rest)| {
+        let (faces, _) = rest.split_once(']')?;
+        Some(faces.split(','))
+    });
+    let faces = faces.into_iter().flatten();
+    faces.map(|face| match face.trim() {
+        "Intent" => "Intent Protocol",
+        "Automation" => "Automations",
+        "Transaction" => "Agent transactions",
+        _ => "a protocol without a title in xtask/src/errors.rs",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,15 +117,21 @@ mod tests {
     #[test]
     fn codes_come_from_the_invocation_and_not_from_the_macro() {
         let source = "macro_rules! codes {\n    ($a:ident => \"trap\", $b:ident;) => {};\n}\n\
-                      codes! {\n    /// Says why => \"no\".\n    LeaseLost => \"lease_lost\", Gone;\n    \
-                      Busy   => \"store_busy\",\n}\nconst X: &str = \"y => \\\"z\\\"\";\n";
-        let names: Vec<(String, usize)> = codes(source)
+                      codes! {\n    /// Says why => \"no\".\n    LeaseLost => \"lease_lost\", Gone, [Intent];\n    \
+                      Busy   => \"store_busy\", Busy, [Intent, Automation];\n    \
+                      Late => \"lease_lost\", Busy, [Transaction, Intent];\n}\nconst X: &str = \"y => \\\"z\\\"\";\n";
+        let found: Vec<(String, Vec<&str>, usize)> = codes(source)
             .into_iter()
-            .map(|c| (c.name, c.line))
+            .map(|code| (code.name, code.protocols, code.line))
             .collect();
+        let several = vec!["Intent Protocol", "Agent transactions"];
+        let both = vec!["Intent Protocol", "Automations"];
         assert_eq!(
-            names,
-            [("lease_lost".to_owned(), 6), ("store_busy".to_owned(), 7)]
+            found,
+            [
+                ("lease_lost".to_owned(), several, 6),
+                ("store_busy".to_owned(), both, 7)
+            ]
         );
     }
 }

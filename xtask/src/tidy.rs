@@ -25,7 +25,7 @@ Checks rules that the compiler does not know and prints file:line for each viola
   edges        crates depend on each other only as the architecture allows
   purity       the kernel has no clock, randomness, IO or async; only the binary reads the environment
   sql          SQL and its driver stay in the store
-  pages        every error code has its page in docs/errors, and no page is left over
+  pages        every error code has its page in docs/errors, with its protocols, and no page is left over
   promises     every promise of docs/security.md names a test that exists, and every security test is named there
   leftovers    no dbg!, todo!, unimplemented!, ignored test, or allow without a reason; no private paths or words
   shape        every source file opens with its module doc and stays below 1000 lines

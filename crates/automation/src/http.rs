@@ -14,7 +14,7 @@ mod jobs;
 mod listener_policy;
 pub mod listeners;
 pub mod loader;
-mod openapi;
+pub mod openapi;
 mod operate;
 mod query;
 mod trigger;

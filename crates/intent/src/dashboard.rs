@@ -9,6 +9,7 @@ use consign_kernel::ids::{Micros, SECOND_US};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::state::State as IntentState;
+use consign_web::html::escape;
 use http::{HeaderValue, header};
 
 use super::read::word;
@@ -240,20 +241,4 @@ fn table(
         );
     }
     page.push_str("</tbody></table></div></section>");
-}
-
-/// Goals, owners and reasons are untrusted input.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }

@@ -5,26 +5,29 @@
 //! document contains a secret, but both need credentials, so that an unauthenticated client does not learn which
 //! routes exist.
 
+mod access;
 mod document;
-pub(super) mod operation;
 pub(super) mod operations;
-mod page;
-mod schema;
 mod schemas;
 
 use std::sync::LazyLock;
 
+use consign_web::openapi::Endpoint;
 use serde_json::Value;
 
 use super::routes::routes;
 
+fn endpoints() -> Vec<Endpoint> {
+    routes().into_iter().map(Endpoint::from).collect()
+}
+
 /// The `OpenAPI` document of the protocol and of the routes of the server itself.
 pub fn document() -> Value {
-    document::document(&routes())
+    document::document(&endpoints())
 }
 
 /// The documentation as one self-contained HTML page.
 pub fn html() -> &'static str {
-    static HTML: LazyLock<String> = LazyLock::new(|| page::page(&routes()));
+    static HTML: LazyLock<String> = LazyLock::new(|| document::page(&endpoints()));
     &HTML
 }

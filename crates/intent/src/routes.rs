@@ -5,19 +5,29 @@
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use consign_web::openapi::{Endpoint, Operation};
 use http::Method;
 
-use super::openapi::operation::Operation;
 use super::openapi::operations;
 use super::{IntentFace, admin, batch, claim, dashboard, events, kv, lease, nodes, publish, read};
 
 /// One method of one path.
 pub(super) struct Route {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    pub(super) operation: Operation,
+    method: Method,
+    path: &'static str,
+    operation: Operation,
     /// None for a route of the server itself, which the shell handles.
     handler: Option<MethodRouter<IntentFace>>,
+}
+
+impl From<Route> for Endpoint {
+    fn from(route: Route) -> Self {
+        Self {
+            method: route.method,
+            path: route.path,
+            operation: route.operation,
+        }
+    }
 }
 
 fn get<H, T>(path: &'static str, handler: H, operation: Operation) -> Route

@@ -1,9 +1,11 @@
-//! The one list of stable error codes, and the refusals the rules give.
+//! The one table of error codes of all protocols, and the refusals the rules give.
 //!
-//! Invariant: a code is never reused for another meaning; each has a page in `docs/errors/`.
-//! The kernel knows a class, not an HTTP status: faces translate.
+//! Invariant: a name is never reused for another meaning; each has a page in `docs/errors/`.
+//! The kernel knows a class, not an HTTP status: `web` translates.
 
-/// The kind of error a code is, for faces to map to their own status.
+use crate::profile::Face;
+
+/// The kind of error a code is; the HTTP status follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Invalid,
@@ -13,15 +15,24 @@ pub enum Class {
     Method,
     Timeout,
     TooLarge,
+    /// The present state does not allow it, and waiting does not help.
     Conflict,
+    /// The request contradicts an earlier one, or the document that it refers to.
+    Mismatch,
+    /// Its object has ended.
+    Gone,
+    /// A precondition can no longer be met.
+    Unmet,
+    /// A precondition is not met yet.
+    TooEarly,
     TooMany,
     Busy,
     Internal,
 }
 
 macro_rules! codes {
-    ($($name:ident => $text:literal, $class:ident;)+) => {
-        /// A stable, machine-readable name of an error. Clients branch on it, never on the message.
+    ($($name:ident => $text:literal, $class:ident, [$($face:ident),+];)+) => {
+        /// An error that a client can get. Its name is stable and machine-readable: clients branch on it, never on the message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code { $($name,)+ }
 
@@ -35,53 +46,108 @@ macro_rules! codes {
             pub const fn class(self) -> Class {
                 match self { $(Self::$name => Class::$class,)+ }
             }
+
+            /// The protocols in which it occurs.
+            pub const fn faces(self) -> &'static [Face] {
+                match self { $(Self::$name => &[$(Face::$face,)+],)+ }
+            }
         }
     };
 }
 
+// A name that has several classes has several rows, and one page. Responses of automations have no code, only a sentence: the
+// page of the code lists the sentences, and the access log has the code.
 codes! {
-    InvalidRequest => "invalid_request", Invalid;
-    InvalidPayload => "invalid_payload", Invalid;
-    InvalidNamespace => "invalid_namespace", Invalid;
-    InvalidGoal => "invalid_goal", Invalid;
-    InvalidVisibility => "invalid_visibility", Invalid;
-    InvalidPriority => "invalid_priority", Invalid;
-    InvalidDelay => "invalid_delay", Invalid;
-    InvalidMaxAttempts => "invalid_max_attempts", Invalid;
-    InvalidBackoffBase => "invalid_backoff_base", Invalid;
-    InvalidTargetWorker => "invalid_target_worker", Invalid;
-    InvalidRequiredCapability => "invalid_required_capability", Invalid;
-    InvalidIdempotencyKey => "invalid_idempotency_key", Invalid;
-    InvalidResult => "invalid_result", Invalid;
-    InvalidResultType => "invalid_result_type", Invalid;
-    InvalidSeconds => "invalid_seconds", Invalid;
-    InvalidTtl => "invalid_ttl", Invalid;
-    InvalidKey => "invalid_key", Invalid;
-    InvalidWait => "invalid_wait", Invalid;
-    InvalidMax => "invalid_max", Invalid;
-    InvalidLimit => "invalid_limit", Invalid;
-    InvalidCursor => "invalid_cursor", Invalid;
-    CursorUnknown => "cursor_unknown", Invalid;
-    InvalidStatus => "invalid_status", Invalid;
-    InvalidAction => "invalid_action", Invalid;
-    ConfirmationRequired => "confirmation_required", Invalid;
-    Unauthorized => "unauthorized", Unauthorized;
-    Forbidden => "forbidden", Forbidden;
-    InvalidSignature => "invalid_signature", Forbidden;
-    HttpsRequired => "https_required", Forbidden;
-    NotFound => "not_found", NotFound;
-    NotSettled => "not_settled", NotFound;
-    MethodNotAllowed => "method_not_allowed", Method;
-    RequestTimeout => "request_timeout", Timeout;
-    PayloadTooLarge => "payload_too_large", TooLarge;
-    ResultTooLarge => "result_too_large", TooLarge;
-    IdempotencyConflict => "idempotency_conflict", Conflict;
-    RateLimited => "rate_limited", TooMany;
-    LimitExceeded => "limit_exceeded", TooMany;
-    DatabaseBusy => "database_busy", Busy;
-    Maintenance => "maintenance", Busy;
-    NodeDraining => "node_draining", Busy;
-    Internal => "internal", Internal;
+    InvalidRequest => "invalid_request", Invalid, [Intent, Automation, Transaction];
+    InvalidPayload => "invalid_payload", Invalid, [Intent];
+    InvalidNamespace => "invalid_namespace", Invalid, [Intent];
+    InvalidGoal => "invalid_goal", Invalid, [Intent];
+    InvalidVisibility => "invalid_visibility", Invalid, [Intent];
+    InvalidPriority => "invalid_priority", Invalid, [Intent];
+    InvalidDelay => "invalid_delay", Invalid, [Intent];
+    InvalidMaxAttempts => "invalid_max_attempts", Invalid, [Intent];
+    InvalidBackoffBase => "invalid_backoff_base", Invalid, [Intent];
+    InvalidTargetWorker => "invalid_target_worker", Invalid, [Intent];
+    InvalidRequiredCapability => "invalid_required_capability", Invalid, [Intent];
+    InvalidIdempotencyKey => "invalid_idempotency_key", Invalid, [Intent];
+    InvalidResult => "invalid_result", Invalid, [Intent];
+    InvalidResultType => "invalid_result_type", Invalid, [Intent];
+    InvalidSeconds => "invalid_seconds", Invalid, [Intent];
+    InvalidTtl => "invalid_ttl", Invalid, [Intent];
+    InvalidKey => "invalid_key", Invalid, [Intent];
+    InvalidWait => "invalid_wait", Invalid, [Intent];
+    InvalidMax => "invalid_max", Invalid, [Intent];
+    InvalidLimit => "invalid_limit", Invalid, [Intent];
+    InvalidCursor => "invalid_cursor", Invalid, [Intent];
+    CursorUnknown => "cursor_unknown", Invalid, [Intent];
+    InvalidStatus => "invalid_status", Invalid, [Intent];
+    InvalidAction => "invalid_action", Invalid, [Intent];
+    ConfirmationRequired => "confirmation_required", Invalid, [Intent];
+    Unauthorized => "unauthorized", Unauthorized, [Intent, Automation, Transaction];
+    Forbidden => "forbidden", Forbidden, [Intent, Automation, Transaction];
+    InvalidSignature => "invalid_signature", Forbidden, [Intent, Automation];
+    HttpsRequired => "https_required", Forbidden, [Intent, Automation, Transaction];
+    NotFound => "not_found", NotFound, [Intent, Automation, Transaction];
+    NotSettled => "not_settled", NotFound, [Intent];
+    MethodNotAllowed => "method_not_allowed", Method, [Intent, Automation, Transaction];
+    RequestTimeout => "request_timeout", Timeout, [Intent, Automation, Transaction];
+    PayloadTooLarge => "payload_too_large", TooLarge, [Intent, Automation, Transaction];
+    ResultTooLarge => "result_too_large", TooLarge, [Intent];
+    IdempotencyConflict => "idempotency_conflict", Mismatch, [Intent];
+    RateLimited => "rate_limited", TooMany, [Intent, Automation, Transaction];
+    LimitExceeded => "limit_exceeded", TooMany, [Intent];
+    DatabaseBusy => "database_busy", Busy, [Intent];
+    Maintenance => "maintenance", Busy, [Intent, Automation, Transaction];
+    NodeDraining => "node_draining", Busy, [Intent];
+    Internal => "internal", Internal, [Intent, Automation];
+    IdempotencyKeyRequired => "idempotency_key_required", Invalid, [Transaction];
+    IdempotencyKeyInvalid => "idempotency_key_invalid", Invalid, [Transaction];
+    CallbackSignature => "invalid_signature", Invalid, [Transaction];
+    AgentSignature => "invalid_signature", Unauthorized, [Transaction];
+    UnknownAgentKey => "unknown_agent_key", Unauthorized, [Transaction];
+    TimestampOutOfWindow => "timestamp_out_of_window", Unauthorized, [Transaction];
+    SiteMismatch => "site_mismatch", Forbidden, [Transaction];
+    ScopeViolation => "scope_violation", Forbidden, [Transaction];
+    IntentNotFound => "intent_not_found", NotFound, [Transaction];
+    NonceConsumed => "nonce_consumed", Conflict, [Transaction];
+    NotAuthorized => "not_authorized", Conflict, [Transaction];
+    InvalidState => "invalid_state", Conflict, [Automation, Transaction];
+    Expired => "expired", Conflict, [Transaction];
+    ExecutionLimitReached => "execution_limit_reached", Conflict, [Transaction];
+    SpendCapExceeded => "spend_cap_exceeded", Conflict, [Transaction];
+    DuplicateAction => "duplicate_action", Conflict, [Transaction];
+    AlreadyCompensated => "already_compensated", Conflict, [Transaction];
+    IntentConflict => "intent_conflict", Conflict, [Transaction];
+    IntentExpired => "intent_expired", Gone, [Transaction];
+    PreconditionFailed => "precondition_failed", Unmet, [Transaction];
+    PreconditionPending => "precondition_failed", TooEarly, [Transaction];
+    IdempotencyMismatch => "idempotency_mismatch", Mismatch, [Transaction];
+    NonceMismatch => "nonce_mismatch", Mismatch, [Transaction];
+    CurrencyMismatch => "currency_mismatch", Mismatch, [Transaction];
+    RailMismatch => "rail_mismatch", Mismatch, [Transaction];
+    PartialCompensationUnsupported => "partial_compensation_unsupported", Mismatch, [Transaction];
+    TooManyOpenOfOne => "too_many_open", TooMany, [Transaction];
+    TooManyOpen => "too_many_open", Busy, [Transaction];
+    QuotaExceeded => "quota_exceeded", TooMany, [Transaction];
+    StoreUnavailable => "store_unavailable", Busy, [Automation, Transaction];
+    NotPrimary => "not_primary", Busy, [Transaction];
+    InternalError => "internal_error", Internal, [Transaction];
+    BaggageTooLarge => "baggage_too_large", TooLarge, [Automation];
+    DeliveryConflict => "delivery_conflict", Conflict, [Automation];
+    PipelineWithoutJobs => "pipeline_without_jobs", Conflict, [Automation];
+    ScheduleNotPlanned => "schedule_not_planned", Conflict, [Automation];
+    ReloadRefused => "reload_refused", Conflict, [Automation];
+    ServerBusy => "server_busy", Busy, [Automation];
+    WebhookUnavailable => "webhook_unavailable", Busy, [Automation];
+    Unhealthy => "unhealthy", Busy, [Automation];
+}
+
+impl Code {
+    /// The rows of one protocol, in the order of the table.
+    pub fn of_face(face: Face) -> impl Iterator<Item = Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(move |code| code.faces().contains(&face))
+    }
 }
 
 /// Why a command was not carried out. An expected answer, not a failure of the ledger.
@@ -124,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_snake_case_and_unique() {
+    fn names_are_snake_case_and_each_row_is_needed() {
         let mut seen = std::collections::HashSet::new();
         for code in Code::ALL {
             let name = code.name();
@@ -132,7 +198,16 @@ mod tests {
                 name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
                 "{name}"
             );
-            assert!(seen.insert(name), "{name} twice");
+            let class = format!("{:?}", code.class());
+            assert!(seen.insert((name, class)), "{name} twice with one class");
         }
+    }
+
+    #[test]
+    fn the_table_has_rows_of_each_protocol_that_is_served() {
+        for face in [Face::Intent, Face::Automation, Face::Transaction] {
+            assert!(Code::of_face(face).count() > 20, "{face:?}");
+        }
+        assert_eq!(Code::of_face(Face::Mesh).count(), 0);
     }
 }

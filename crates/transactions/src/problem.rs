@@ -1,5 +1,8 @@
-//! Every error of ATP and its message. `http::problem_response` has its name, its status and its body.
+//! Every error of ATP: its message, and its row in the table of error codes. `http::problem_response` has its body.
+//!
+//! Invariant: names and classes are in that table alone.
 
+use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
 
 use crate::state::AtpState;
@@ -173,6 +176,59 @@ impl Problem {
         Self::InvalidRequest {
             field: Some(field.into()),
             reason: reason.into(),
+        }
+    }
+
+    /// The row of the table of error codes.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::InvalidRequest { .. } => Code::InvalidRequest,
+            Self::IdempotencyKeyRequired => Code::IdempotencyKeyRequired,
+            Self::IdempotencyKeyInvalid { .. } => Code::IdempotencyKeyInvalid,
+            Self::CallbackRefused { .. } => Code::CallbackSignature,
+            Self::InvalidSignature { .. } => Code::AgentSignature,
+            Self::UnknownAgentKey => Code::UnknownAgentKey,
+            Self::TimestampOutOfWindow { .. } => Code::TimestampOutOfWindow,
+            Self::Unauthorized => Code::Unauthorized,
+            Self::Forbidden | Self::TokenRefused { .. } | Self::CrossSite | Self::ForeignHost => {
+                Code::Forbidden
+            }
+            Self::HttpsRequired => Code::HttpsRequired,
+            Self::SiteMismatch => Code::SiteMismatch,
+            Self::ScopeViolation { .. } => Code::ScopeViolation,
+            Self::IntentNotFound => Code::IntentNotFound,
+            Self::NotFound { .. } => Code::NotFound,
+            Self::RequestTimeout => Code::RequestTimeout,
+            Self::NonceConsumed { .. } => Code::NonceConsumed,
+            Self::NotAuthorized => Code::NotAuthorized,
+            Self::InvalidState { .. } | Self::NotInDoubt { .. } | Self::IllegalMove { .. } => {
+                Code::InvalidState
+            }
+            Self::Expired => Code::Expired,
+            Self::ExecutionLimitReached => Code::ExecutionLimitReached,
+            Self::SpendCapExceeded => Code::SpendCapExceeded,
+            Self::DuplicateAction { .. } => Code::DuplicateAction,
+            Self::AlreadyCompensated => Code::AlreadyCompensated,
+            Self::IntentConflict => Code::IntentConflict,
+            Self::IntentExpired { .. } => Code::IntentExpired,
+            Self::PreconditionFailed { unmet } if may_still_hold(unmet) => {
+                Code::PreconditionPending
+            }
+            Self::PreconditionFailed { .. } => Code::PreconditionFailed,
+            Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Self::IdempotencyMismatch => Code::IdempotencyMismatch,
+            Self::NonceMismatch => Code::NonceMismatch,
+            Self::CurrencyMismatch => Code::CurrencyMismatch,
+            Self::RailMismatch { .. } => Code::RailMismatch,
+            Self::PartialCompensationUnsupported => Code::PartialCompensationUnsupported,
+            Self::RateLimited { .. } => Code::RateLimited,
+            Self::QuotaExceeded { .. } => Code::QuotaExceeded,
+            Self::TooManyOpen { of_one: true, .. } => Code::TooManyOpenOfOne,
+            Self::TooManyOpen { of_one: false, .. } => Code::TooManyOpen,
+            Self::InternalError => Code::InternalError,
+            Self::StoreUnavailable | Self::StoreUnsure => Code::StoreUnavailable,
+            Self::NotPrimary => Code::NotPrimary,
+            Self::Maintenance => Code::Maintenance,
         }
     }
 }

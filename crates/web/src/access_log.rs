@@ -13,6 +13,7 @@ use std::{
     time::Instant,
 };
 
+use consign_kernel::error::Code;
 use http::{Method, Request, Response, Uri};
 use tower::Service;
 use tracing::Level;
@@ -22,6 +23,10 @@ use super::{
     request_id::{HEADER, RequestId, RequestIds},
     server::Peer,
 };
+
+/// The error code of a response, which the event contains; an extension of the response.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorCode(pub Code);
 
 /// Wraps a service so that each request has an id and is logged.
 #[derive(Debug, Clone)]
@@ -87,7 +92,9 @@ where
         let mut answer = ready!(Pin::new(&mut this.answer).poll(cx));
         if let (Ok(response), Some(request_id)) = (&mut answer, this.request_id.take()) {
             if let Some(entry) = this.entry.take() {
-                entry.finish(&request_id, response.status().as_u16());
+                let code = response.extensions().get::<ErrorCode>();
+                let code = code.map(|ErrorCode(code)| *code);
+                entry.finish(&request_id, response.status().as_u16(), code);
             }
             let headers = response.headers_mut();
             headers.insert(HEADER.clone(), request_id.into_header());
@@ -116,7 +123,7 @@ impl AccessLogEntry {
         }
     }
 
-    fn finish(self, request_id: &RequestId, status_code: u16) {
+    fn finish(self, request_id: &RequestId, status_code: u16, error_code: Option<Code>) {
         let microseconds = (self.began_at.elapsed().as_secs_f64() * 1e6).round();
         tracing::info!(
             target: "access",
@@ -125,6 +132,7 @@ impl AccessLogEntry {
             request_id = request_id.as_str(),
             remote_addr = self.remote_addr.map(tracing::field::display),
             status_code,
+            error_code = error_code.map(Code::name),
             duration_ms = microseconds / 1e3,
             "request"
         );
@@ -206,5 +214,24 @@ mod tests {
             assert!(line.contains(word), "{word} in {line}");
         }
         assert!(!line.contains("secret"), "{line}");
+        assert!(!line.contains("error_code"), "{line}");
+    }
+
+    #[tokio::test]
+    async fn the_line_of_a_refused_request_has_the_error_code() {
+        let recorder = Recorder::default();
+        let _recording = tracing::subscriber::set_default(recorder.clone());
+        let inner = service_fn(|_: Request<()>| {
+            let mut response = Response::new(());
+            response
+                .extensions_mut()
+                .insert(ErrorCode(Code::RateLimited));
+            ready(Ok::<_, Infallible>(response))
+        });
+        let request = Request::get("/jobs").body(()).unwrap();
+        let response = AccessLog::new(inner, 1, true).oneshot(request).await;
+        assert!(response.is_ok());
+        let line = recorder.lines.lock().unwrap().clone();
+        assert!(line.contains("error_code=\"rate_limited\" "), "{line}");
     }
 }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
 use consign_engine::{Error, LedgerHealth, PauseReason};
-use consign_kernel::error::{Class, Code, Refusal};
-use http::{HeaderValue, StatusCode, header};
+use consign_kernel::error::{Code, Refusal};
+use http::{HeaderValue, header};
 
+use crate::access_log::ErrorCode;
 use crate::body::BodyError;
 use crate::json_out::Json;
 use crate::listener_policy::Closed;
-use crate::throttle;
+use crate::{error_status, throttle};
 
 /// The message for a nonce that was used before, which the ledger detects.
 pub const REPLAY_MESSAGE: &str = "Replay detected";
@@ -114,23 +115,6 @@ impl Reject {
     }
 }
 
-/// The status of a code, the same for all routes.
-pub const fn status_of(code: Code) -> StatusCode {
-    match code.class() {
-        Class::Invalid => StatusCode::BAD_REQUEST,
-        Class::Unauthorized => StatusCode::UNAUTHORIZED,
-        Class::Forbidden => StatusCode::FORBIDDEN,
-        Class::NotFound => StatusCode::NOT_FOUND,
-        Class::Method => StatusCode::METHOD_NOT_ALLOWED,
-        Class::Timeout => StatusCode::REQUEST_TIMEOUT,
-        Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Class::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
-        Class::TooMany => StatusCode::TOO_MANY_REQUESTS,
-        Class::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        Class::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
 impl IntoResponse for Reject {
     fn into_response(self) -> Response {
         let mut body = Json::object();
@@ -141,7 +125,8 @@ impl IntoResponse for Reject {
 
 impl Reject {
     fn answered_with(self, body: Json) -> Response {
-        let mut response = (status_of(self.code), body).into_response();
+        let mut response = (error_status::of(self.code), body).into_response();
+        response.extensions_mut().insert(ErrorCode(self.code));
         if self.challenge {
             let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
             response

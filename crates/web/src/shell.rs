@@ -23,6 +23,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::json_out::{Json, json_response};
+use crate::openapi::merge;
 use crate::operator::OperatorCredentials;
 use crate::reject::Reject;
 use crate::request_id::RequestId;
@@ -202,25 +203,8 @@ pub fn on_panic(id: Option<&RequestId>) -> Response {
 }
 
 /// One document of all routes, as JSON text.
-pub fn merged_openapi(mut whole: Value, further: &[Value]) -> String {
-    for other in further {
-        for member in [
-            "/paths",
-            "/components/schemas",
-            "/components/securitySchemes",
-        ] {
-            let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
-            let further = other.pointer(member).and_then(Value::as_object);
-            if let (Some(own), Some(further)) = (own, further) {
-                own.extend(further.clone());
-            }
-        }
-        let tags = other["tags"].as_array().cloned().unwrap_or_default();
-        if let Some(own) = whole["tags"].as_array_mut() {
-            own.extend(tags);
-        }
-    }
-    serde_json::to_string_pretty(&whole).expect("it is JSON already")
+pub fn merged_openapi(root: Value, further: &[Value]) -> String {
+    serde_json::to_string_pretty(&merge(root, further)).expect("it is JSON already")
 }
 
 async fn root(State(shell): State<Shell>) -> Response {

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use consign_engine::Error;
-use consign_kernel::error::Refusal;
+use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::IntentId;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -21,12 +21,12 @@ use consign_web::body_budget::BodySender;
 
 /// Set if the tree has more jobs than the list.
 const MORE: HeaderName = HeaderName::from_static("x-more");
-const BODY_BYTES_MAX: usize = 16 << 10;
-const REASON_CHARS_MAX: usize = 500;
+pub(super) const BODY_BYTES_MAX: usize = 16 << 10;
+pub(super) const REASON_CHARS_MAX: usize = 500;
 const CANCELLABLE: &str = "only one that is queued or running can be cancelled";
 const RETRIABLE: &str = "only one that is failed, timed_out or dead can be retried; start others again with `plugin run` or `pipeline run`";
-const FACTS_DEFAULT: usize = 20;
-const FACTS_MAX: usize = 200;
+pub(super) const FACTS_DEFAULT: usize = 20;
+pub(super) const FACTS_MAX: usize = 200;
 
 pub(super) async fn job(
     State(state): State<ApiState>,
@@ -166,7 +166,8 @@ async fn check_transition(
     };
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     let status = job["status"].as_str().unwrap_or_default();
-    Err(ApiError::conflict(format!("the job is {status}; {needed}")))
+    let error = format!("the job is {status}; {needed}");
+    Err(ApiError::new(Code::InvalidState, error))
 }
 
 async fn job_status(state: &ApiState, id: IntentId) -> Result<Response, ApiError> {

@@ -4,6 +4,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use consign_kernel::error::Code;
 
 use super::api_error::ApiError;
 use consign_web::listener_policy::{Closed, ListenerPolicy};
@@ -31,8 +32,10 @@ async fn enforce(State(policy): State<ListenerPolicy>, request: Request, next: N
 impl From<Closed> for ApiError {
     fn from(closed: Closed) -> Self {
         match closed {
-            Closed::PlainHttp => Self::forbidden("HTTPS is required"),
-            Closed::Maintenance => Self::busy("the server is in maintenance mode"),
+            Closed::PlainHttp => Self::new(Code::HttpsRequired, "HTTPS is required"),
+            Closed::Maintenance => {
+                Self::new(Code::Maintenance, "the server is in maintenance mode")
+            }
         }
     }
 }

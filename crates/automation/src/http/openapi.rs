@@ -1,5 +1,7 @@
 //! The `OpenAPI` document: one operation for each command of each plugin, built from the manifests.
 
+pub mod api;
+
 use crate::plugin::command::PluginCommand;
 use crate::program::{Plugin, Program};
 use axum::extract::State;

@@ -4,7 +4,7 @@ use crate::runtime::{ReloadError, ScheduleError, job_id};
 use axum::extract::State;
 use axum::response::Response;
 use consign_engine::Error;
-use consign_kernel::error::Refusal;
+use consign_kernel::error::{Code, Refusal};
 use serde_json::json;
 
 use super::api_error::{ApiError, ok};
@@ -12,9 +12,9 @@ use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
 use super::query::{QueryParams, Segments};
 use super::{ApiState, loader};
 
-const COMMAND_DEFAULT: &str = "poll";
-const TRANSITIONS_DEFAULT: usize = 20;
-const TRANSITIONS_MAX: usize = 200;
+pub(super) const COMMAND_DEFAULT: &str = "poll";
+pub(super) const TRANSITIONS_DEFAULT: usize = 20;
+pub(super) const TRANSITIONS_MAX: usize = 200;
 
 pub(super) async fn schedules(
     State(state): State<ApiState>,
@@ -145,7 +145,8 @@ impl From<ScheduleError> for ApiError {
         match error {
             ScheduleError::NoSchedule { .. } => Self::not_found(error.to_string()),
             ScheduleError::Engine(Error::Refused(Refusal::NotFound)) => {
-                Self::conflict("the schedule is not planned yet; try again shortly")
+                let error = "the schedule is not planned yet; try again shortly";
+                Self::new(Code::ScheduleNotPlanned, error)
             }
             ScheduleError::Engine(error) => error.into(),
         }
@@ -156,7 +157,7 @@ impl From<loader::Error> for ApiError {
     fn from(error: loader::Error) -> Self {
         match error {
             loader::Error::Unusable(_) | loader::Error::Refused(ReloadError::NeedsRestart(_)) => {
-                Self::conflict(error.to_string())
+                Self::new(Code::ReloadRefused, error.to_string())
             }
             loader::Error::Refused(ReloadError::Engine(error)) => error.into(),
         }

@@ -12,9 +12,9 @@ use super::api_error::ApiError;
 
 /// Longer than any valid query.
 const QUERY_BYTES_MAX: usize = 4 << 10;
-const LIMIT_DEFAULT: usize = 50;
-const JOBS_LIMIT_MAX: usize = 1_000;
-const LOGS_LIMIT_MAX: usize = 200;
+pub(super) const LIMIT_DEFAULT: usize = 50;
+pub(super) const JOBS_LIMIT_MAX: usize = 1_000;
+pub(super) const LOGS_LIMIT_MAX: usize = 200;
 const SUBMITTERS: [SubmittedBy; 7] = [
     SubmittedBy::Scheduler,
     SubmittedBy::Webhook,

@@ -10,6 +10,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use consign_kernel::error::Code;
 use consign_kernel::plant::{self, Plant};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ use consign_web::presence::Presence;
 /// The event type of a direct call of `handle`.
 const EVENT_TYPE: &str = "api.trigger";
 /// Larger than the maximum baggage, so that oversized baggage gets its own error.
-const BODY_BYTES_MAX: usize = 4 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn plugin(
     State(state): State<ApiState>,
@@ -129,9 +130,8 @@ async fn start(state: &ApiState, name: &str, payload: Value) -> Result<Vec<Enque
         .run_pipeline(name, payload, state.submitter())
         .await?;
     if jobs.is_empty() {
-        return Err(ApiError::conflict(format!(
-            "the pipeline `{name}` starts no job"
-        )));
+        let error = format!("the pipeline `{name}` starts no job");
+        return Err(ApiError::new(Code::PipelineWithoutJobs, error));
     }
     Ok(jobs)
 }

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use consign_engine::Error;
-use consign_kernel::error::Refusal;
+use consign_kernel::error::{Code, Refusal};
 use consign_kernel::plant::{self, Plant};
 use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -68,11 +68,11 @@ async fn receive(State(state): State<ApiState>, request: Request) -> Result<Resp
     // A request without the signature header is refused before its body is read.
     if !parts.headers.contains_key(&endpoint.signature_header) && !plant::on(Plant::UnsignedWebhook)
     {
-        return Err(ApiError::forbidden("forbidden"));
+        return Err(ApiError::new(Code::InvalidSignature, "forbidden"));
     }
     let body = read(body, endpoint, body::sender(&parts.extensions)).await?;
     if !is_signed(&parts.headers, endpoint, &body) {
-        return Err(ApiError::forbidden("forbidden").of_wrong_credential());
+        return Err(ApiError::new(Code::InvalidSignature, "forbidden").of_wrong_credential());
     }
     // With a weak secret, a throttled address must not learn that a guess was right.
     let is_weak = endpoint.secret.expose().len() < STRONG_CHARS_MIN;
@@ -131,12 +131,11 @@ async fn publish(
         Ok(published) => {
             Ok(json!({"intent_id": published.id.to_string(), "duplicate": published.duplicate}))
         }
-        Err(PublishError::TooLarge(error)) => {
-            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error))
+        Err(PublishError::TooLarge(error)) => Err(ApiError::new(Code::PayloadTooLarge, error)),
+        Err(PublishError::Engine(Error::Refused(Refusal::OnceConflict { .. }))) => {
+            let error = "this delivery was received before, with another body";
+            Err(ApiError::new(Code::DeliveryConflict, error))
         }
-        Err(PublishError::Engine(Error::Refused(Refusal::OnceConflict { .. }))) => Err(
-            ApiError::conflict("this delivery was received before, with another body"),
-        ),
         Err(PublishError::Engine(error)) => Err(error.into()),
     }
 }
@@ -202,7 +201,8 @@ fn refused(error: TriggerError, endpoint: &WebhookEndpoint) -> ApiError {
         TriggerError::Engine(error) => error.into(),
         TriggerError::Missing(_) | TriggerError::Routing(_) => {
             tracing::error!(component = "webhooks", path = endpoint.path, %error, "the target of a webhook does not exist");
-            ApiError::busy("this webhook is not available at the moment")
+            let error = "this webhook is not available at the moment";
+            ApiError::new(Code::WebhookUnavailable, error)
         }
     }
 }

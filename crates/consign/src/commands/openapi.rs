@@ -1,7 +1,8 @@
 //! `consign openapi`
 //!
 //! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
-//! includes agent transactions if `ATP_SITE` is set, as the server's does.
+//! includes agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a document of
+//! its own, because the service listens elsewhere.
 
 use consign_intent::openapi;
 use consign_web::shell;
@@ -14,12 +15,19 @@ pub(crate) struct Args {
     /// Print the page for people instead of the JSON document
     #[arg(long)]
     html: bool,
+
+    /// Print the JSON document of the API of an automation service
+    #[arg(long, conflicts_with = "html")]
+    automation: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let is_site = std::env::var_os("ATP_SITE").is_some_and(|site| !site.is_empty());
-        if self.html {
+        if self.automation {
+            let document = consign_automation::http::openapi::api::document();
+            out::data(&format!("{document:#}"))?;
+        } else if self.html {
             out::data(openapi::html())?;
         } else {
             let further: Vec<_> = is_site

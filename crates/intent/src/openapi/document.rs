@@ -1,22 +1,17 @@
-//! The table of routes as an `OpenAPI` 3.1 document.
+//! The documents of the protocol: the frame, the error responses and the texts of the page.
 
 use std::collections::BTreeMap;
 
 use consign_kernel::error::Code;
+use consign_kernel::profile::Face;
+use consign_web::openapi::schema::{Schema, exactly, integer, optional, required, text};
+use consign_web::openapi::{self, Dialect, Endpoint, Operation, PageTexts, Refusal};
+use consign_web::{headers, request_id};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::routes::Route;
-use super::operation::{
-    Auth, Operation, OperationLink, Parameter, ParameterIn, RequestBody, ResponseContent,
-    ResponseSpec, Tag,
-};
-use super::schema::{Schema, exactly, integer, optional, required, text};
-use consign_web::reject::status_of;
-use consign_web::{headers, request_id};
-
-/// The version of `OpenAPI` that the document follows.
-pub(super) const VERSION: &str = "3.1.0";
+use super::super::API_VERSION;
+use super::access::TAGS;
 
 const ABOUT: &str = "Publish an intent, let a worker claim it, read the result. \
      Every error is `{\"error\":{\"code\",\"message\"}}`: branch on the code, whose meaning never changes. \
@@ -26,23 +21,13 @@ const ABOUT: &str = "Publish an intent, let a worker claim it, read the result. 
 /// A response with up to this many codes is shared between operations; a response with more codes belongs to one operation.
 const SHARED_CODES_MAX: usize = 3;
 
-pub(super) fn document(routes: &[Route]) -> Value {
-    let mut components = Components::default();
-    let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for route in routes {
-        let method = route.method.as_str().to_ascii_lowercase();
-        let operation = components.operation(&route.operation);
-        paths
-            .entry(route.path)
-            .or_default()
-            .insert(method, operation);
-    }
-    let tags: Vec<Value> = Tag::ALL
+pub(super) fn document(endpoints: &[Endpoint]) -> Value {
+    let tags: Vec<Value> = TAGS
         .iter()
-        .map(|tag| json!({"name": tag.title(), "description": tag.about()}))
+        .map(|tag| json!({"name": tag.title, "description": tag.about}))
         .collect();
-    json!({
-        "openapi": VERSION,
+    let codes = text().one_of(Code::of_face(Face::Intent).map(Code::name));
+    let frame = json!({
         "info": {
             "title": "Consign, Intent Protocol",
             "version": env!("CARGO_PKG_VERSION"),
@@ -52,179 +37,67 @@ pub(super) fn document(routes: &[Route]) -> Value {
         // Relative to the URL of this document.
         "servers": [{"url": "/"}],
         "tags": tags,
-        "paths": paths,
         "components": {
-            "schemas": components.schemas,
-            "responses": components.responses,
+            "schemas": {"ErrorCode": codes.definition()},
             "headers": header_definitions(),
             "securitySchemes": security_schemes(),
         },
-    })
+    });
+    openapi::document(endpoints, &IntentDialect, frame)
 }
 
-/// The components that operations refer to.
-struct Components {
-    schemas: Map<String, Value>,
-    responses: Map<String, Value>,
-}
+struct IntentDialect;
 
-impl Default for Components {
-    fn default() -> Self {
-        let mut schemas = Map::new();
-        let codes = text().one_of(Code::ALL.iter().map(|code| code.name()));
-        schemas.insert("ErrorCode".to_owned(), codes.definition());
-        Self {
-            schemas,
-            responses: Map::new(),
-        }
-    }
-}
+impl Dialect for IntentDialect {
+    const EMPTY_QUERY_IS_ABSENT: bool = true;
 
-impl Components {
-    fn operation(&mut self, operation: &Operation) -> Value {
-        let mut out = Map::new();
-        out.insert("operationId".to_owned(), operation.id.into());
-        out.insert("tags".to_owned(), json!([operation.tag.title()]));
-        out.insert("summary".to_owned(), operation.summary.into());
-        if !operation.about.is_empty() {
-            out.insert("description".to_owned(), operation.about.into());
-        }
-        out.insert("security".to_owned(), security(operation.auth));
-        if !operation.parameters.is_empty() {
-            let parameters = operation.parameters.iter().map(|one| self.parameter(one));
-            out.insert("parameters".to_owned(), parameters.collect());
-        }
-        if let Some(body) = &operation.body {
-            out.insert("requestBody".to_owned(), self.body(body));
-        }
-        out.insert("responses".to_owned(), self.responses(operation));
-        out.into()
+    fn headers(&self) -> Vec<&'static str> {
+        always_sent(true)
     }
 
-    /// Adds the definition of a schema and returns a reference to it.
-    fn schema(&mut self, schema: &Schema) -> Value {
-        schema.each_named(&mut |name, named| {
-            self.schemas.insert(name.to_owned(), named.definition());
-        });
-        schema.reference()
+    fn refused_early(&self) -> BTreeMap<u16, Vec<Code>> {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16();
+        BTreeMap::from([(status, vec![Code::InvalidRequest])])
     }
 
-    fn parameter(&mut self, parameter: &Parameter) -> Value {
-        let mut out = json!({
-            "name": parameter.name,
-            "in": parameter.location.name(),
-            "required": parameter.location == ParameterIn::Path,
-            "schema": self.schema(&parameter.schema),
-        });
-        if parameter.location == ParameterIn::Query {
-            // An empty value is the same as an absent one.
-            out["allowEmptyValue"] = true.into();
-        }
-        out
-    }
-
-    fn body(&mut self, body: &RequestBody) -> Value {
-        let example: Value = serde_json::from_str(body.example).expect("an example is JSON");
-        json!({
-            "required": body.required,
-            "description": format!("At most {} bytes.", body.bytes_max),
-            "content": {"application/json": {"schema": self.schema(&body.schema), "example": example}},
-        })
-    }
-
-    fn responses(&mut self, operation: &Operation) -> Value {
-        let mut out = Map::new();
-        for response in &operation.responses {
-            out.insert(response.status.as_str().to_owned(), self.response(response));
-        }
-        let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
-        for code in operation.codes() {
-            by_status
-                .entry(status_of(code).as_u16())
-                .or_default()
-                .push(code);
-        }
-        // Refused before a handler runs, for every route.
-        by_status.insert(
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.as_u16(),
-            vec![Code::InvalidRequest],
-        );
-        for (status, codes) in by_status {
-            out.insert(status.to_string(), self.refusal(operation, status, &codes));
-        }
-        out.into()
-    }
-
-    fn response(&mut self, response: &ResponseSpec) -> Value {
-        let mut out = json!({
-            "description": response.about,
-            "headers": header_references(response.headers, true),
-        });
-        match &response.content {
-            ResponseContent::Nothing => {}
-            ResponseContent::Json(schema) => {
-                let mut content = json!({"schema": self.schema(schema)});
-                if !response.example.is_empty() {
-                    content["example"] =
-                        serde_json::from_str(response.example).expect("an example is JSON");
-                }
-                out["content"] = json!({"application/json": content});
-            }
-            ResponseContent::Text(kind) => {
-                out["content"] = json!({*kind: {"schema": {"type": "string"}}});
-            }
-        }
-        if !response.links.is_empty() {
-            let links = response
-                .links
-                .iter()
-                .map(|one| (one.to.to_owned(), link(*one)));
-            out["links"] = links.collect::<Map<_, _>>().into();
-        }
-        out
-    }
-
-    fn refusal(&mut self, operation: &Operation, status: u16, codes: &[Code]) -> Value {
-        let extra: &[&str] = match (status, operation.auth) {
-            (401, Auth::Operator) => &["WWW-Authenticate"],
-            (401, Auth::Reader) => &["Maybe-WWW-Authenticate"],
-            (503, _) => &["Maybe-Retry-After"],
+    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> Refusal {
+        let extra: &[&str] = match status {
+            401 => operation.access.challenge,
+            503 => &["Maybe-Retry-After"],
             _ => &[],
         };
         // A head that cannot be parsed is refused before the request gets an id.
         let is_named = !matches!(status, 400 | 431);
-        let response = json!({
-            "description": meaning(status),
-            "headers": header_references(extra, is_named),
-            "content": {"application/json": {"schema": error(codes, operation.batch).definition()}},
+        let mut headers = always_sent(is_named);
+        headers.extend(extra);
+        let shared_as = (codes.len() <= SHARED_CODES_MAX).then(|| {
+            let mut name = status.to_string();
+            for part in codes
+                .iter()
+                .map(|code| code.name())
+                .chain(extra.iter().copied())
+            {
+                name.push('-');
+                name.push_str(part);
+            }
+            if operation.batch {
+                name.push_str("-item");
+            }
+            name
         });
-        if codes.len() > SHARED_CODES_MAX {
-            return response;
+        Refusal {
+            about: meaning(status),
+            headers,
+            schema: error(codes, operation.batch),
+            shared_as,
         }
-        let mut name = status.to_string();
-        for code in codes {
-            name.push('-');
-            name.push_str(code.name());
-        }
-        for header in extra {
-            name.push('-');
-            name.push_str(header);
-        }
-        if operation.batch {
-            name.push_str("-item");
-        }
-        let reference = json!({"$ref": format!("#/components/responses/{name}")});
-        self.responses.insert(name, response);
-        reference
     }
 }
 
-fn link(link: OperationLink) -> Value {
-    let mut out = json!({"operationId": link.to, "parameters": {"id": "$response.body#/id"}});
-    if link.with_token {
-        out["requestBody"] = json!({"claim_token": "$response.body#/claim_token"});
-    }
-    out
+fn always_sent(is_named: bool) -> Vec<&'static str> {
+    let always = headers::ALWAYS.iter().map(|(name, _)| name.as_str());
+    let id = is_named.then_some(request_id::HEADER.as_str());
+    always.chain(id).collect()
 }
 
 fn error(codes: &[Code], batch: bool) -> Schema {
@@ -241,7 +114,7 @@ fn error(codes: &[Code], batch: bool) -> Schema {
 }
 
 /// The meaning of a status in one sentence.
-pub(super) fn meaning(status: u16) -> &'static str {
+fn meaning(status: u16) -> &'static str {
     match status {
         400 => "The request is invalid; the code says why.",
         401 => "No credentials, or wrong ones.",
@@ -256,20 +129,6 @@ pub(super) fn meaning(status: u16) -> &'static str {
         503 => "The server is busy or in maintenance; try again shortly.",
         _ => "The request is refused.",
     }
-}
-
-fn header_references(extra: &[&str], is_named: bool) -> Value {
-    let always = headers::ALWAYS.iter().map(|(name, _)| name.as_str());
-    let id = is_named.then_some(request_id::HEADER.as_str());
-    let all = always.chain(id).chain(extra.iter().copied());
-    all.map(|name| {
-        let reference = json!({"$ref": format!("#/components/headers/{name}")});
-        // One header may have two descriptions: always sent with one response, sometimes with another.
-        let sent = name.strip_prefix("Maybe-").unwrap_or(name);
-        (sent.to_owned(), reference)
-    })
-    .collect::<Map<_, _>>()
-    .into()
 }
 
 fn header_definitions() -> Value {
@@ -328,25 +187,6 @@ fn header_definitions() -> Value {
     out.into()
 }
 
-/// Alternative credentials.
-fn security(auth: Auth) -> Value {
-    let client = [
-        json!({"apiKey": []}),
-        json!({"apiKey": [], "signature": [], "timestamp": [], "nonce": []}),
-    ];
-    let operator = [json!({"adminToken": []}), json!({"adminPassword": []})];
-    match auth {
-        Auth::Open => json!([]),
-        Auth::Client => json!(client),
-        Auth::Operator => json!(operator),
-        Auth::Metrics => {
-            let [token, password] = operator;
-            json!([{"metricsToken": []}, token, password])
-        }
-        Auth::Reader => client.into_iter().chain(operator).collect(),
-    }
-}
-
 fn security_schemes() -> Value {
     let header = |name: &str, about: &str| json!({"type": "apiKey", "in": "header", "name": name, "description": about});
     json!({
@@ -358,4 +198,57 @@ fn security_schemes() -> Value {
         "adminPassword": {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
         "metricsToken": {"type": "http", "scheme": "bearer", "description": "The metrics token, for Prometheus."},
     })
+}
+
+/// The address of a server that was started without flags.
+const EXAMPLE_SERVER: &str = "http://127.0.0.1:7070";
+const EXAMPLE_ID: &str = "01a1dea803707330800005a06ad96f6b";
+
+const WAYS_IN: &[(&str, &str, &str)] = &[
+    (
+        "API key",
+        "X-API-KEY: ck_…",
+        "Clients and workers. Operators create more keys with POST /admin/generate_key.",
+    ),
+    (
+        "Signature",
+        "X-Signature, X-Timestamp, X-Nonce",
+        "In addition to the key, if the server requires it: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
+    ),
+    ("Admin token", "X-Admin-Token: ca_…", "Operators' programs."),
+    (
+        "Password",
+        "Authorization: Basic …",
+        "Operators' browsers: the user admin and the dashboard password.",
+    ),
+    (
+        "Metrics token",
+        "Authorization: Bearer cm_…",
+        "Prometheus, for /metrics only.",
+    ),
+];
+
+/// The documentation as one self-contained HTML page.
+pub(super) fn page(endpoints: &[Endpoint]) -> String {
+    let header = format!(
+        "\
+         <header><h1>Consign HTTP API</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · \
+         <a href=\"/openapi.json\">openapi.json</a></p></header>\
+         <p>Bodies and answers are JSON, times are Unix seconds. An explicit null is the same as leaving an optional field out, \
+         and unknown fields are not looked at. An error is always <code>{{\"error\":{{\"code\",\"message\"}}}}</code>: \
+         branch on the code, it never changes its meaning.</p>",
+        env!("CARGO_PKG_VERSION"),
+    );
+    let codes: Vec<Code> = Code::of_face(Face::Intent).collect();
+    let texts = PageTexts {
+        header: &header,
+        title: "Consign HTTP API",
+        tags: TAGS,
+        ways_in: WAYS_IN,
+        codes: &codes,
+        meaning,
+        example_server: EXAMPLE_SERVER,
+        example_values: &[("{id}", EXAMPLE_ID), ("{key}", "region")],
+    };
+    openapi::page(endpoints, &texts)
 }

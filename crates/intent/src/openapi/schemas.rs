@@ -10,7 +10,7 @@ use consign_kernel::profile::ProfileId;
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, Verb};
 
-use super::schema::{
+use consign_web::openapi::schema::{
     Schema, SchemaField, anything, boolean, either, exactly, integer, list, number, object,
     optional, required, text,
 };

@@ -4,7 +4,10 @@
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use consign_engine::LedgerHealth;
-use http::{HeaderMap, StatusCode};
+use consign_kernel::error::Code;
+use consign_web::access_log::ErrorCode;
+use consign_web::error_status;
+use http::HeaderMap;
 use serde_json::json;
 
 use super::receive::{Segment, key, whole};
@@ -215,8 +218,11 @@ pub(super) async fn unknown_path() -> ProblemResponse {
 }
 
 pub(super) async fn wrong_method() -> Response {
+    let code = Code::MethodNotAllowed;
     let mut body = ProblemResponse(Problem::NotFound { what: "method" }).body();
-    body["error"] = "method_not_allowed".into();
+    body["error"] = code.name().into();
     body["message"] = "this path does not support this method; see the Allow header".into();
-    (StatusCode::METHOD_NOT_ALLOWED, json_value(&body)).into_response()
+    let mut response = (error_status::of(code), json_value(&body)).into_response();
+    response.extensions_mut().insert(ErrorCode(code));
+    response
 }

@@ -7,33 +7,32 @@ mod operations;
 mod schemas;
 
 use crate::state::AtpState;
-use serde_json::{Map, Value, json};
+use consign_web::openapi::{self, Tag};
+use serde_json::{Value, json};
 
-const TAG: &str = "Agent transactions";
-const ABOUT: &str = "The Agent Transaction Protocol: signed permissions, one effect per Idempotency-Key, receipts that anyone can verify. \
-     Times are RFC 3339 in UTC; every error is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.";
+use operation::AtpDialect;
+
+const TAG: Tag = Tag {
+    title: "Agent transactions",
+    about: "The Agent Transaction Protocol: signed permissions, one effect per Idempotency-Key, receipts that anyone can verify. \
+     Times are RFC 3339 in UTC; every error is `{\"ok\":false,\"error\",\"message\"}`. Served when ATP_SITE is set.",
+};
 /// The security scheme of operators.
 const OPERATOR: &str = "siteOperator";
 
 /// An `OpenAPI` document of these routes alone.
 pub fn document() -> Value {
-    let mut paths: Map<String, Value> = Map::new();
-    for (path, method, operation) in operations::all() {
-        let item = paths.entry(path).or_insert_with(|| json!({}));
-        item[method] = operation;
-    }
-    json!({
-        "openapi": "3.1.0",
+    let frame = json!({
         "info": {"title": "Consign, Agent Transaction Protocol", "version": env!("CARGO_PKG_VERSION")},
-        "tags": [{"name": TAG, "description": ABOUT}],
-        "paths": paths,
+        "tags": [{"name": TAG.title, "description": TAG.about}],
         "components": {
             "schemas": schemas::all(),
             "securitySchemes": {
                 OPERATOR: {"type": "http", "scheme": "bearer", "description": "The admin token of the operator."},
             },
         },
-    })
+    });
+    openapi::document(&operations::all(), &AtpDialect, frame)
 }
 
 fn reference(schema: &str) -> Value {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use consign_kernel::error::Code;
+use consign_kernel::profile::Face;
 use consign_transactions::http::openapi;
 use serde_json::{Value, json};
 
@@ -35,6 +37,27 @@ fn every_route_is_described_and_nothing_else() {
         .collect();
     assert!(routed.len() > 15, "{routed:?}");
     assert_eq!(described, routed);
+}
+
+#[test]
+fn every_listed_error_is_in_the_table_and_has_a_page() {
+    let document = openapi::document();
+    let listed = &document["components"]["schemas"]["AtpRefusal"]["properties"]["error"]["enum"];
+    let listed: BTreeSet<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|name| name.as_str().unwrap())
+        .collect();
+    let in_table: BTreeSet<&str> = Code::of_face(Face::Transaction).map(Code::name).collect();
+    assert_eq!(listed, in_table);
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+    for name in listed {
+        assert!(
+            std::path::Path::new(&format!("{pages}/{name}.md")).is_file(),
+            "{name}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use consign_kernel::error::Code;
 use http::StatusCode;
 
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{Schema, list, text};
+use super::super::access;
 use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::schema::{Schema, list, text};
 
 fn id() -> Schema {
     text()
@@ -14,13 +15,13 @@ fn id() -> Schema {
 }
 
 fn drain_operation(name: &'static str, summary: &'static str) -> Operation {
-    Operation::new(Tag::Operate, Auth::Operator, name, summary)
+    Operation::new(access::OPERATE, access::OPERATOR, name, summary)
         .path("id", id())
         .refuses(&[Code::Forbidden, Code::NotFound])
 }
 
 pub(crate) fn nodes() -> Operation {
-    Operation::new(Tag::Operate, Auth::Operator, "listNodes", "List the servers of this ledger")
+    Operation::new(access::OPERATE, access::OPERATOR, "listNodes", "List the servers of this ledger")
         .about("The nodes with a heartbeat in the last 30 seconds. A ledger in a file has one node.")
         .answers(
             StatusCode::OK,

@@ -4,14 +4,15 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::StatusCode;
 
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{
+use super::super::access;
+use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::schema::{
     anything, boolean, exactly, integer, list, number, object, optional, required, text,
 };
-use super::super::schemas;
 
 fn reads(id: &'static str, summary: &'static str) -> Operation {
-    Operation::new(Tag::Operate, Auth::Operator, id, summary)
+    Operation::new(access::OPERATE, access::OPERATOR, id, summary)
 }
 
 /// A route that changes something; cross-site requests of browsers are refused.

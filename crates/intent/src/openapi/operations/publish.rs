@@ -4,11 +4,12 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::StatusCode;
 
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{
+use super::super::access;
+use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::schema::{
     Schema, anything, exactly, list, number, object, optional, required, text,
 };
-use super::super::schemas;
 
 /// Errors of the fields of an intent.
 const FIELDS: &[Code] = &[
@@ -32,7 +33,7 @@ pub(crate) fn publish() -> Operation {
         .about("A second publish with the same key within 24 hours returns the same intent. Visible ASCII; an empty value is ignored.")
         .characters(0, limits::IDEMPOTENCY_KEY_BYTES_MAX)
         .rule("pattern", "^[ -~]*$");
-    Operation::new(Tag::Publish, Auth::Client, "publish", "Publish an intent")
+    Operation::new(access::PUBLISH, access::CLIENT, "publish", "Publish an intent")
         .about("Use the returned id to follow the intent. An intent expires after 24 hours if no worker finishes it.")
         .header("Idempotency-Key", key)
         .header("traceparent", traceparent())
@@ -54,8 +55,8 @@ pub(crate) fn publish() -> Operation {
 pub(crate) fn publish_batch() -> Operation {
     let intents = list(schemas::batch_intent()).items(1, limits::BATCH_ITEMS_MAX);
     Operation::new(
-        Tag::Publish,
-        Auth::Client,
+        access::PUBLISH,
+        access::CLIENT,
         "publishBatch",
         "Publish many intents",
     )
@@ -97,7 +98,7 @@ pub(crate) fn set_value() -> Operation {
         .nullable();
     let value =
         anything().about("The value. A string is stored unchanged, anything else as JSON text.");
-    Operation::new(Tag::Store, Auth::Client, "setValue", "Store a value")
+    Operation::new(access::STORE, access::CLIENT, "setValue", "Store a value")
         .path("key", key().rule("maxLength", limits::KV_KEY_BYTES_MAX))
         .takes(
             object(vec![required("value", value), optional("ttl", ttl)]),
@@ -114,7 +115,7 @@ pub(crate) fn set_value() -> Operation {
 }
 
 pub(crate) fn get_value() -> Operation {
-    Operation::new(Tag::Store, Auth::Client, "getValue", "Read a value")
+    Operation::new(access::STORE, access::CLIENT, "getValue", "Read a value")
         .path("key", key())
         .answers(
             StatusCode::OK,

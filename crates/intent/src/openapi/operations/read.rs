@@ -5,17 +5,18 @@ use consign_kernel::limits;
 use http::StatusCode;
 
 use super::super::super::read::RECEIPT_BYTES_MAX;
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{
+use super::super::access;
+use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::schema::{
     anything, boolean, either, exactly, integer, list as list_of, required, text,
 };
-use super::super::schemas;
 
 const RECEIPT: &str = r#"{"algorithm":"Ed25519","attempts":1,"cause":"completed","created_at":1794736915312204,"face":"intent","fact":3,"goal":"hello","id":"rcp_01a1dea803707330800005a06ad96f6b_3","intent":"01a1dea803707330800005a06ad96f6b","issuer":"consign","key_id":"816b3ab5d6f3ac0e","namespace":"default","payload_sha256":"c05f3d430e01e24c936243d1e2525b8077c5649863eba0384ca2d860922b24e3","result_sha256":"ab83d13295b39fa7609beed3d9d1c04221821068781f9ce477d52003e084c966","settled_at":1794736934269918,"signature":"dLpeMSx-jKl4yTnSHYxZLNw9LZyzvRhFqxMtvHDgMBtn37GkYSg7Z8HH-P-IVSHdNOex2vkNwFZaKUiFyHNBDA","state":"fulfilled","type":"consign.receipt.v1","worker":"main"}"#;
 
 /// A read of one intent, for its publisher, its last claimer and the main key.
 fn own(id: &'static str, summary: &'static str) -> Operation {
-    Operation::new(Tag::Read, Auth::Client, id, summary)
+    Operation::new(access::READ, access::CLIENT, id, summary)
         .path("id", schemas::id())
         .refuses(&[Code::Forbidden, Code::NotFound])
 }
@@ -42,43 +43,48 @@ pub(crate) fn list() -> Operation {
     let cursor = text()
         .about("The cursor of the next page; null at the end. A page may be short and still have a next one.")
         .nullable();
-    Operation::new(Tag::Read, Auth::Client, "listIntents", "List your intents")
-        .about("Newest first.")
-        .query("namespace", schemas::any_namespace())
-        .query("goal", text().about("Only intents with this goal."))
-        .query(
-            "status",
-            schemas::status().about("Only intents in this state."),
-        )
-        .query(
-            "limit",
-            integer()
-                .about("The maximum number of intents.")
-                .within(1, limits::PAGE_ITEMS_MAX)
-                .by_default(limits::PAGE_ITEMS_MAX),
-        )
-        .query(
-            "cursor",
-            text()
-                .about("The cursor of the previous page.")
-                .rule("pattern", "^[0-9]{1,19}$"),
-        )
-        .answers(
-            StatusCode::OK,
-            "One page of the list.",
-            exactly(vec![
-                required("intents", list_of(schemas::intent_status())),
-                required("cursor", cursor),
-            ]),
-            r#"{"intents":[],"cursor":null}"#,
-        )
-        .refuses(&[
-            Code::InvalidNamespace,
-            Code::InvalidStatus,
-            Code::InvalidLimit,
-            Code::InvalidCursor,
-        ])
-        .example_query("status=open&limit=10")
+    Operation::new(
+        access::READ,
+        access::CLIENT,
+        "listIntents",
+        "List your intents",
+    )
+    .about("Newest first.")
+    .query("namespace", schemas::any_namespace())
+    .query("goal", text().about("Only intents with this goal."))
+    .query(
+        "status",
+        schemas::status().about("Only intents in this state."),
+    )
+    .query(
+        "limit",
+        integer()
+            .about("The maximum number of intents.")
+            .within(1, limits::PAGE_ITEMS_MAX)
+            .by_default(limits::PAGE_ITEMS_MAX),
+    )
+    .query(
+        "cursor",
+        text()
+            .about("The cursor of the previous page.")
+            .rule("pattern", "^[0-9]{1,19}$"),
+    )
+    .answers(
+        StatusCode::OK,
+        "One page of the list.",
+        exactly(vec![
+            required("intents", list_of(schemas::intent_status())),
+            required("cursor", cursor),
+        ]),
+        r#"{"intents":[],"cursor":null}"#,
+    )
+    .refuses(&[
+        Code::InvalidNamespace,
+        Code::InvalidStatus,
+        Code::InvalidLimit,
+        Code::InvalidCursor,
+    ])
+    .example_query("status=open&limit=10")
 }
 
 pub(crate) fn timeline() -> Operation {
@@ -130,7 +136,7 @@ pub(crate) fn verify_receipt() -> Operation {
     ]);
     let document =
         anything().about("The receipt, unchanged. Any other document is reported as invalid.");
-    Operation::new(Tag::Read, Auth::Open, "verifyReceipt", "Verify a receipt and get its current status")
+    Operation::new(access::READ, access::ANYONE, "verifyReceipt", "Verify a receipt and get its current status")
         .about("A receipt stays genuine, also after an operator cancelled or retried the intent. This route returns whether that happened, to any holder of the receipt.")
         .takes(document, RECEIPT_BYTES_MAX, RECEIPT)
         .answers(
@@ -155,7 +161,7 @@ pub(crate) fn events() -> Operation {
             .about("Continue after this event; 0 begins with the oldest stored event.")
             .rule("pattern", "^[0-9]{1,19}$")
     };
-    Operation::new(Tag::Read, Auth::Client, "followEvents", "Follow your intents as they change")
+    Operation::new(access::READ, access::CLIENT, "followEvents", "Follow your intents as they change")
         .about("Server-sent events. Reconnect with the last id to continue without gaps. A comment is sent every 15 seconds to keep the connection alive.")
         .query("after", after())
         .header("Last-Event-ID", after().about("Sent by browsers when they reconnect; takes precedence over after."))

@@ -4,15 +4,24 @@ use consign_kernel::error::Code;
 use http::StatusCode;
 
 use super::super::super::API_VERSION;
-use super::super::document::VERSION;
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{Schema, anything, boolean, exactly, number, object, required, text};
+use super::super::access;
 use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::VERSION;
+use consign_web::openapi::schema::{
+    Schema, anything, boolean, exactly, number, object, required, text,
+};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 pub(crate) fn root() -> Operation {
-    Operation::new(Tag::Server, Auth::Open, "root", "Show name and version").answers_text(
+    Operation::new(
+        access::SERVER,
+        access::ANYONE,
+        "root",
+        "Show name and version",
+    )
+    .answers_text(
         "Name and version of the protocol's server.",
         PLAIN,
         "Intent Bus V7.61",
@@ -43,7 +52,7 @@ pub(crate) fn health() -> Operation {
             boolean().about("The server grants no leases; send workers to another server."),
         ),
     ]);
-    Operation::new(Tag::Server, Auth::Open, "health", "Check the health of the server")
+    Operation::new(access::SERVER, access::ANYONE, "health", "Check the health of the server")
         .about("The ledger is checked at most once a second.")
         .answers(
             StatusCode::OK,
@@ -55,7 +64,7 @@ pub(crate) fn health() -> Operation {
 }
 
 pub(crate) fn jwks() -> Operation {
-    Operation::new(Tag::Server, Auth::Open, "publicKeys", "Get the public keys of receipts")
+    Operation::new(access::SERVER, access::ANYONE, "publicKeys", "Get the public keys of receipts")
         .about("Fetch it once over a trusted connection, and store it.")
         .answers(
             StatusCode::OK,
@@ -66,7 +75,13 @@ pub(crate) fn jwks() -> Operation {
 }
 
 pub(crate) fn metrics() -> Operation {
-    Operation::new(Tag::Server, Auth::Metrics, "metrics", "Read the metrics").answers_text(
+    Operation::new(
+        access::SERVER,
+        access::METRICS,
+        "metrics",
+        "Read the metrics",
+    )
+    .answers_text(
         "The metrics in the text format of Prometheus.",
         PLAIN,
         "intent_bus_intents_total{status=\"open\",namespace=\"default\"} 2",
@@ -75,8 +90,8 @@ pub(crate) fn metrics() -> Operation {
 
 pub(crate) fn openapi() -> Operation {
     Operation::new(
-        Tag::Server,
-        Auth::Reader,
+        access::SERVER,
+        access::READER,
         "openapi",
         "Get this documentation as OpenAPI",
     )
@@ -97,8 +112,13 @@ fn description() -> Schema {
 }
 
 pub(crate) fn docs() -> Operation {
-    Operation::new(Tag::Server, Auth::Reader, "docs", "Show this documentation")
-        .about("Open it in a browser; the user is admin. It loads nothing from other servers.")
-        .answers_text("An HTML page.", "text/html; charset=utf-8", "")
-        .with_headers(&["Content-Security-Policy"])
+    Operation::new(
+        access::SERVER,
+        access::READER,
+        "docs",
+        "Show this documentation",
+    )
+    .about("Open it in a browser; the user is admin. It loads nothing from other servers.")
+    .answers_text("An HTML page.", "text/html; charset=utf-8", "")
+    .with_headers(&["Content-Security-Policy"])
 }

@@ -4,11 +4,12 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use http::StatusCode;
 
-use super::super::operation::{Auth, Operation, Tag};
-use super::super::schema::{
+use super::super::access;
+use super::super::schemas;
+use consign_web::openapi::Operation;
+use consign_web::openapi::schema::{
     Schema, SchemaField, boolean, exactly, integer, list, number, object, optional, required, text,
 };
-use super::super::schemas;
 
 const OUTCOME: &[Code] = &[
     Code::InvalidResult,
@@ -47,7 +48,7 @@ fn by_worker(operation: Operation) -> Operation {
 
 pub(crate) fn claim() -> Operation {
     let one_or_many = schemas::claim_answer();
-    let operation = Operation::new(Tag::Work, Auth::Client, "claim", "Claim work")
+    let operation = Operation::new(access::WORK, access::CLIENT, "claim", "Claim work")
         .about("The lease lasts claim_timeout seconds. Settle the intent with fulfill or fail, or extend the lease in time. With max the response is {\"intents\":[…]}, and the request counts as max requests.")
         .query("goal", text().about("Only intents with this goal."))
         .query("namespace", schemas::namespace().by_default("default"))
@@ -108,23 +109,28 @@ pub(crate) fn extend() -> Operation {
                 .within(limits::LEASE_MIN_S, limits::LEASE_MAX_S),
         ),
     ]);
-    Operation::new(Tag::Work, Auth::Client, "extendClaim", "Extend a lease")
-        .path("id", schemas::id())
-        .takes(
-            object(vec![
-                required("claim_token", needed_token()),
-                optional("seconds", seconds),
-            ]),
-            limits::BODY_BYTES_MAX,
-            r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","seconds":300}"#,
-        )
-        .answers(
-            StatusCode::OK,
-            "The lease is extended.",
-            answer,
-            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","extended_by":300}"#,
-        )
-        .refuses(&[Code::InvalidSeconds, Code::NotFound])
+    Operation::new(
+        access::WORK,
+        access::CLIENT,
+        "extendClaim",
+        "Extend a lease",
+    )
+    .path("id", schemas::id())
+    .takes(
+        object(vec![
+            required("claim_token", needed_token()),
+            optional("seconds", seconds),
+        ]),
+        limits::BODY_BYTES_MAX,
+        r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","seconds":300}"#,
+    )
+    .answers(
+        StatusCode::OK,
+        "The lease is extended.",
+        answer,
+        r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","extended_by":300}"#,
+    )
+    .refuses(&[Code::InvalidSeconds, Code::NotFound])
 }
 
 pub(crate) fn fulfill() -> Operation {
@@ -154,7 +160,7 @@ pub(crate) fn fail() -> Operation {
 }
 
 fn settlement(id: &'static str, summary: &'static str) -> Operation {
-    Operation::new(Tag::Work, Auth::Client, id, summary)
+    Operation::new(access::WORK, access::CLIENT, id, summary)
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,
@@ -170,7 +176,7 @@ fn needed_token() -> Schema {
 }
 
 pub(crate) fn settle() -> Operation {
-    let operation = Operation::new(Tag::Work, Auth::Client, "settleBatch", "Settle intents and claim the next")
+    let operation = Operation::new(access::WORK, access::CLIENT, "settleBatch", "Settle intents and claim the next")
         .about("Each item is settled independently; a refused item has an error and does not affect the others. Each item counts as one request, and the claim as max requests.")
         .takes(
             object(vec![

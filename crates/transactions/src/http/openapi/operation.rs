@@ -1,143 +1,119 @@
-//! One method of one path: request, responses and errors.
+//! The operations of the protocol in terms of the common builder: credentials, keys, responses and errors.
+
+use std::collections::BTreeMap;
 
 use crate::key::{KEY_CHARS_MAX, KEY_CHARS_MIN};
-use serde_json::{Map, Value, json};
+use consign_kernel::error::Code;
+use consign_web::openapi::schema::{Schema, reference_to, text};
+use consign_web::openapi::{Access, Dialect, Endpoint, Operation, Refusal};
+use http::{Method, StatusCode};
 
-use super::{OPERATOR, TAG, reference};
+use super::{OPERATOR, TAG};
 
-/// The description of one method of one path.
-pub(super) struct Operation {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
+/// Any request may be malformed, and any server may be unavailable.
+const REFUSED_EVERYWHERE: [u16; 5] = [400, 403, 431, 500, 503];
+
+const PUBLIC: Access = Access {
+    words: "nothing",
+    schemes: &[],
+    codes: &[],
+    challenge: &[],
+    example_header: "",
+};
+
+const FOR_OPERATORS: Access = Access {
+    words: "admin token",
+    schemes: &[&[OPERATOR]],
+    example_header: "Authorization: Bearer $ADMIN",
+    ..PUBLIC
+};
+
+pub(super) fn get(path: &'static str, id: &'static str, summary: &'static str) -> Endpoint {
+    endpoint(Method::GET, path, id, summary)
+}
+
+pub(super) fn post(path: &'static str, id: &'static str, summary: &'static str) -> Endpoint {
+    endpoint(Method::POST, path, id, summary)
+}
+
+fn endpoint(
+    method: Method,
+    path: &'static str,
     id: &'static str,
     summary: &'static str,
-    /// For operators only.
-    guarded: bool,
-    parameters: Vec<Value>,
-    body: Option<Value>,
-    /// The status and the name of the schema.
-    answers: Vec<(u16, &'static str)>,
-    refuses: Vec<u16>,
+) -> Endpoint {
+    let segments = path.split('/');
+    let named = segments.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let operation = Operation::new(TAG, PUBLIC, id, summary).refuses_with(&REFUSED_EVERYWHERE);
+    let operation = named.fold(operation, |operation, name| {
+        operation.path(name, text().rule("minLength", 1))
+    });
+    Endpoint {
+        method,
+        path,
+        operation,
+    }
 }
 
-impl Operation {
-    pub(super) fn get(path: &'static str, id: &'static str, summary: &'static str) -> Self {
-        Self::new("get", path, id, summary)
-    }
-
-    pub(super) fn post(path: &'static str, id: &'static str, summary: &'static str) -> Self {
-        Self::new("post", path, id, summary)
-    }
-
-    fn new(
-        method: &'static str,
-        path: &'static str,
-        id: &'static str,
-        summary: &'static str,
-    ) -> Self {
-        let segments = path.split('/');
-        let named = segments.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        Self {
-            method,
-            path,
-            id,
-            summary,
-            guarded: false,
-            parameters: named.map(in_path).collect(),
-            body: None,
-            answers: Vec::new(),
-            // Any request may be malformed, and any server may be unavailable.
-            refuses: vec![400, 403, 431, 500, 503],
-        }
-    }
-
-    pub(super) fn for_operators(mut self) -> Self {
-        self.guarded = true;
-        self.refuses(&[401])
-    }
-
+/// What operations of this protocol have in common.
+pub(super) trait AtpEndpoint {
+    fn for_operators(self) -> Self;
     /// Executed once per idempotency key.
-    pub(super) fn with_idempotency_key(mut self) -> Self {
-        self.parameters.push(json!({
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": false,
-            "description": "Chosen by the agent; may be in the body as idempotency_key instead. The same key returns the same answer.",
-            "schema": {"type": "string", "minLength": KEY_CHARS_MIN, "maxLength": KEY_CHARS_MAX},
-        }));
-        self.refuses(&[422])
+    fn with_idempotency_key(self) -> Self;
+    fn query(self, name: &'static str, schema: &Schema) -> Self;
+    fn requires_body(self, schema: &'static str, bytes_max: usize) -> Self;
+    fn allows_body(self, schema: &'static str, bytes_max: usize) -> Self;
+    fn answers(self, status: u16, schema: &'static str) -> Self;
+    fn refuses(self, statuses: &[u16]) -> Self;
+}
+
+impl AtpEndpoint for Endpoint {
+    fn for_operators(self) -> Self {
+        self.map(|mut operation| {
+            operation.access = FOR_OPERATORS;
+            operation.refuses_with(&[401])
+        })
     }
 
-    pub(super) fn query(mut self, name: &str, schema: &Value) -> Self {
-        self.parameters
-            .push(json!({"name": name, "in": "query", "required": false, "schema": schema}));
-        self
+    fn with_idempotency_key(self) -> Self {
+        let schema = text().characters(KEY_CHARS_MIN, KEY_CHARS_MAX);
+        let about = "Chosen by the agent; may be in the body as idempotency_key instead. The same key returns the same answer.";
+        self.map(|operation| {
+            operation
+                .header("Idempotency-Key", schema)
+                .about_parameter(about)
+                .refuses_with(&[422])
+        })
     }
 
-    pub(super) fn requires_body(self, schema: &str, max_bytes: usize) -> Self {
-        self.body(true, schema, max_bytes)
+    fn query(self, name: &'static str, schema: &Schema) -> Self {
+        self.map(|operation| operation.query(name, schema.clone()))
     }
 
-    pub(super) fn allows_body(self, schema: &str, max_bytes: usize) -> Self {
-        self.body(false, schema, max_bytes)
+    fn requires_body(self, schema: &'static str, bytes_max: usize) -> Self {
+        self.map(|operation| operation.takes(reference_to(schema), bytes_max, ""))
+            .refuses(&[413])
     }
 
-    fn body(mut self, required: bool, schema: &str, max_bytes: usize) -> Self {
-        self.body = Some(json!({
-            "required": required,
-            "description": format!("At most {max_bytes} bytes."),
-            "content": {"application/json": {"schema": reference(schema)}},
-        }));
-        self.refuses(&[413])
+    fn allows_body(self, schema: &'static str, bytes_max: usize) -> Self {
+        self.map(|operation| operation.may_take(reference_to(schema), bytes_max, ""))
+            .refuses(&[413])
     }
 
-    pub(super) fn answers(mut self, status: u16, schema: &'static str) -> Self {
-        self.answers.push((status, schema));
-        self
+    fn answers(self, status: u16, schema: &'static str) -> Self {
+        let about = meaning(status, schema);
+        let status = StatusCode::from_u16(status).expect("a status of HTTP");
+        self.map(|operation| operation.answers(status, about, reference_to(schema), ""))
     }
 
-    pub(super) fn refuses(mut self, statuses: &[u16]) -> Self {
-        self.refuses.extend_from_slice(statuses);
-        self
-    }
-
-    pub(super) fn into_json(self) -> Value {
-        let refused = self
-            .refuses
-            .iter()
-            .map(|status| (*status, refusal(*status)));
-        let answered = self.answers.iter();
-        let answered = answered.map(|(status, schema)| (*status, answer(*status, schema)));
-        let responses: Map<String, Value> = answered
-            .chain(refused)
-            .map(|(status, response)| (status.to_string(), response))
-            .collect();
-        let security = if self.guarded {
-            json!([{OPERATOR: []}])
-        } else {
-            json!([])
-        };
-        let mut operation = json!({
-            "operationId": self.id,
-            "tags": [TAG],
-            "summary": self.summary,
-            "security": security,
-            "parameters": self.parameters,
-            "responses": responses,
-        });
-        if let Some(body) = self.body {
-            operation["requestBody"] = body;
-        }
-        operation
+    fn refuses(self, statuses: &[u16]) -> Self {
+        self.map(|operation| operation.refuses_with(statuses))
     }
 }
 
-fn in_path(name: &str) -> Value {
-    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
-}
-
-fn answer(status: u16, schema: &str) -> Value {
-    let description = match (status, schema) {
+/// The meaning of a successful response.
+fn meaning(status: u16, schema: &str) -> &'static str {
+    match (status, schema) {
         (201, _) => "The intent was created.",
         (202, _) => {
             "The transaction is in progress; repeat the request with the same key after Retry-After seconds."
@@ -153,44 +129,59 @@ fn answer(status: u16, schema: &str) -> Value {
         (_, "AtpKeys" | "AtpManifest" | "AtpRevocations") => "The published document.",
         (_, "AtpHealth") => "The site can store transactions.",
         _ => "The operation is done.",
-    };
-    json!({
-        "description": description,
-        "content": {"application/json": {"schema": reference(schema)}},
-    })
+    }
 }
 
-fn refusal(status: u16) -> Value {
-    let (description, schema) = match status {
-        // A malformed request head is refused before its face is known, so the error may have
-        // another format.
-        400 | 431 => ("The request is malformed.", "AtpUnreadable"),
-        401 => (
-            "The signature or the token is missing or not valid.",
-            "AtpRefusal",
-        ),
-        403 => (
-            "Not allowed: by the intent, for this user, from this origin, or over plain HTTP.",
-            "AtpRefusal",
-        ),
-        404 => (
-            "No intent, transaction, receipt, key or path matches.",
-            "AtpRefusal",
-        ),
-        409 => ("A final conflict; do not repeat the request.", "AtpRefusal"),
-        410 => ("The intent has ended.", "AtpRefusal"),
-        412 => ("A precondition can no longer be met.", "AtpRefusal"),
-        413 => ("The body is too long.", "AtpRefusal"),
-        422 => (
-            "The request contradicts the intent or an earlier request with the same key.",
-            "AtpRefusal",
-        ),
-        425 => ("A precondition is not met yet.", "AtpRefusal"),
-        429 => ("Too many requests; see Retry-After.", "AtpRefusal"),
-        _ => (
-            "A temporary failure; the same request may be sent again.",
-            "AtpRefusal",
-        ),
-    };
-    json!({"description": description, "content": {"application/json": {"schema": reference(schema)}}})
+pub(super) struct AtpDialect;
+
+impl Dialect for AtpDialect {
+    const EMPTY_QUERY_IS_ABSENT: bool = false;
+
+    fn headers(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn refused_early(&self) -> BTreeMap<u16, Vec<Code>> {
+        BTreeMap::new()
+    }
+
+    fn refusal(&self, _: &Operation, status: u16, _: &[Code]) -> Refusal {
+        let (about, schema) = match status {
+            // A malformed request head is refused before its face is known, so the error may have
+            // another format.
+            400 | 431 => ("The request is malformed.", "AtpUnreadable"),
+            401 => (
+                "The signature or the token is missing or not valid.",
+                "AtpRefusal",
+            ),
+            403 => (
+                "Not allowed: by the intent, for this user, from this origin, or over plain HTTP.",
+                "AtpRefusal",
+            ),
+            404 => (
+                "No intent, transaction, receipt, key or path matches.",
+                "AtpRefusal",
+            ),
+            409 => ("A final conflict; do not repeat the request.", "AtpRefusal"),
+            410 => ("The intent has ended.", "AtpRefusal"),
+            412 => ("A precondition can no longer be met.", "AtpRefusal"),
+            413 => ("The body is too long.", "AtpRefusal"),
+            422 => (
+                "The request contradicts the intent or an earlier request with the same key.",
+                "AtpRefusal",
+            ),
+            425 => ("A precondition is not met yet.", "AtpRefusal"),
+            429 => ("Too many requests; see Retry-After.", "AtpRefusal"),
+            _ => (
+                "A temporary failure; the same request may be sent again.",
+                "AtpRefusal",
+            ),
+        };
+        Refusal {
+            about,
+            headers: Vec::new(),
+            schema: reference_to(schema),
+            shared_as: None,
+        }
+    }
 }

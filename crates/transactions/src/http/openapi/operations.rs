@@ -1,26 +1,21 @@
 //! All operations: for agents, for readers and for operators.
 
 use crate::document::{NOTE_BYTES_MAX, REQUEST_BYTES_MAX, VERIFY_BYTES_MAX};
-use serde_json::{Value, json};
+use consign_web::openapi::Endpoint;
+use consign_web::openapi::schema::{integer, text};
 
-use super::operation::Operation;
+use super::operation::{AtpEndpoint as _, get, post};
 use super::states;
 use crate::http::CALLBACK_BYTES_MAX;
 
-pub(super) fn all() -> impl Iterator<Item = (String, &'static str, Value)> {
+pub(super) fn all() -> Vec<Endpoint> {
     let all = agents().into_iter().chain(readers()).chain(operators());
-    all.map(|operation| {
-        (
-            operation.path.to_owned(),
-            operation.method,
-            operation.into_json(),
-        )
-    })
+    all.collect()
 }
 
-fn agents() -> Vec<Operation> {
+fn agents() -> Vec<Endpoint> {
     vec![
-        Operation::post(
+        post(
             "/api/atp/intents",
             "atpCreate",
             "Create an intent from a signed document",
@@ -29,7 +24,7 @@ fn agents() -> Vec<Operation> {
         .answers(201, "AtpCreated")
         .answers(200, "AtpCreated")
         .refuses(&[401, 403, 409, 410, 429]),
-        Operation::post(
+        post(
             "/api/atp/authorize",
             "atpAuthorize",
             "Authorize an intent and use its nonce",
@@ -38,7 +33,7 @@ fn agents() -> Vec<Operation> {
         .requires_body("AtpAuthorize", REQUEST_BYTES_MAX)
         .answers(200, "AtpAuthorized")
         .refuses(&[401, 403, 404, 409, 410, 412, 425, 429]),
-        Operation::post(
+        post(
             "/api/atp/execute",
             "atpExecute",
             "Execute a transaction, once per idempotency key",
@@ -48,7 +43,7 @@ fn agents() -> Vec<Operation> {
         .answers(200, "AtpTransaction")
         .answers(202, "AtpTransaction")
         .refuses(&[401, 403, 404, 409, 410, 429]),
-        Operation::post(
+        post(
             "/api/atp/compensate",
             "atpCompensate",
             "Compensate a transaction",
@@ -58,7 +53,7 @@ fn agents() -> Vec<Operation> {
         .answers(200, "AtpTransaction")
         .answers(202, "AtpTransaction")
         .refuses(&[401, 403, 404, 409, 410, 429]),
-        Operation::post(
+        post(
             "/api/atp/cancel",
             "atpCancel",
             "Cancel an intent before an execution",
@@ -66,7 +61,7 @@ fn agents() -> Vec<Operation> {
         .requires_body("AtpCancel", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
         .refuses(&[401, 403, 404, 409, 410]),
-        Operation::post(
+        post(
             "/api/atp/transactions/{transaction_id}/compensate",
             "atpCompensateNamed",
             "Compensate a transaction; the path implies intent_id and transaction_id",
@@ -76,7 +71,7 @@ fn agents() -> Vec<Operation> {
         .answers(200, "AtpTransaction")
         .answers(202, "AtpTransaction")
         .refuses(&[401, 404, 409, 410, 429]),
-        Operation::post(
+        post(
             "/api/atp/intents/{intent_id}/revoke",
             "atpRevoke",
             "Cancel an intent; the path implies intent_id",
@@ -84,7 +79,7 @@ fn agents() -> Vec<Operation> {
         .allows_body("AtpMessage", NOTE_BYTES_MAX)
         .answers(200, "AtpCancelled")
         .refuses(&[401, 404, 409, 410]),
-        Operation::post(
+        post(
             "/api/atp/rails/{rail}/callback",
             "atpCallback",
             "Receive a callback of a payment rail",
@@ -95,50 +90,49 @@ fn agents() -> Vec<Operation> {
     ]
 }
 
-fn readers() -> Vec<Operation> {
+fn readers() -> Vec<Endpoint> {
     vec![
-        Operation::get(
+        get(
             "/api/atp/intents/{intent_id}",
             "atpIntent",
             "Get an intent and its transactions",
         )
         .answers(200, "AtpIntent")
         .refuses(&[404]),
-        Operation::get(
+        get(
             "/api/atp/intents/{intent_id}/receipts",
             "atpReceipts",
             "Get the receipts of an intent",
         )
         .answers(200, "AtpReceipts")
         .refuses(&[404]),
-        Operation::get(
+        get(
             "/api/atp/transactions/{transaction_id}",
             "atpTransaction",
             "Get a transaction",
         )
         .answers(200, "AtpTransaction")
         .refuses(&[404]),
-        Operation::get(
+        get(
             "/api/atp/receipts/{receipt_id}",
             "atpReceipt",
             "Get a receipt",
         )
         .answers(200, "AtpReceipt")
         .refuses(&[404, 429]),
-        Operation::post("/api/atp/receipts/verify", "atpVerify", "Verify a receipt")
+        post("/api/atp/receipts/verify", "atpVerify", "Verify a receipt")
             .requires_body("AtpMessage", VERIFY_BYTES_MAX)
             .answers(200, "AtpVerification")
             .refuses(&[404, 429]),
-        Operation::get("/api/atp/keys", "atpKeys", "Get the site's keys").answers(200, "AtpKeys"),
-        Operation::get("/api/atp/health", "atpHealth", "Get the health of the site")
-            .answers(200, "AtpHealth"),
-        Operation::get(
+        get("/api/atp/keys", "atpKeys", "Get the site's keys").answers(200, "AtpKeys"),
+        get("/api/atp/health", "atpHealth", "Get the health of the site").answers(200, "AtpHealth"),
+        get(
             "/.well-known/wab.json",
             "atpManifest",
             "Get the site's signed manifest",
         )
         .answers(200, "AtpManifest"),
-        Operation::get(
+        get(
             "/.well-known/wab-revocations.json",
             "atpRevocations",
             "Get the signed list of revoked keys",
@@ -147,18 +141,18 @@ fn readers() -> Vec<Operation> {
     ]
 }
 
-fn operators() -> Vec<Operation> {
+fn operators() -> Vec<Endpoint> {
     // A limit beyond the page size is not an error: the page is shorter.
-    let count = json!({"type": "integer", "minimum": 0});
-    let states = json!({"type": "string", "enum": states()});
+    let count = integer().rule("minimum", 0);
+    let states = text().one_of(states());
     vec![
-        Operation::get("/api/atp/intents", "atpIntents", "List the latest intents")
+        get("/api/atp/intents", "atpIntents", "List the latest intents")
             .for_operators()
             .query("limit", &count)
             .query("offset", &count)
             .query("from", &count)
             .answers(200, "AtpIntents"),
-        Operation::get(
+        get(
             "/api/atp/admin/transactions",
             "atpTransactions",
             "List transactions, open ones first",
@@ -168,7 +162,7 @@ fn operators() -> Vec<Operation> {
         .query("from", &count)
         .query("state", &states)
         .answers(200, "AtpTransactions"),
-        Operation::post(
+        post(
             "/api/atp/admin/transactions/{transaction_id}/resolve",
             "atpResolve",
             "Record the outcome of an effect that the rail cannot report",
@@ -177,7 +171,7 @@ fn operators() -> Vec<Operation> {
         .requires_body("AtpWord", NOTE_BYTES_MAX)
         .answers(200, "AtpResolved")
         .refuses(&[404, 409]),
-        Operation::get(
+        get(
             "/api/atp/admin/audit",
             "atpAudit",
             "Read the log of transitions",
@@ -185,21 +179,21 @@ fn operators() -> Vec<Operation> {
         .for_operators()
         .query("after", &count)
         .answers(200, "AtpTransitions"),
-        Operation::post(
+        post(
             "/api/atp/admin/reconcile",
             "atpReconcile",
             "Check open transactions now",
         )
         .for_operators()
         .answers(200, "AtpSwept"),
-        Operation::post(
+        post(
             "/api/atp/admin/keys/announce",
             "atpAnnounceKey",
             "Announce the next key before it signs",
         )
         .for_operators()
         .answers(200, "AtpAnnounced"),
-        Operation::post(
+        post(
             "/api/atp/admin/keys/rotate",
             "atpRotateKey",
             "Rotate to the announced key, or to a new one",
@@ -207,7 +201,7 @@ fn operators() -> Vec<Operation> {
         .for_operators()
         .allows_body("AtpReason", NOTE_BYTES_MAX)
         .answers(200, "AtpRotated"),
-        Operation::post(
+        post(
             "/api/atp/admin/keys/{key_id}/revoke",
             "atpRevokeKey",
             "Revoke a key",

@@ -2,6 +2,8 @@
 
 use crate::envelope::RequestOperation;
 use crate::intent::{self, ScopeAction};
+use consign_kernel::error::Code;
+use consign_kernel::profile::Face;
 use serde_json::{Map, Value, json};
 
 use super::{reference, states};
@@ -424,12 +426,23 @@ fn answers() -> Vec<NamedSchema> {
     ]
 }
 
+/// Each name of the protocol once, in the order of the table of error codes.
+fn error_names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Vec::new();
+    for code in Code::of_face(Face::Transaction) {
+        if !names.contains(&code.name()) {
+            names.push(code.name());
+        }
+    }
+    names
+}
+
 fn refusals() -> Vec<NamedSchema> {
     let refused = whole(&[
         ("ok", json!({"const": false})),
         (
             "error",
-            json!({"type": "string", "pattern": "^[a-z_]+$", "description": "The stable name of the error."}),
+            json!({"type": "string", "enum": error_names(), "description": "The stable name of the error."}),
         ),
         (
             "message",

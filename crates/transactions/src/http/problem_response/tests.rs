@@ -1,6 +1,10 @@
 //! Names, statuses and bodies as clients see them.
 
+use std::collections::HashSet;
+
+use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
+use consign_kernel::profile::Face;
 
 use super::*;
 use crate::problem::ExpiredReason;
@@ -252,11 +256,15 @@ fn every_problem_has_the_status_and_name_of_the_protocol() {
         (Problem::HttpsRequired, 403, "https_required"),
         (Problem::RequestTimeout, 408, "request_timeout"),
     ];
+    // The method is refused by the router, and a precondition has its own test.
+    let mut used = HashSet::from([Code::MethodNotAllowed, Code::PreconditionPending]);
     for (problem, status, name) in problems {
+        used.insert(problem.code());
         let problem = ProblemResponse(problem);
         assert_eq!((problem.status(), problem.name()), (status, name));
         let body = serde_json::to_value(&problem).unwrap();
         assert_eq!((&body["ok"], &body["error"]), (&json!(false), &json!(name)));
         assert!(!body["message"].as_str().unwrap().is_empty());
     }
+    assert_eq!(used, Code::of_face(Face::Transaction).collect());
 }

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 /// The schema of one value.
 #[derive(Debug, Clone)]
-pub(super) struct Schema {
+pub struct Schema {
     /// A named schema is defined once and referred to.
     name: Option<&'static str>,
+    is_defined_elsewhere: bool,
     about: &'static str,
     /// The types of JSON Schema; none means any type.
     types: Vec<&'static str>,
@@ -27,13 +28,13 @@ pub(super) struct Schema {
 
 /// A member of an object.
 #[derive(Debug, Clone)]
-pub(super) struct SchemaField {
-    pub(super) name: &'static str,
-    pub(super) required: bool,
-    pub(super) schema: Schema,
+pub struct SchemaField {
+    pub name: &'static str,
+    pub required: bool,
+    pub schema: Schema,
 }
 
-pub(super) fn required(name: &'static str, schema: Schema) -> SchemaField {
+pub fn required(name: &'static str, schema: Schema) -> SchemaField {
     SchemaField {
         name,
         required: true,
@@ -41,7 +42,7 @@ pub(super) fn required(name: &'static str, schema: Schema) -> SchemaField {
     }
 }
 
-pub(super) fn optional(name: &'static str, schema: Schema) -> SchemaField {
+pub fn optional(name: &'static str, schema: Schema) -> SchemaField {
     SchemaField {
         name,
         required: false,
@@ -49,9 +50,10 @@ pub(super) fn optional(name: &'static str, schema: Schema) -> SchemaField {
     }
 }
 
-pub(super) fn anything() -> Schema {
+pub fn anything() -> Schema {
     Schema {
         name: None,
+        is_defined_elsewhere: false,
         about: "",
         types: Vec::new(),
         rules: Map::new(),
@@ -62,44 +64,51 @@ pub(super) fn anything() -> Schema {
     }
 }
 
-pub(super) fn text() -> Schema {
+/// A schema that is defined elsewhere in the document.
+pub fn reference_to(name: &'static str) -> Schema {
+    let mut schema = anything().named(name);
+    schema.is_defined_elsewhere = true;
+    schema
+}
+
+pub fn text() -> Schema {
     anything().of_type("string")
 }
 
-pub(super) fn integer() -> Schema {
+pub fn integer() -> Schema {
     anything().of_type("integer")
 }
 
-pub(super) fn number() -> Schema {
+pub fn number() -> Schema {
     anything().of_type("number")
 }
 
-pub(super) fn boolean() -> Schema {
+pub fn boolean() -> Schema {
     anything().of_type("boolean")
 }
 
-pub(super) fn list(items: Schema) -> Schema {
+pub fn list(items: Schema) -> Schema {
     let mut schema = anything().of_type("array");
     schema.items = Some(Box::new(items));
     schema
 }
 
 /// A value that matches one of these schemas.
-pub(super) fn either(variants: Vec<Schema>) -> Schema {
+pub fn either(variants: Vec<Schema>) -> Schema {
     let mut schema = anything();
     schema.variants = variants;
     schema
 }
 
 /// An object that may have further members, which are ignored.
-pub(super) fn object(fields: Vec<SchemaField>) -> Schema {
+pub fn object(fields: Vec<SchemaField>) -> Schema {
     let mut schema = anything().of_type("object");
     schema.fields = fields;
     schema
 }
 
 /// An object with exactly these members, for responses.
-pub(super) fn exactly(fields: Vec<SchemaField>) -> Schema {
+pub fn exactly(fields: Vec<SchemaField>) -> Schema {
     object(fields).rule("additionalProperties", false)
 }
 
@@ -109,104 +118,104 @@ impl Schema {
         self
     }
 
-    pub(super) fn named(mut self, name: &'static str) -> Self {
+    pub fn named(mut self, name: &'static str) -> Self {
         self.name = Some(name);
         self
     }
 
-    pub(super) fn about(mut self, about: &'static str) -> Self {
+    pub fn about(mut self, about: &'static str) -> Self {
         self.about = about;
         self
     }
 
-    pub(super) fn nullable(self) -> Self {
+    pub fn nullable(self) -> Self {
         self.of_type("null")
     }
 
     /// A keyword of JSON Schema that has no text.
-    pub(super) fn rule(mut self, keyword: &str, value: impl Into<Value>) -> Self {
+    pub fn rule(mut self, keyword: &str, value: impl Into<Value>) -> Self {
         self.rules.insert(keyword.to_owned(), value.into());
         self
     }
 
-    pub(super) fn limit(mut self, words: impl Into<String>) -> Self {
+    pub fn limit(mut self, words: impl Into<String>) -> Self {
         self.limits.push(words.into());
         self
     }
 
-    pub(super) fn characters(self, min: usize, max: usize) -> Self {
+    pub fn characters(self, min: usize, max: usize) -> Self {
         self.rule("minLength", min)
             .rule("maxLength", max)
             .limit(format!("{min} to {max} characters"))
     }
 
-    pub(super) fn items(self, min: usize, max: usize) -> Self {
+    pub fn items(self, min: usize, max: usize) -> Self {
         self.rule("minItems", min)
             .rule("maxItems", max)
             .limit(format!("{min} to {max} items"))
     }
 
     /// A number outside of the range is refused.
-    pub(super) fn within<N: Into<Value> + Display + Copy>(self, min: N, max: N) -> Self {
+    pub fn within<N: Into<Value> + Display + Copy>(self, min: N, max: N) -> Self {
         self.rule("minimum", min)
             .rule("maximum", max)
             .limit(format!("{min} to {max}"))
     }
 
     /// A number outside of the range is clamped, which no keyword of JSON Schema can express.
-    pub(super) fn clamped_to<N: Display>(self, min: N, max: N) -> Self {
+    pub fn clamped_to<N: Display>(self, min: N, max: N) -> Self {
         self.limit(format!("clamped to {min} to {max}"))
     }
 
-    pub(super) fn by_default(self, value: impl Into<Value>) -> Self {
+    pub fn by_default(self, value: impl Into<Value>) -> Self {
         let value = value.into();
         let words = format!("default {value}");
         self.rule("default", value).limit(words)
     }
 
-    pub(super) fn one_of<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn one_of<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
         let shown = words.join(", ");
         self.rule("enum", json!(words)).limit(shown)
     }
 
-    pub(super) fn always(self, value: impl Into<Value>) -> Self {
+    pub fn always(self, value: impl Into<Value>) -> Self {
         let value = value.into();
         let words = format!("always {}", words_of(&value));
         self.rule("const", value).limit(words)
     }
 
-    pub(super) fn hex_digits(self, count: usize) -> Self {
+    pub fn hex_digits(self, count: usize) -> Self {
         self.rule("pattern", format!("^[0-9a-f]{{{count}}}$"))
             .limit(format!("{count} hexadecimal digits, lower case"))
     }
 
-    pub(super) fn name(&self) -> Option<&'static str> {
+    pub fn name(&self) -> Option<&'static str> {
         self.name
     }
 
-    pub(super) fn described(&self) -> &'static str {
+    pub fn described(&self) -> &'static str {
         self.about
     }
 
-    pub(super) fn fields(&self) -> &[SchemaField] {
+    pub fn fields(&self) -> &[SchemaField] {
         &self.fields
     }
 
-    pub(super) fn element(&self) -> Option<&Self> {
+    pub fn element(&self) -> Option<&Self> {
         self.items.as_deref()
     }
 
-    pub(super) fn variants(&self) -> &[Self] {
+    pub fn variants(&self) -> &[Self] {
         &self.variants
     }
 
-    pub(super) fn limits(&self) -> String {
+    pub fn limits(&self) -> String {
         self.limits.join("; ")
     }
 
     /// The type as text.
-    pub(super) fn kind(&self) -> String {
+    pub fn kind(&self) -> String {
         if self.types.is_empty() {
             return "any JSON".to_owned();
         }
@@ -214,7 +223,7 @@ impl Schema {
     }
 
     /// The definition, or a reference to it if it has a name.
-    pub(super) fn reference(&self) -> Value {
+    pub fn reference(&self) -> Value {
         match self.name {
             Some(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
             None => self.definition(),
@@ -222,7 +231,7 @@ impl Schema {
     }
 
     /// The definition, whether it has a name or not.
-    pub(super) fn definition(&self) -> Value {
+    pub fn definition(&self) -> Value {
         let mut out = self.rules.clone();
         match self.types.as_slice() {
             [] => {}
@@ -287,8 +296,10 @@ impl Schema {
     }
 
     /// Calls `found` with every named schema in this one, itself included.
-    pub(super) fn each_named<'a>(&'a self, found: &mut impl FnMut(&'static str, &'a Self)) {
-        if let Some(name) = self.name {
+    pub fn each_named<'a>(&'a self, found: &mut impl FnMut(&'static str, &'a Self)) {
+        if let Some(name) = self.name
+            && !self.is_defined_elsewhere
+        {
             found(name, self);
         }
         let inner = self.fields.iter().map(|field| &field.schema);

@@ -1,4 +1,4 @@
-//! The table of routes as an HTML page, without scripts and external resources.
+//! Operations as an HTML page, without scripts and external resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,80 +6,64 @@ use std::fmt::Write as _;
 use consign_kernel::error::Code;
 use http::Method;
 
-use super::super::API_VERSION;
-use super::super::dashboard::escape;
-use super::super::routes::Route;
-use super::document::meaning;
-use super::operation::{Auth, Operation, ResponseContent, Tag};
+use super::operation::{Endpoint, Operation, ResponseContent, Tag};
 use super::schema::Schema;
-use consign_web::reject::status_of;
+use crate::error_status;
+use crate::html::escape;
 
 const STYLE: &str = include_str!("page.css");
-/// The address of a server that was started without flags.
-const EXAMPLE_SERVER: &str = "http://127.0.0.1:7070";
-const EXAMPLE_ID: &str = "01a1dea803707330800005a06ad96f6b";
 
-const WAYS_IN: &[(&str, &str, &str)] = &[
-    (
-        "API key",
-        "X-API-KEY: ck_…",
-        "Clients and workers. Operators create more keys with POST /admin/generate_key.",
-    ),
-    (
-        "Signature",
-        "X-Signature, X-Timestamp, X-Nonce",
-        "In addition to the key, if the server requires it: HMAC-SHA256 under the key, in hexadecimal, over method, path with sorted query, timestamp, nonce and body, joined by newlines.",
-    ),
-    ("Admin token", "X-Admin-Token: ca_…", "Operators' programs."),
-    (
-        "Password",
-        "Authorization: Basic …",
-        "Operators' browsers: the user admin and the dashboard password.",
-    ),
-    (
-        "Metrics token",
-        "Authorization: Bearer cm_…",
-        "Prometheus, for /metrics only.",
-    ),
-];
+/// The parts of the page that only the protocol knows.
+#[derive(Debug, Clone, Copy)]
+pub struct PageTexts<'a> {
+    /// HTML between the beginning of the body and the list of operations.
+    pub header: &'a str,
+    pub title: &'a str,
+    pub tags: &'a [Tag],
+    /// Credentials, the header that carries them, and their purpose.
+    pub ways_in: &'a [(&'a str, &'a str, &'a str)],
+    /// The table of errors, in this order.
+    pub codes: &'a [Code],
+    /// The meaning of a status in one sentence.
+    pub meaning: fn(u16) -> &'static str,
+    /// The address in example commands.
+    pub example_server: &'a str,
+    /// The values of path parameters in example commands.
+    pub example_values: &'a [(&'a str, &'a str)],
+}
 
-pub(super) fn page(routes: &[Route]) -> String {
+pub fn page(endpoints: &[Endpoint], texts: &PageTexts<'_>) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>Consign HTTP API</title><style>{STYLE}</style></head><body><main>\
-         <header><h1>Consign HTTP API</h1><p>Consign {} · Intent Protocol 2.1 · API {API_VERSION} · \
-         <a href=\"/openapi.json\">openapi.json</a></p></header>\
-         <p>Bodies and answers are JSON, times are Unix seconds. An explicit null is the same as leaving an optional field out, \
-         and unknown fields are not looked at. An error is always <code>{{\"error\":{{\"code\",\"message\"}}}}</code>: \
-         branch on the code, it never changes its meaning.</p>",
-        env!("CARGO_PKG_VERSION"),
+         <title>{}</title><style>{STYLE}</style></head><body><main>{}",
+        escape(texts.title),
+        texts.header,
     );
-    contents(&mut page, routes);
-    ways_in(&mut page);
-    for tag in Tag::ALL {
+    contents(&mut page, endpoints, texts.tags);
+    ways_in(&mut page, texts.ways_in);
+    for tag in texts.tags {
         let _ = write!(
             page,
             "<section><h2>{}</h2><p class=\"soft\">{}</p>",
-            tag.title(),
-            tag.about()
+            tag.title, tag.about
         );
-        for route in routes.iter().filter(|route| route.operation.tag == *tag) {
-            article(&mut page, route);
+        for endpoint in endpoints.iter().filter(|one| one.operation.tag == *tag) {
+            article(&mut page, endpoint, texts);
         }
         page.push_str("</section>");
     }
-    shapes(&mut page, routes);
-    errors(&mut page);
+    shapes(&mut page, endpoints);
+    errors(&mut page, texts);
     page.push_str("</main></body></html>");
     page
 }
 
-fn contents(page: &mut String, routes: &[Route]) {
+fn contents(page: &mut String, endpoints: &[Endpoint], tags: &[Tag]) {
     page.push_str("<nav aria-label=\"Operations\">");
-    for tag in Tag::ALL {
-        let _ = write!(page, "<div><b>{}</b><ul>", tag.title());
-        for route in routes.iter().filter(|route| route.operation.tag == *tag) {
+    for tag in tags {
+        let _ = write!(page, "<div><b>{}</b><ul>", tag.title);
+        for route in endpoints.iter().filter(|one| one.operation.tag == *tag) {
             let _ = write!(
                 page,
                 "<li>{}<a href=\"#{}\">{}</a></li>",
@@ -96,9 +80,9 @@ fn contents(page: &mut String, routes: &[Route]) {
     );
 }
 
-fn ways_in(page: &mut String) {
+fn ways_in(page: &mut String, ways: &[(&str, &str, &str)]) {
     page.push_str("<section id=\"ways-in\"><h2>Ways in</h2><div class=\"shape\">");
-    let rows = WAYS_IN.iter().map(|(name, header, about)| {
+    let rows = ways.iter().map(|(name, header, about)| {
         [
             format!("<b>{name}</b>"),
             format!("<code>{}</code>", escape(header)),
@@ -109,7 +93,7 @@ fn ways_in(page: &mut String) {
     page.push_str("</div></section>");
 }
 
-fn article(page: &mut String, route: &Route) {
+fn article(page: &mut String, route: &Endpoint, texts: &PageTexts<'_>) {
     let operation = &route.operation;
     let _ = write!(
         page,
@@ -125,17 +109,21 @@ fn article(page: &mut String, route: &Route) {
     let _ = write!(
         page,
         "<p class=\"soft\">Needs {}.</p>",
-        operation.auth.words()
+        operation.access.words
     );
     takes(page, operation);
-    let _ = write!(page, "<h4>Example</h4><pre>{}</pre>", escape(&curl(route)));
+    let _ = write!(
+        page,
+        "<h4>Example</h4><pre>{}</pre>",
+        escape(&curl(route, texts))
+    );
     for response in operation.responses.iter().take(1) {
         if !response.example.is_empty() {
             let _ = write!(page, "<pre>{}</pre>", escape(response.example));
         }
     }
     answers(page, operation);
-    refusals(page, operation);
+    refusals(page, operation, texts.meaning);
     page.push_str("</article>");
 }
 
@@ -199,19 +187,12 @@ fn answers(page: &mut String, operation: &Operation) {
     }
 }
 
-fn refusals(page: &mut String, operation: &Operation) {
-    let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for code in operation.codes() {
-        by_status
-            .entry(status_of(code).as_u16())
-            .or_default()
-            .push(code.name());
-    }
+fn refusals(page: &mut String, operation: &Operation, meaning: fn(u16) -> &'static str) {
     page.push_str("<details><summary>Refusals</summary>");
-    let rows = by_status.into_iter().map(|(status, codes)| {
+    let rows = operation.refusals().into_iter().map(|(status, codes)| {
         let codes: Vec<String> = codes
             .iter()
-            .map(|code| format!("<code>{code}</code>"))
+            .map(|code| format!("<code>{}</code>", code.name()))
             .collect();
         [
             format!("<b>{status}</b>"),
@@ -223,7 +204,7 @@ fn refusals(page: &mut String, operation: &Operation) {
     page.push_str("</details>");
 }
 
-fn shapes(page: &mut String, routes: &[Route]) {
+fn shapes(page: &mut String, routes: &[Endpoint]) {
     let mut shapes: BTreeMap<&str, &Schema> = BTreeMap::new();
     for route in routes {
         let bodies = route.operation.body.iter().map(|body| &body.schema);
@@ -256,14 +237,14 @@ fn shapes(page: &mut String, routes: &[Route]) {
     page.push_str("</section>");
 }
 
-fn errors(page: &mut String) {
+fn errors(page: &mut String, texts: &PageTexts<'_>) {
     page.push_str("<section id=\"errors\"><h2>Errors</h2><div class=\"shape\">");
-    let rows = Code::ALL.iter().map(|code| {
-        let status = status_of(*code).as_u16();
+    let rows = texts.codes.iter().map(|code| {
+        let status = error_status::of(*code).as_u16();
         [
             format!("<code>{}</code>", code.name()),
             status.to_string(),
-            meaning(status).to_owned(),
+            (texts.meaning)(status).to_owned(),
         ]
     });
     table(page, ["Code", "Status", "Meaning of the status"], rows);
@@ -370,35 +351,32 @@ fn kind_of(schema: &Schema) -> String {
 }
 
 /// An example command.
-fn curl(route: &Route) -> String {
+fn curl(route: &Endpoint, texts: &PageTexts<'_>) -> String {
     let operation = &route.operation;
     let mut line = String::from("curl");
     if route.method == Method::POST && operation.body.is_none() {
         line.push_str(" -X POST");
     }
-    match operation.auth {
-        Auth::Open => {}
-        Auth::Client | Auth::Reader => line.push_str(" -H \"X-API-KEY: $KEY\""),
-        Auth::Operator => line.push_str(" -H \"X-Admin-Token: $ADMIN\""),
-        Auth::Metrics => line.push_str(" -H \"Authorization: Bearer $METRICS\""),
+    if !operation.access.example_header.is_empty() {
+        let _ = write!(line, " -H \"{}\"", operation.access.example_header);
     }
     if let Some(body) = &operation.body {
         let _ = write!(line, " \\\n  -d '{}'", body.example);
     }
-    let path = route
-        .path
-        .replace("{id}", EXAMPLE_ID)
-        .replace("{key}", "region");
+    let mut path = route.path.to_owned();
+    for (name, value) in texts.example_values {
+        path = path.replace(name, value);
+    }
     let separator = if line.contains('\n') { " \\\n  " } else { " " };
     let query = match operation.example_query {
         "" => String::new(),
         query => format!("?{query}"),
     };
-    let _ = write!(line, "{separator}'{EXAMPLE_SERVER}{path}{query}'");
+    let _ = write!(line, "{separator}'{}{path}{query}'", texts.example_server);
     line
 }
 
-fn method(route: &Route) -> String {
+fn method(route: &Endpoint) -> String {
     let name = route.method.as_str();
     let class = name.to_ascii_lowercase();
     format!("<span class=\"method {class}\">{name}</span>")
