@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod request_id;
 pub mod secret_text;
 pub mod server;
+pub mod sse;
 pub mod throttle;
 pub mod tls;
 pub mod unix;
