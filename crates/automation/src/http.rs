@@ -18,6 +18,7 @@ mod openapi;
 mod operate;
 mod query;
 mod trigger;
+pub mod views;
 pub mod webhooks;
 
 use std::fmt;

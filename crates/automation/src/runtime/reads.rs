@@ -26,44 +26,6 @@ pub use logs::{LogCursor, LogFilter};
 
 use super::lifecycle::timestamp;
 
-/// The statuses of a job in the words of the protocol.
-const STATUSES: [&str; 6] = [
-    "queued",
-    "running",
-    "succeeded",
-    "failed",
-    "timed_out",
-    "dead",
-];
-
-/// The status that a filter names; some have an alias.
-pub fn parse_status(text: &str) -> Option<&'static str> {
-    let meant = match text {
-        "pending" => "queued",
-        "ok" => "succeeded",
-        "error" => "failed",
-        other => other,
-    };
-    STATUSES.into_iter().find(|word| *word == meant)
-}
-
-/// The state that corresponds to a status.
-fn state_of(word: &str) -> Option<State> {
-    match word {
-        "queued" => Some(State::Queued),
-        "running" => Some(State::Dispatched),
-        "succeeded" => Some(State::Acked),
-        "failed" | "timed_out" => Some(State::Failed),
-        "dead" => Some(State::DeadLetter),
-        _ => None,
-    }
-}
-
-fn status_of(job: &Outline) -> &'static str {
-    let word = job.profile.profile().word(job.state, job.cause);
-    word.unwrap_or("queued")
-}
-
 pub(super) fn is_over(intent: &Intent) -> bool {
     intent.profile.profile().is_terminal(intent.state)
 }
@@ -94,28 +56,5 @@ fn parsed(stdout: &str) -> Value {
 fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         object.insert(key.to_owned(), value.into());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_has_its_own_name_or_its_second_one_du_105() {
-        for (text, word) in [
-            ("queued", "queued"),
-            ("pending", "queued"),
-            ("ok", "succeeded"),
-            ("error", "failed"),
-            ("timed_out", "timed_out"),
-            ("dead", "dead"),
-        ] {
-            assert_eq!(parse_status(text), Some(word));
-            assert!(state_of(word).is_some());
-        }
-        for text in ["", "Queued", "completed", "queued "] {
-            assert_eq!(parse_status(text), None, "{text}");
-        }
     }
 }

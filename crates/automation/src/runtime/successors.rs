@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::finish::RECOVERED;
 use super::job::{Job, SubmittedBy};
+use super::job_status::JobStatus;
 use super::lifecycle::uuid;
 use super::records;
 use super::unit_of_work::UnitOfWork;
@@ -131,7 +132,7 @@ pub(super) fn queue_hooks(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    (status, end): (&str, JobEnd),
+    (status, end): (JobStatus, JobEnd),
     failure: Option<&AttemptFailure>,
     unit: &mut UnitOfWork,
 ) {
@@ -179,12 +180,13 @@ pub(super) fn queue_hooks(
 fn notification(
     attempt: &Attempt,
     ended: &AttemptReport,
-    status: &str,
+    status: JobStatus,
     failure: Option<&AttemptFailure>,
 ) -> Value {
     let Job {
         plugin, command, ..
     } = &attempt.job;
+    let status = status.as_str();
     let mut payload = json!({
         "job_id": attempt.job_id(), "plugin": plugin, "command": command, "status": status,
     });

@@ -153,7 +153,7 @@ async fn an_intent_cancelled_meanwhile_stays_so_and_the_job_has_its_own_end() {
     fs::write(world.path("go"), "").unwrap();
     let (_, row) = world.jobs("resize").await.remove(0);
     assert_eq!(world.ended(row.id).await.state, State::Acked);
-    assert_eq!(world.logged(row.id, 1).await.status, "succeeded");
+    assert_eq!(world.logged(row.id, 1).await.status.as_str(), "succeeded");
     let intent = world.intent(id).await;
     assert_eq!(intent.state, State::DeadLetter);
     assert_eq!(intent.last_error.as_deref(), Some("not needed"));

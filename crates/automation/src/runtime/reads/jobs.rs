@@ -10,10 +10,9 @@ use consign_kernel::state::State;
 use serde_json::{Map, Value, json};
 
 use super::response_budget::ResponseBudget;
-use super::{
-    attempt_of, is_job, is_over, micros_json, parsed, put, state_of, status_of, timestamp_json,
-};
+use super::{attempt_of, is_job, is_over, micros_json, parsed, put, timestamp_json};
 use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
@@ -23,12 +22,12 @@ pub const TREE_MAX: usize = 5_000;
 pub(super) const SCANNED_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
 
-/// Which jobs to list. `status` is a word of the protocol.
+/// Which jobs to list.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     pub plugin: Option<String>,
     pub command: Option<String>,
-    pub status: Option<&'static str>,
+    pub status: Option<JobStatus>,
     pub limit: usize,
 }
 
@@ -44,7 +43,9 @@ impl JobFilter {
     fn matches(&self, job: &Outline) -> bool {
         let plugin = self.plugin.as_deref();
         plugin.is_none_or(|plugin| job.capability.as_deref() == Some(plugin))
-            && self.status.is_none_or(|status| status_of(job) == status)
+            && self
+                .status
+                .is_none_or(|status| JobStatus::of(job) == status)
     }
 }
 
@@ -91,7 +92,7 @@ impl Runtime {
     /// Newest first. `total` counts the matches among the newest rows, far more than a client pages through.
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Value, Error> {
         let (mut jobs, mut total) = (Vec::new(), 0_u64);
-        let wanted = filter.status.and_then(state_of);
+        let wanted = filter.status.map(JobStatus::state);
         let command = filter.command.clone();
         self.each_job(wanted, command, |job| {
             if filter.matches(job) {
@@ -201,7 +202,7 @@ pub(super) fn job_summary(job: &Outline) -> Value {
     put(&mut object, "job_id", Some(job_id(job.id)));
     put(&mut object, "plugin", job.capability.clone());
     put(&mut object, "command", Some(job.goal.clone()));
-    put(&mut object, "status", Some(status_of(job)));
+    put(&mut object, "status", Some(JobStatus::of(job).as_str()));
     put(&mut object, "attempt", Some(attempt_of(job)));
     put(&mut object, "created_at", Some(micros_json(job.created_at)));
     let begun = job.claimed_at.filter(|_| job.state != State::Queued);
@@ -252,7 +253,7 @@ fn job_details_from_log(log: &records::JobLog) -> Map<String, Value> {
     put(&mut object, "job_id", Some(log.job_id.clone()));
     put(&mut object, "plugin", Some(log.plugin.clone()));
     put(&mut object, "command", Some(log.command.clone()));
-    put(&mut object, "status", Some(log.status.clone()));
+    put(&mut object, "status", Some(log.status.as_str()));
     put(&mut object, "attempt", Some(log.attempt));
     put(
         &mut object,

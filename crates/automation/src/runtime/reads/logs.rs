@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::response_budget::ResponseBudget;
 use super::{parsed, put, timestamp_json};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
@@ -18,13 +19,13 @@ const SCANNED_MAX: usize = 5_000;
 /// More attempts than a job has.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Which attempts to list. `status` is a word of the protocol.
+/// Which attempts to list.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
     pub job_id: Option<String>,
     pub plugin: Option<String>,
     pub command: Option<String>,
-    pub status: Option<&'static str>,
+    pub status: Option<JobStatus>,
     pub submitted_by: Option<String>,
     /// Bounds for the end of the attempt, both inclusive.
     pub from: Option<Timestamp>,
@@ -224,7 +225,7 @@ fn entry(log: &records::JobLog, with_result: bool) -> Map<String, Value> {
     put(&mut object, "log_id", Some(log_id));
     put(&mut object, "plugin", Some(log.plugin.clone()));
     put(&mut object, "command", Some(log.command.clone()));
-    put(&mut object, "status", Some(log.status.clone()));
+    put(&mut object, "status", Some(log.status.as_str()));
     put(&mut object, "attempt", Some(log.attempt));
     put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));
     put(

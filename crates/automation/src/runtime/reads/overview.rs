@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::checks::{left_out, plugin_check};
 use super::jobs::job_summary;
-use super::{put, status_of, timestamp_json};
+use super::{put, timestamp_json};
 use crate::breaker;
 use crate::config::{MASK, masked};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
@@ -113,7 +114,7 @@ impl Runtime {
         let count = |job: &Outline| {
             let recent = job.created_at >= since;
             if recent {
-                *stats.entry(status_of(job)).or_default() += 1;
+                *stats.entry(JobStatus::of(job).as_str()).or_default() += 1;
             }
             recent
         };
@@ -134,7 +135,7 @@ impl Runtime {
             // Switches and removed plugins have logs as well.
             if program.plugin(&log.plugin).is_some() {
                 last_runs.entry(log.plugin.clone()).or_insert_with(|| {
-                    json!({"job_id": log.job_id, "status": log.status, "completed_at": timestamp_json(log.completed_at)})
+                    json!({"job_id": log.job_id, "status": log.status.as_str(), "completed_at": timestamp_json(log.completed_at)})
                 });
             }
             last_runs.len() < known

@@ -12,9 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::catalogue::step;
 use super::jobs::{TREE_MAX, job_summary};
-use super::{put, status_of};
+use super::put;
 use crate::pipeline::PipelinePosition;
 use crate::runtime::job::{Job, job_id, parse_job_id};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 
 /// The maximum number of jobs that are listed for a run.
@@ -116,9 +117,9 @@ impl Runtime {
             add_jobs(&mut shown, Some(jobs));
             graph.push(shown);
         }
-        let state = worst(run.jobs.values().map(|(_, job)| status_of(job)));
+        let state = worst(run.jobs.values().map(|(_, job)| JobStatus::of(job)));
         let mut shown = json!({
-            "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
+            "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state.as_str(), "steps": graph,
         });
         if run.more {
             shown["more"] = true.into();
@@ -148,11 +149,11 @@ fn shortly_before(id: IntentId) -> IntentId {
 
 fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
     let jobs = jobs.unwrap_or_default();
-    let states = jobs.iter().map(|job| status_of(job));
+    let states = jobs.iter().map(|job| JobStatus::of(job));
     let state = if jobs.is_empty() {
         "not_reached"
     } else {
-        worst(states)
+        worst(states).as_str()
     };
     put(shown, "status", Some(state));
     let jobs: Vec<Value> = jobs.into_iter().map(job_summary).collect();
@@ -160,17 +161,16 @@ fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
 }
 
 /// One status for several jobs: active ones first, then failures.
-fn worst(states: impl Iterator<Item = &'static str>) -> &'static str {
-    const ORDER: [&str; 6] = [
-        "running",
-        "queued",
-        "dead",
-        "failed",
-        "timed_out",
-        "succeeded",
-    ];
-    let place = |state: &&str| ORDER.iter().position(|other| other == state);
-    states.min_by_key(place).unwrap_or("succeeded")
+fn worst(states: impl Iterator<Item = JobStatus>) -> JobStatus {
+    let order = |status: &JobStatus| match status {
+        JobStatus::Running => 0,
+        JobStatus::Queued => 1,
+        JobStatus::Dead => 2,
+        JobStatus::Failed => 3,
+        JobStatus::TimedOut => 4,
+        JobStatus::Succeeded => 5,
+    };
+    states.min_by_key(order).unwrap_or(JobStatus::Succeeded)
 }
 
 #[cfg(test)]
@@ -179,9 +179,10 @@ mod tests {
 
     #[test]
     fn a_run_is_under_way_before_it_is_failed_and_failed_before_it_is_done() {
-        let of = |states: &[&'static str]| worst(states.iter().copied());
-        assert_eq!(of(&["succeeded", "failed", "running"]), "running");
-        assert_eq!(of(&["succeeded", "failed"]), "failed");
-        assert_eq!(of(&["succeeded", "succeeded"]), "succeeded");
+        use JobStatus::{Failed, Running, Succeeded};
+        let of = |states: &[JobStatus]| worst(states.iter().copied());
+        assert_eq!(of(&[Succeeded, Failed, Running]), Running);
+        assert_eq!(of(&[Succeeded, Failed]), Failed);
+        assert_eq!(of(&[Succeeded, Succeeded]), Succeeded);
     }
 }
