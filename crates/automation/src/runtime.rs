@@ -53,3 +53,5 @@ pub use served_intent::ServedIntent;
 pub use setup::SetupInfo;
 pub use trigger::{Enqueued, TriggerError};
 pub use wait_for_tree::WaitPermit;
+
+pub(crate) use lifecycle::timestamp;

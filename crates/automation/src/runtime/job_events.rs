@@ -231,7 +231,17 @@ impl JobEventReader {
                     may_continue: true,
                 })
             }
-            _ => Ok(one(false)),
+            Verb::Validate
+            | Verb::Claim
+            | Verb::Extend
+            | Verb::Deliver
+            | Verb::Complete
+            | Verb::Retry
+            | Verb::Kill
+            | Verb::Cancel
+            | Verb::Requeue
+            | Verb::Recover
+            | Verb::Compensate => Ok(one(false)),
         }
     }
 

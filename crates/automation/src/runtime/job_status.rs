@@ -95,9 +95,10 @@ mod tests {
     #[test]
     fn the_words_are_those_of_the_profile_and_those_that_are_stored() {
         for status in JobStatus::ALL {
-            let cause = match status {
-                JobStatus::TimedOut => Cause::TimedOut,
-                _ => Cause::WorkerFailed,
+            let cause = if status == JobStatus::TimedOut {
+                Cause::TimedOut
+            } else {
+                Cause::WorkerFailed
             };
             assert_eq!(JobStatus::of_state(status.state(), cause), Some(status));
             let stored = serde_json::to_value(status).unwrap();

@@ -342,7 +342,7 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-pub(super) fn timestamp(at: Micros) -> Timestamp {
+pub(crate) fn timestamp(at: Micros) -> Timestamp {
     Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::MAX)
 }
 

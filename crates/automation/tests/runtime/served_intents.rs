@@ -44,7 +44,7 @@ async fn a_plugin_fulfils_an_intent_in_the_commit_that_ends_its_job() {
     assert_eq!(row.settled_at, intent.settled_at, "two commits");
     assert_eq!(job.submitted_by, SubmittedBy::Intent);
     let shown = runtime.job(row.id).await.unwrap().unwrap();
-    assert_eq!(shown["intent_id"], id.to_string());
+    assert_eq!(shown.intent_id, Some(id.to_string()));
     let request: Value = serde_json::from_str(&world.read("request")).unwrap();
     let event = &request["event"];
     assert_eq!(
