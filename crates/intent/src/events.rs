@@ -11,7 +11,7 @@ use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
 use consign_web::presence::Presence;
-use consign_web::sse::{self, EventPage, EventSource};
+use consign_web::sse::{self, StreamPage, StreamSource};
 use tokio::sync::watch;
 
 use super::IntentFace;
@@ -79,7 +79,7 @@ struct OwnFacts {
     _slot: Slot<String>,
 }
 
-impl EventSource for OwnFacts {
+impl StreamSource for OwnFacts {
     fn position(&self) -> String {
         cursor::event_text(self.filter.after)
     }
@@ -89,7 +89,7 @@ impl EventSource for OwnFacts {
     }
 
     /// On PostgreSQL the read waits for open transactions of other nodes.
-    async fn next_page(&mut self) -> Option<EventPage> {
+    async fn next_page(&mut self) -> Option<StreamPage> {
         self.new_facts.mark_unchanged();
         let page = match self.engine.events(self.filter.clone()).await {
             Ok(page) => page,
@@ -99,7 +99,7 @@ impl EventSource for OwnFacts {
             }
         };
         self.filter.after = page.seen;
-        Some(EventPage {
+        Some(StreamPage {
             text: page.events.iter().map(event_text).collect(),
             more: page.more,
         })

@@ -21,7 +21,7 @@ const PAGES_AHEAD: usize = 1;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Where the events of one stream come from. The source also holds what the stream occupies, such as its slot.
-pub trait EventSource: Send + 'static {
+pub trait StreamSource: Send + 'static {
     /// The id after which a reader continues that disconnects before the first event.
     fn position(&self) -> String;
 
@@ -29,8 +29,8 @@ pub trait EventSource: Send + 'static {
     fn is_authorized(&self) -> impl Future<Output = bool> + Send;
 
     /// The next page; an empty text if there is none now. `None` ends the stream. A change from the beginning of this call on must
-    /// complete the next [`EventSource::changed`].
-    fn next_page(&mut self) -> impl Future<Output = Option<EventPage>> + Send;
+    /// complete the next [`StreamSource::changed`].
+    fn next_page(&mut self) -> impl Future<Output = Option<StreamPage>> + Send;
 
     /// Completes when there may be a new page; false ends the stream.
     fn changed(&mut self) -> impl Future<Output = bool> + Send;
@@ -38,7 +38,7 @@ pub trait EventSource: Send + 'static {
 
 /// Some events in their wire form; see [`block`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventPage {
+pub struct StreamPage {
     pub text: String,
     /// More events are available now.
     pub more: bool,
@@ -54,7 +54,7 @@ pub fn block(id: Option<&str>, event: &str, data: &str) -> String {
 
 /// The response whose body is the stream. It runs in a task of its own.
 pub fn respond(
-    source: impl EventSource,
+    source: impl StreamSource,
     draining: watch::Receiver<bool>,
     presence: Presence,
 ) -> Response {
@@ -69,23 +69,23 @@ pub fn respond(
 }
 
 async fn run(
-    mut source: impl EventSource,
+    mut source: impl StreamSource,
     pages: mpsc::Sender<Bytes>,
     draining: watch::Receiver<bool>,
     presence: Presence,
 ) {
-    let mut connection = Connection {
+    let mut reader = StreamReader {
         pages,
         draining,
         heartbeat: heartbeat(),
         gone: pin!(presence.hung_up()),
     };
     // `None` only says that the stream is over.
-    let _ = connection.stream(&mut source).await;
+    let _ = reader.stream(&mut source).await;
 }
 
 /// The reader's side of a stream. Every method returns `None` when the stream is over.
-struct Connection<'p, G> {
+struct StreamReader<'p, G> {
     pages: mpsc::Sender<Bytes>,
     draining: watch::Receiver<bool>,
     heartbeat: Interval,
@@ -93,8 +93,8 @@ struct Connection<'p, G> {
     gone: Pin<&'p mut G>,
 }
 
-impl<G: Future<Output = ()>> Connection<'_, G> {
-    async fn stream(&mut self, source: &mut impl EventSource) -> Option<()> {
+impl<G: Future<Output = ()>> StreamReader<'_, G> {
+    async fn stream(&mut self, source: &mut impl StreamSource) -> Option<()> {
         // A block without data is no event, but sets the last event id: a reader that reconnects before the first event
         // continues here.
         let connected = format!(": connected\nid: {}\n\n", source.position());

@@ -7,7 +7,7 @@ use super::ApiState;
 use super::api_error::{ApiError, ok};
 use super::auth::{AuthorizedCaller, SystemRead};
 use super::views::service;
-use crate::runtime::reads::Check;
+use crate::runtime::reads::ServiceCheck;
 
 /// Checks the configuration on disk, so that an invalid one is found before a restart.
 pub(super) async fn doctor(
@@ -15,7 +15,7 @@ pub(super) async fn doctor(
     _: AuthorizedCaller<SystemRead>,
 ) -> Result<Response, ApiError> {
     let problem = state.options.loader.read().await.err();
-    let mut checks = vec![Check::of("config", problem)];
+    let mut checks = vec![ServiceCheck::of("config", problem)];
     checks.extend(state.runtime.doctor().await?);
     Ok(ok(&service::checks(&checks)))
 }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use consign_engine::Slot;
 use consign_kernel::ids::FactSeq;
 use consign_web::presence::Presence;
-use consign_web::sse::{self, EventPage, EventSource};
+use consign_web::sse::{self, StreamPage, StreamSource};
 use http::HeaderMap;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -84,7 +84,7 @@ struct AutomationEvents {
     _of_token: Option<Slot<[u8; 32]>>,
 }
 
-impl EventSource for AutomationEvents {
+impl StreamSource for AutomationEvents {
     fn position(&self) -> String {
         self.job_events.position().0.to_string()
     }
@@ -93,7 +93,7 @@ impl EventSource for AutomationEvents {
         self.allowed.is_still_authorized(&self.runtime)
     }
 
-    async fn next_page(&mut self) -> Option<EventPage> {
+    async fn next_page(&mut self) -> Option<StreamPage> {
         self.new_facts.mark_unchanged();
         // A live event that is already published may refer to a fact that is already committed, so facts come first.
         let live_last = *self.new_live_events.borrow_and_update();
@@ -112,7 +112,7 @@ impl EventSource for AutomationEvents {
             text.push_str(&sse::block(id.as_deref(), kind, &data));
         }
         if page.more && !page.events.is_empty() {
-            return Some(EventPage { text, more: true });
+            return Some(StreamPage { text, more: true });
         }
         let live = self.runtime.live_events();
         let (events, seen) = live.between(self.live_after, live_last, LIVE_MAX);
@@ -127,7 +127,7 @@ impl EventSource for AutomationEvents {
         } else {
             seen
         };
-        Some(EventPage {
+        Some(StreamPage {
             text,
             more: page.more || self.live_after < live_last,
         })

@@ -16,7 +16,7 @@ use consign_kernel::intent::Intent;
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::State;
 
-pub use checks::{Check, ScheduleInFlight};
+pub use checks::{ScheduleInFlight, ServiceCheck};
 pub use inspect::{Ancestor, Inspection, JobContext};
 pub use jobs::{JobFilter, JobInfo, JobList, JobTree, TREE_MAX};
 pub use logs::{LogCursor, LogEntry, LogFilter, LogPage};

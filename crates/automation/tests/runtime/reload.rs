@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use consign_automation::runtime::reads::Check;
+use consign_automation::runtime::reads::ServiceCheck;
 use consign_automation::runtime::{ReloadError, Runtime, records};
 use consign_kernel::ids::IntentId;
 use consign_kernel::state::State;
@@ -281,8 +281,8 @@ async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_
 }
 
 /// The check of the jobs of `mail`, which is the same in status and doctor.
-async fn stranded(runtime: &Runtime) -> Option<Check> {
-    let of = |checks: &[Check]| {
+async fn stranded(runtime: &Runtime) -> Option<ServiceCheck> {
+    let of = |checks: &[ServiceCheck]| {
         let mut checks = checks.iter();
         checks.find(|check| check.name == "jobs of mail").cloned()
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consign_automation::runtime::reads::Check;
+use consign_automation::runtime::reads::ServiceCheck;
 use consign_automation::runtime::{Runtime, SetupInfo};
 use consign_kernel::state::State;
 use serde_json::Value;
@@ -64,7 +64,7 @@ async fn init_runs_once_and_again_for_another_program_or_configuration_du_034() 
 /// The check of a plugin, which is the same in status and doctor. The status does not list healthy plugins.
 async fn said_of(runtime: &Runtime, plugin: &str) -> Option<String> {
     let name = format!("plugin {plugin}");
-    let detail = |checks: &[Check]| {
+    let detail = |checks: &[ServiceCheck]| {
         let check = checks.iter().find(|check| check.name == name);
         check.and_then(|check| check.detail.clone())
     };

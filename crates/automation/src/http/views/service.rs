@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::jobs::jobs;
 use super::{put, timestamp_json};
 use crate::runtime::reads::{
-    Check, Health, JobStats, PluginStateInfo, PluginStatus, QueueFigures, ScheduleInFlight,
+    Health, JobStats, PluginStateInfo, PluginStatus, QueueFigures, ScheduleInFlight, ServiceCheck,
     ServiceStatus,
 };
 use crate::runtime::records::PluginFact;
@@ -88,12 +88,12 @@ fn plugin_status(plugin: &PluginStatus) -> Value {
     Value::Object(shown)
 }
 
-pub fn checks(checks: &[Check]) -> Value {
+pub fn checks(checks: &[ServiceCheck]) -> Value {
     let healthy = checks.iter().all(|check| check.ok);
     json!({"healthy": healthy, "checks": checks.iter().map(check).collect::<Vec<_>>()})
 }
 
-fn check(check: &Check) -> Value {
+fn check(check: &ServiceCheck) -> Value {
     match &check.detail {
         Some(detail) => json!({"name": check.name, "ok": check.ok, "detail": detail}),
         None => json!({"name": check.name, "ok": check.ok}),

@@ -23,13 +23,13 @@ const WHOLE_ROWS: u32 = 20;
 const IN_FLIGHT_MAX: u32 = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct ServiceCheck {
     pub name: String,
     pub ok: bool,
     pub detail: Option<String>,
 }
 
-impl Check {
+impl ServiceCheck {
     pub fn passed(name: &str) -> Self {
         Self::of(name, None)
     }
@@ -55,7 +55,7 @@ pub struct ScheduleInFlight {
 
 impl Runtime {
     /// Lists what needs attention: plugins whose setup failed or whose breaker is open, and schedules that cannot run.
-    pub async fn doctor(&self) -> Result<Vec<Check>, Error> {
+    pub async fn doctor(&self) -> Result<Vec<ServiceCheck>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
             let unhealthy_reason = self.plugin_unhealthy_reason(&plugin.name).await?;
@@ -75,7 +75,7 @@ impl Runtime {
                 | ScheduleStatus::Exhausted => None,
             };
             let name = format!("schedule {} {}", schedule.plugin, schedule.schedule_id);
-            checks.push(Check::of(&name, detail));
+            checks.push(ServiceCheck::of(&name, detail));
         }
         Ok(checks)
     }
@@ -109,7 +109,7 @@ impl Runtime {
     }
 
     /// Jobs that this node does not take. If other nodes share the ledger, one of them may run the plugin; then the check passes.
-    pub(super) async fn stranded_checks(&self) -> Result<Vec<Check>, Error> {
+    pub(super) async fn stranded_checks(&self) -> Result<Vec<ServiceCheck>, Error> {
         let stranded = self.stranded_jobs().await?;
         if stranded.is_empty() {
             return Ok(Vec::new());
@@ -122,7 +122,7 @@ impl Runtime {
             let why = program.missing_plugin(&plugin);
             let what = "restore the plugin and reload, or cancel the jobs with `job cancel`";
             let detail = format!("queued jobs that this node cannot run: {jobs}; {why}; {what}");
-            let mut check = Check::of(&format!("jobs of {plugin}"), Some(detail));
+            let mut check = ServiceCheck::of(&format!("jobs of {plugin}"), Some(detail));
             let is_unknown = !program.is_known(&plugin) && !left_out.contains(plugin.as_str());
             check.ok = is_shared && is_unknown;
             check
@@ -131,7 +131,7 @@ impl Runtime {
     }
 
     /// Checks that the newest jobs can be read, and that finished ones have an end time.
-    pub async fn selfcheck(&self) -> Result<Vec<Check>, Error> {
+    pub async fn selfcheck(&self) -> Result<Vec<ServiceCheck>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
         let mut filter = every_job(WHOLE_ROWS);
         for _ in 0..SCANNED_MAX / WHOLE_ROWS as usize {
@@ -151,9 +151,9 @@ impl Runtime {
         }
         let seal = self.engine().check_seal().await;
         Ok(vec![
-            Check::of("seal_key", seal.err().map(|error| error.to_string())),
-            Check::of("readable_jobs", named(&unreadable)),
-            Check::of("ended_jobs", named(&endless)),
+            ServiceCheck::of("seal_key", seal.err().map(|error| error.to_string())),
+            ServiceCheck::of("readable_jobs", named(&unreadable)),
+            ServiceCheck::of("ended_jobs", named(&endless)),
         ])
     }
 
@@ -200,12 +200,12 @@ impl Runtime {
     }
 }
 
-pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Check {
-    Check::of(&format!("plugin {name}"), unhealthy_reason)
+pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> ServiceCheck {
+    ServiceCheck::of(&format!("plugin {name}"), unhealthy_reason)
 }
 
 /// Plugins that are installed or configured but do not run.
-pub(super) fn left_out(program: &Program) -> Vec<Check> {
+pub(super) fn left_out(program: &Program) -> Vec<ServiceCheck> {
     let left_out = program.left_out();
     let checks =
         left_out.map(|(name, why)| plugin_check(name, Some(format!("it was skipped: {why}"))));

@@ -9,7 +9,7 @@ use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use jiff::Timestamp;
 
-use super::response_budget::{Output, ResponseBudget};
+use super::response_budget::{PluginOutput, ResponseBudget};
 use super::{attempt_of, is_job, is_over};
 use crate::runtime::job::{Job, NAMESPACE, OWNER, SubmittedBy, job_id};
 use crate::runtime::job_status::JobStatus;
@@ -61,7 +61,7 @@ pub struct JobInfo {
     pub output_left_out: bool,
 }
 
-impl Output for JobInfo {
+impl PluginOutput for JobInfo {
     fn texts(
         &mut self,
     ) -> (

@@ -7,7 +7,7 @@ use consign_engine::Error;
 use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
 
-use super::response_budget::{Output, ResponseBudget};
+use super::response_budget::{PluginOutput, ResponseBudget};
 use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
@@ -104,7 +104,7 @@ pub struct LogEntry {
     pub output_left_out: bool,
 }
 
-impl Output for LogEntry {
+impl PluginOutput for LogEntry {
     fn texts(
         &mut self,
     ) -> (

@@ -9,7 +9,7 @@ use consign_kernel::state::State;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::checks::{Check, left_out, plugin_check};
+use super::checks::{ServiceCheck, left_out, plugin_check};
 use super::jobs::JobInfo;
 use crate::breaker;
 use crate::config::{MASK, masked};
@@ -79,7 +79,7 @@ pub struct ServiceStatus {
     /// The jobs that run in this process.
     pub running_here: usize,
     pub plugins: Vec<PluginStatus>,
-    pub checks: Vec<Check>,
+    pub checks: Vec<ServiceCheck>,
 }
 
 impl ServiceStatus {
@@ -230,7 +230,7 @@ impl Runtime {
         })
         .await?;
         let mut plugins = Vec::new();
-        let mut checks = vec![Check::passed("ledger")];
+        let mut checks = vec![ServiceCheck::passed("ledger")];
         for plugin in program.plugins() {
             let state: Option<records::PluginState> =
                 self.stored(records::state_key(&plugin.name)).await?;

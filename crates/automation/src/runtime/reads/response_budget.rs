@@ -11,7 +11,7 @@ use crate::runtime::lifecycle::Runtime;
 /// Once a response reaches this size, further entries come without their output.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 /// About the size of an entry without texts.
-const FIELDS_BYTES: usize = 1 << 10;
+const FIELDS_BYTES: usize = 512;
 /// Larger than any entry without output.
 const LARGE_ENTRY_BYTES: usize = 64 << 10;
 /// How much of an error remains in an entry without output.
@@ -35,7 +35,7 @@ impl ResponseBudget {
 
     /// Returns the entry unchanged if it fits, and otherwise without its output. The first large entry always fits, because the
     /// output of one attempt is bounded.
-    pub(super) fn fit<T: Output>(&mut self, mut entry: T) -> T {
+    pub(super) fn fit<T: PluginOutput>(&mut self, mut entry: T) -> T {
         let (result, stderr, error) = entry.texts();
         let stderr_bytes = stderr.and_then(|stderr| stderr.as_deref().map(text_bytes));
         let error_bytes = error.as_deref().map(text_bytes);
@@ -54,7 +54,7 @@ impl ResponseBudget {
 }
 
 /// An entry with output of a plugin, which may be large.
-pub(super) trait Output {
+pub(super) trait PluginOutput {
     /// The standard output, the standard error if the entry has it, and the error.
     fn texts(
         &mut self,
@@ -67,7 +67,7 @@ pub(super) trait Output {
     fn mark_left_out(&mut self);
 }
 
-fn drop_output(entry: &mut impl Output) {
+fn drop_output(entry: &mut impl PluginOutput) {
     let (result, stderr, error) = entry.texts();
     *result = None;
     if let Some(stderr) = stderr {
@@ -137,7 +137,7 @@ mod tests {
         left_out: bool,
     }
 
-    impl Output for Entry {
+    impl PluginOutput for Entry {
         fn texts(
             &mut self,
         ) -> (
