@@ -164,3 +164,81 @@ pub async fn drained(draining: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is the end as well.
     let _ = draining.wait_for(|draining| *draining).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Numbered events, as many as are allowed so far. A negative number revokes the credential.
+    struct Numbers {
+        sent: i32,
+        allowed: watch::Receiver<i32>,
+    }
+
+    impl StreamSource for Numbers {
+        fn position(&self) -> String {
+            self.sent.to_string()
+        }
+
+        async fn is_authorized(&self) -> bool {
+            *self.allowed.borrow() >= 0
+        }
+
+        async fn next_page(&mut self) -> Option<StreamPage> {
+            let allowed = *self.allowed.borrow_and_update();
+            if self.sent >= allowed {
+                return Some(StreamPage::default());
+            }
+            self.sent += 1;
+            Some(StreamPage {
+                text: block(Some(&self.sent.to_string()), "number", "{}"),
+                more: self.sent < allowed,
+            })
+        }
+
+        async fn changed(&mut self) -> bool {
+            self.allowed.changed().await.is_ok()
+        }
+    }
+
+    async fn next(body: &mut Body) -> Option<String> {
+        let frame = body.frame().await?.unwrap();
+        let bytes = frame.into_data().unwrap();
+        Some(String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_sends_pages_and_heartbeats_until_it_is_revoked_or_the_server_drains() {
+        for is_drained in [true, false] {
+            let (allow, allowed) = watch::channel(2);
+            let (drain, draining) = watch::channel(false);
+            let numbers = Numbers { sent: 0, allowed };
+            let mut body = respond(numbers, draining, Presence::default()).into_body();
+            let began = Instant::now();
+            assert_eq!(next(&mut body).await.unwrap(), ": connected\nid: 0\n\n");
+            for id in 1..=2 {
+                let expected = format!("id: {id}\nevent: number\ndata: {{}}\n\n");
+                assert_eq!(next(&mut body).await.unwrap(), expected);
+            }
+            assert_eq!(began.elapsed(), Duration::ZERO);
+            assert_eq!(next(&mut body).await.unwrap(), ": still here\n\n");
+            assert_eq!(began.elapsed(), HEARTBEAT);
+            allow.send_replace(3);
+            assert!(next(&mut body).await.unwrap().starts_with("id: 3\n"));
+            if is_drained {
+                drain.send_replace(true);
+            } else {
+                allow.send_replace(-1);
+            }
+            assert_eq!(next(&mut body).await, None);
+            assert_eq!(began.elapsed(), HEARTBEAT);
+        }
+    }
+
+    #[test]
+    fn an_event_without_an_id_has_no_id_line() {
+        assert_eq!(block(None, "tick", "{}"), "event: tick\ndata: {}\n\n");
+    }
+}
