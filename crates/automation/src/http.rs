@@ -1,7 +1,7 @@
 //! The HTTP face of automations: starts and inspects jobs and pipelines, and receives webhooks.
 //!
-//! Handlers are thin: they validate requests, and the runtime's `reads` build the responses. The only state is the number of open
-//! streams. The same router serves the API port, where the scopes of a token apply, and the control socket, whose token allows
+//! Handlers are thin: they validate requests, the runtime's `reads` answer them with types of the domain, and [`views`] renders
+//! these as JSON. The only state is the number of open streams. The same router serves the API port, where the scopes of a token apply, and the control socket, whose token allows
 //! everything.
 
 mod about;
@@ -18,6 +18,7 @@ pub mod openapi;
 mod operate;
 mod query;
 mod trigger;
+pub mod views;
 pub mod webhooks;
 
 use std::fmt;

@@ -14,13 +14,13 @@ use consign_kernel::profile::Face;
 use http::{HeaderValue, StatusCode, header};
 
 use super::authed_request::AuthedRequest;
-use super::events::drained;
 use super::query::QueryParams;
 use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
 use super::{IntentFace, wire};
 use consign_web::json_out::{Json, array};
 use consign_web::presence::Presence;
 use consign_web::reject::Reject;
+use consign_web::sse::drained;
 
 /// A parsed claim.
 #[derive(Debug)]

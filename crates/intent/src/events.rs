@@ -2,10 +2,6 @@
 //!
 //! Invariant: a client that continues after the last id it saw misses no fact that is still stored.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use consign_engine::{Caller, Engine, EventFilter, Slot};
@@ -14,20 +10,16 @@ use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
-use http::{HeaderValue, header};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use consign_web::presence::Presence;
+use consign_web::sse::{self, StreamPage, StreamSource};
+use tokio::sync::watch;
 
 use super::IntentFace;
 use super::query::{QueryParams, cursor};
 use super::read::fact_out;
-use consign_web::channel_body::ChannelBody;
 use consign_web::reject::Reject;
 
-/// Facts per page. A stream holds two pages at most: one being sent and one that waits for a slow reader.
 const PAGE_FACTS: u32 = 50;
-const PAGES_AHEAD: usize = 1;
-const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) async fn events(
     State(face): State<IntentFace>,
@@ -49,8 +41,7 @@ pub(super) async fn events(
             "Too many event streams are open; close one first.",
         )
     })?;
-    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
-    let stream = EventStream {
+    let facts = OwnFacts {
         engine: face.engine.clone(),
         filter: EventFilter {
             face: Face::Intent,
@@ -58,19 +49,13 @@ pub(super) async fn events(
             after,
             limit: PAGE_FACTS,
         },
-        pages,
+        new_facts: face.engine.follow(&request.caller),
         caller: request.caller.clone(),
-        draining: face.options.draining.clone(),
-        heartbeat: heartbeat(),
         _slot: slot,
     };
-    tokio::spawn(stream.run());
-    let mut response = Response::new(Body::new(body));
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    Ok(response)
+    let presence = request.parts.extensions.get::<Presence>();
+    let presence = presence.cloned().unwrap_or_default();
+    Ok(sse::respond(facts, face.options.draining.clone(), presence))
 }
 
 impl IntentFace {
@@ -85,57 +70,28 @@ impl IntentFace {
     }
 }
 
-struct EventStream {
+/// The facts of one caller's intents.
+struct OwnFacts {
     engine: Engine,
     filter: EventFilter,
-    pages: mpsc::Sender<Bytes>,
+    new_facts: watch::Receiver<()>,
     caller: Caller,
-    draining: watch::Receiver<bool>,
-    heartbeat: Interval,
     _slot: Slot<String>,
 }
 
-impl EventStream {
-    /// Ends when the reader disconnects, its key is revoked, the server drains or the ledger fails.
-    async fn run(mut self) {
-        let mut news = self.engine.follow(&self.caller);
-        // A block without data is no event, but clients remember its id: a client that reconnects before the first
-        // event continues here.
-        let begin = cursor::event_text(self.filter.after);
-        let connected = format!(": connected\nid: {begin}\n\n");
-        if self.pages.send(Bytes::from(connected)).await.is_err() {
-            return;
-        }
-        loop {
-            news.mark_unchanged();
-            let over = self.pages.is_closed() || *self.draining.borrow();
-            if over || !matches!(self.engine.is_active(&self.caller).await, Ok(true)) {
-                return;
-            }
-            match self.page().await {
-                Some(true) => continue,
-                Some(false) => {}
-                None => return,
-            }
-            tokio::select! {
-                changed = news.changed() => if changed.is_err() { return },
-                alive = self.beat() => if alive.is_none() { return },
-            }
-        }
+impl StreamSource for OwnFacts {
+    fn position(&self) -> String {
+        cursor::event_text(self.filter.after)
     }
 
-    /// Sends one page; returns whether more facts are available.
-    async fn page(&mut self) -> Option<bool> {
-        let engine = self.engine.clone();
-        let mut reading = pin!(engine.events(self.filter.clone()));
-        // On PostgreSQL a read waits for open transactions of other nodes.
-        let read = loop {
-            tokio::select! {
-                page = &mut reading => break page,
-                alive = self.beat() => alive?,
-            }
-        };
-        let page = match read {
+    async fn is_authorized(&self) -> bool {
+        matches!(self.engine.is_active(&self.caller).await, Ok(true))
+    }
+
+    /// On PostgreSQL the read waits for open transactions of other nodes.
+    async fn next_page(&mut self) -> Option<StreamPage> {
+        self.new_facts.mark_unchanged();
+        let page = match self.engine.events(self.filter.clone()).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::warn!(%error, "an event stream ended");
@@ -143,30 +99,15 @@ impl EventStream {
             }
         };
         self.filter.after = page.seen;
-        if !page.events.is_empty() {
-            let text: String = page.events.iter().map(event_text).collect();
-            self.pages.send(Bytes::from(text)).await.ok()?;
-            self.heartbeat.reset();
-        }
-        Some(page.more)
+        Some(StreamPage {
+            text: page.events.iter().map(event_text).collect(),
+            more: page.more,
+        })
     }
 
-    /// Sends a heartbeat when nothing was sent for a while. `None` when the stream is over.
-    async fn beat(&mut self) -> Option<()> {
-        tokio::select! {
-            _ = self.heartbeat.tick() => {}
-            () = drained(&mut self.draining) => return None,
-            () = self.pages.closed() => return None,
-        }
-        let alive = Bytes::from_static(b": still here\n\n");
-        self.pages.send(alive).await.ok()
+    async fn changed(&mut self) -> bool {
+        self.new_facts.changed().await.is_ok()
     }
-}
-
-fn heartbeat() -> Interval {
-    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    heartbeat
 }
 
 fn event_text(event: &Event) -> String {
@@ -174,16 +115,6 @@ fn event_text(event: &Event) -> String {
     data.text("intent", &event.id.to_string())
         .text("namespace", &event.namespace)
         .text("goal", &event.goal);
-    format!(
-        "id: {}\nevent: {}\ndata: {}\n\n",
-        cursor::event_text(event.fact.seq),
-        event.fact.verb.fact(),
-        data.finish()
-    )
-}
-
-/// Returns when the server drains.
-pub(super) async fn drained(draining: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is the end as well.
-    let _ = draining.wait_for(|draining| *draining).await;
+    let id = cursor::event_text(event.fact.seq);
+    sse::block(Some(&id), event.fact.verb.fact(), &data.finish())
 }

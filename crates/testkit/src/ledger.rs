@@ -140,6 +140,22 @@ impl Ledger {
         }
     }
 
+    /// A store of another node on the same ledger. `None` if the ledger belongs to one process.
+    ///
+    /// # Panics
+    ///
+    /// If the database cannot be opened.
+    #[must_use]
+    pub fn other_node(&self, clock: Arc<dyn Clock>) -> Option<SharedStore> {
+        match &self.location {
+            DatabaseLocation::Nowhere | DatabaseLocation::File(_) => None,
+            DatabaseLocation::Database(url) => {
+                let store = open_as(url, clock, 2);
+                Some(Arc::new(OtherRuntimeStore::new(store, runtime().handle())))
+            }
+        }
+    }
+
     fn of(store: SharedStore, location: DatabaseLocation, kept: impl Any + Send + Sync) -> Self {
         Self {
             store,
@@ -163,13 +179,17 @@ pub fn database(clock: &Arc<dyn Clock>) -> Database {
 }
 
 fn open(url: &str, clock: Arc<dyn Clock>) -> Postgres {
+    open_as(url, clock, 1)
+}
+
+fn open_as(url: &str, clock: Arc<dyn Clock>, node: i64) -> Postgres {
     let options = postgres::Options {
         address: postgres::DatabaseAddress::parse(url, None)
             .expect("the cluster's address can be read"),
         clock,
         queue_max: postgres::QUEUE_REQUESTS_MAX,
         writers: postgres::WRITERS_DEFAULT,
-        node: 1,
+        node,
         hold: None,
     };
     // Not `block_on`: the caller may be in a runtime, which does not allow it.

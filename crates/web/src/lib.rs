@@ -26,6 +26,7 @@ pub mod request_id;
 pub mod secret_text;
 pub mod server;
 pub mod shell;
+pub mod sse;
 pub mod throttle;
 pub mod tls;
 pub mod unix;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::api_error::{ApiError, ok};
 use super::auth::{AnyToken, AuthorizedCaller, JobsRead, PluginRead, SystemRead};
 use super::query::Segments;
+use super::views::{catalogue, service};
 use super::{ApiAccess, ApiState};
 use consign_web::proxy::Origin;
 use consign_web::server::Peer;
@@ -65,14 +66,14 @@ pub(super) async fn local_health(
     if ledger != LedgerHealth::Healthy {
         return Err(ApiError::unhealthy(ledger.reason()));
     }
-    Ok(state.runtime.health().await?)
+    Ok(service::health(&state.runtime.health().await?))
 }
 
 pub(super) async fn plugins(
     State(state): State<ApiState>,
     _: AuthorizedCaller<AnyToken>,
 ) -> Response {
-    ok(&state.runtime.program().plugin_list())
+    ok(&catalogue::plugin_list(&state.runtime.program()))
 }
 
 pub(super) async fn plugin(
@@ -82,21 +83,22 @@ pub(super) async fn plugin(
 ) -> Result<Response, ApiError> {
     let program = state.runtime.program();
     let unknown = || ApiError::not_found(program.missing_plugin(&name));
-    Ok(ok(&program.plugin_details(&name).ok_or_else(unknown)?))
+    let details = catalogue::plugin_details(&program, &name);
+    Ok(ok(&details.ok_or_else(unknown)?))
 }
 
 pub(super) async fn skills(
     State(state): State<ApiState>,
     _: AuthorizedCaller<AnyToken>,
 ) -> Response {
-    ok(&state.runtime.program().skills())
+    ok(&catalogue::skills(&state.runtime.program()))
 }
 
 pub(super) async fn pipelines(
     State(state): State<ApiState>,
     _: AuthorizedCaller<PluginRead>,
 ) -> Response {
-    ok(&state.runtime.program().pipeline_list())
+    ok(&catalogue::pipeline_list(&state.runtime.program()))
 }
 
 pub(super) async fn pipeline(
@@ -104,7 +106,7 @@ pub(super) async fn pipeline(
     _: AuthorizedCaller<PluginRead>,
     Segments(name): Segments<String>,
 ) -> Result<Response, ApiError> {
-    let sheet = state.runtime.program().pipeline_details(&name);
+    let sheet = catalogue::pipeline_details(&state.runtime.program(), &name);
     let unknown = || ApiError::not_found(Program::missing_pipeline(&name));
     Ok(ok(&sheet.ok_or_else(unknown)?))
 }
@@ -113,26 +115,27 @@ pub(super) async fn queue_figures(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
-    Ok(ok(&state.runtime.queue_figures().await?))
+    let figures = state.runtime.queue_figures().await?;
+    Ok(ok(&service::queue_figures(&figures)))
 }
 
 pub(super) async fn summary(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
-    Ok(ok(&state.runtime.summary().await?))
+    Ok(ok(&service::job_stats(&state.runtime.summary().await?)))
 }
 
 pub(super) async fn config(
     State(state): State<ApiState>,
     _: AuthorizedCaller<SystemRead>,
 ) -> Response {
-    ok(&state.runtime.program().shown())
+    ok(&catalogue::configuration(&state.runtime.program()))
 }
 
 pub(super) async fn status(
     State(state): State<ApiState>,
     _: AuthorizedCaller<SystemRead>,
 ) -> Result<Response, ApiError> {
-    Ok(ok(&state.runtime.status().await?))
+    Ok(ok(&service::status(&state.runtime.status().await?)))
 }

@@ -1,28 +1,26 @@
-//! `GET /events`: live events as server-sent events.
+//! `GET /events`: the events of jobs on all nodes, and the live events of this process, as server-sent events.
 //!
-//! Invariant: a stream holds one page and its position, however slow its reader is. A slow reader loses events; the numbers show
-//! the gap.
+//! Invariant: an event of a job has the number of its fact as id, and a reader that continues after the last id it saw misses no
+//! event of a job that the ledger still has. A live event has no id, so it never moves a reader past a fact.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use crate::runtime::{Runtime, RuntimeEvent};
 use axum::Extension;
-use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::Response;
 use consign_engine::Slot;
-use http::{HeaderMap, HeaderValue, header};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use consign_kernel::ids::FactSeq;
+use consign_web::presence::Presence;
+use consign_web::sse::{self, StreamPage, StreamSource};
+use http::HeaderMap;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::api_error::ApiError;
 use super::auth::{AuthorizedCaller, EventsRead};
-use super::{ApiState, STREAMS_PER_TOKEN_MAX, until_disconnected, until_draining};
-use consign_web::channel_body::ChannelBody;
-use consign_web::presence::Presence;
+use super::views::events::{data_line, job_event, live_events};
+use super::{ApiState, STREAMS_PER_TOKEN_MAX};
+use crate::runtime::{JobEventReader, Runtime};
 
-const PAGES_AHEAD: usize = 1;
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Live events per page.
+const LIVE_MAX: usize = 50;
 
 pub(super) async fn events(
     State(state): State<ApiState>,
@@ -43,95 +41,102 @@ pub(super) async fn events(
         }
         None => None,
     };
-    let changes = state.runtime.hub().follow();
-    let last = *changes.borrow();
+    let runtime = state.runtime.clone();
     let seen = headers.get("last-event-id");
     let seen = seen.and_then(|id| id.to_str().ok()?.parse().ok());
-    let after = match seen {
-        // An unknown, larger number means that the clock was set back: all retained events are new to this reader.
-        Some(seen) if seen > last => 0,
-        Some(seen) => seen,
-        None => last,
-    };
-    let (pages, body) = ChannelBody::new(PAGES_AHEAD);
-    let stream = EventStream {
-        runtime: state.runtime.clone(),
+    let after = start(&runtime, seen.map(FactSeq)).await?;
+    let new_live_events = runtime.live_events().follow();
+    let live_after = *new_live_events.borrow();
+    let stream = AutomationEvents {
+        job_events: runtime.job_events(after),
+        new_facts: runtime.follow_jobs(),
+        live_after,
+        new_live_events,
+        runtime,
         allowed,
-        after,
-        changes,
-        pages,
-        presence,
-        draining: state.options.draining.clone(),
         _place: place,
         _of_token: of_token,
     };
-    tokio::spawn(stream.run());
-    let mut response = Response::new(Body::new(body));
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    Ok(response)
+    let presence = presence.map(|Extension(presence)| presence);
+    let draining = state.options.draining.clone();
+    Ok(sse::respond(stream, draining, presence.unwrap_or_default()))
 }
 
-struct EventStream {
+/// The fact after which a stream begins.
+async fn start(runtime: &Runtime, seen: Option<FactSeq>) -> Result<FactSeq, ApiError> {
+    let engine = runtime.engine();
+    match seen {
+        Some(seen) if engine.has_issued_fact(seen).await? => Ok(seen),
+        // A number of another ledger, or of this one before it was restored: all that is kept is new to this reader.
+        Some(_) => Ok(FactSeq(0)),
+        None => Ok(engine.last_fact().await?),
+    }
+}
+
+struct AutomationEvents {
     runtime: Runtime,
     allowed: AuthorizedCaller<EventsRead>,
-    after: u64,
-    changes: watch::Receiver<u64>,
-    pages: mpsc::Sender<Bytes>,
-    presence: Option<Extension<Presence>>,
-    draining: watch::Receiver<bool>,
+    job_events: JobEventReader,
+    new_facts: watch::Receiver<()>,
+    live_after: u64,
+    new_live_events: watch::Receiver<u64>,
     _place: OwnedSemaphorePermit,
     _of_token: Option<Slot<[u8; 32]>>,
 }
 
-impl EventStream {
-    /// Ends when the reader disconnects, its token is revoked, or the server drains.
-    async fn run(mut self) {
-        // A block without data is no event, but sets the last event id: a reader that reconnects before the first event continues
-        // here.
-        let connected = format!(": connected\nid: {}\n\n", self.after);
-        let mut gone = pin!(until_disconnected(self.presence.take()));
-        // A disconnect is detected from the first page on; otherwise only the second heartbeat would fail.
-        tokio::select! {
-            biased;
-            () = &mut gone => return,
-            sent = self.pages.send(Bytes::from(connected)) => if sent.is_err() { return },
+impl StreamSource for AutomationEvents {
+    fn position(&self) -> String {
+        self.job_events.position().0.to_string()
+    }
+
+    async fn is_authorized(&self) -> bool {
+        self.allowed.is_still_authorized(&self.runtime)
+    }
+
+    async fn next_page(&mut self) -> Option<StreamPage> {
+        self.new_facts.mark_unchanged();
+        // A live event that is already published may refer to a fact that is already committed, so facts come first.
+        let live_last = *self.new_live_events.borrow_and_update();
+        let page = match self.job_events.next_page().await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, "an event stream ended");
+                return None;
+            }
+        };
+        let mut text = String::new();
+        for event in &page.events {
+            let (kind, data) = job_event(event);
+            let id = event.position.map(|fact| fact.0.to_string());
+            let data = data_line(kind, event.at, &data);
+            text.push_str(&sse::block(id.as_deref(), kind, &data));
         }
-        loop {
-            self.changes.mark_unchanged();
-            if *self.draining.borrow() || !self.allowed.is_still_authorized(&self.runtime) {
-                return;
+        if page.more && !page.events.is_empty() {
+            return Some(StreamPage { text, more: true });
+        }
+        let live = self.runtime.live_events();
+        let (events, seen) = live.between(self.live_after, live_last, LIVE_MAX);
+        for event in &events {
+            for (kind, data) in live_events(event) {
+                let data = data_line(kind, event.at, &data);
+                text.push_str(&sse::block(None, kind, &data));
             }
-            let events = self.runtime.hub().after(self.after);
-            if let Some(last) = events.last() {
-                self.after = last.number;
-                let text: String = events.iter().map(block).collect();
-                if self.pages.send(Bytes::from(text)).await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            tokio::select! {
-                changed = self.changes.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(HEARTBEAT) => {
-                    if self.pages.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
-                        return;
-                    }
-                }
-                () = until_draining(&mut self.draining) => return,
-                () = self.pages.closed() => return,
-                () = &mut gone => return,
-            }
+        }
+        self.live_after = if events.len() < LIVE_MAX {
+            live_last
+        } else {
+            seen
+        };
+        Some(StreamPage {
+            text,
+            more: page.more || self.live_after < live_last,
+        })
+    }
+
+    async fn changed(&mut self) -> bool {
+        tokio::select! {
+            changed = self.new_facts.changed() => changed.is_ok(),
+            changed = self.new_live_events.changed() => changed.is_ok(),
         }
     }
-}
-
-fn block(event: &RuntimeEvent) -> String {
-    let data = serde_json::to_string(event).expect("texts and JSON values always serialise");
-    format!(
-        "id: {}\nevent: {}\ndata: {data}\n\n",
-        event.number, event.kind
-    )
 }

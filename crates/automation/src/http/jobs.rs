@@ -16,6 +16,8 @@ use super::ApiState;
 use super::api_error::{ApiError, ok};
 use super::auth::{AuthorizedCaller, JobsRead, JobsWrite, PluginRead};
 use super::query::{QueryParams, Segments};
+use super::views::jobs as views;
+use super::views::service::plugin_facts;
 use consign_web::body;
 use consign_web::body_budget::BodySender;
 
@@ -34,7 +36,7 @@ pub(super) async fn job(
     Segments(id): Segments<String>,
 ) -> Result<Response, ApiError> {
     let job = state.runtime.job(parse(&id)?).await?;
-    Ok(ok(&job.ok_or_else(unknown)?))
+    Ok(ok(&views::job(&job.ok_or_else(unknown)?)))
 }
 
 pub(super) async fn tree(
@@ -46,7 +48,7 @@ pub(super) async fn tree(
     let read = async move {
         let tree = runtime.job_tree(id, TREE_MAX).await?;
         let tree = tree.ok_or_else(unknown)?;
-        let mut response = ok(&Value::Array(tree.jobs));
+        let mut response = ok(&Value::Array(views::jobs(&tree.jobs)));
         if tree.more {
             // The body is a list, so the header is the only place for it.
             let headers = response.headers_mut();
@@ -65,7 +67,7 @@ pub(super) async fn inspect(
     let (id, runtime) = (parse(&id)?, state.runtime.clone());
     let read = async move {
         let inspected = runtime.inspect(id).await?;
-        Ok(ok(&inspected.ok_or_else(unknown)?))
+        Ok(ok(&views::inspection(&inspected.ok_or_else(unknown)?)))
     };
     state.runtime.run_blocking(read).await
 }
@@ -76,7 +78,7 @@ pub(super) async fn list(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let jobs = state.runtime.jobs(&params.jobs()?).await?;
-    Ok(ok(&jobs))
+    Ok(ok(&views::job_list(&jobs)))
 }
 
 pub(super) async fn logs(
@@ -85,7 +87,7 @@ pub(super) async fn logs(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let (filter, runtime) = (params.logs()?, state.runtime.clone());
-    let read = async move { Ok(ok(&runtime.job_logs(&filter).await?)) };
+    let read = async move { Ok(ok(&views::log_page(&runtime.job_logs(&filter).await?))) };
     state.runtime.run_blocking(read).await
 }
 
@@ -95,7 +97,7 @@ pub(super) async fn queue(
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let queue = state.runtime.queue(params.queue_limit()?).await?;
-    Ok(ok(&queue))
+    Ok(ok(&json!({"jobs": views::jobs(&queue)})))
 }
 
 pub(super) async fn run(
@@ -107,7 +109,8 @@ pub(super) async fn run(
     let read = async move {
         let run = runtime.pipeline_run(&id).await?;
         let unknown = || ApiError::not_found("no pipeline run has this id");
-        Ok(ok(&run.ok_or_else(unknown)?))
+        let run = run.ok_or_else(unknown)?;
+        Ok(ok(&views::pipeline_run(&run, &runtime.program())))
     };
     state.runtime.run_blocking(read).await
 }
@@ -125,7 +128,7 @@ pub(super) async fn facts(
     }
     let fact_type = params.get("fact_type");
     let facts = state.runtime.facts(&plugin, fact_type, limit).await?;
-    Ok(ok(&facts))
+    Ok(ok(&plugin_facts(&plugin, &facts)))
 }
 
 pub(super) async fn cancel(
@@ -165,7 +168,7 @@ async fn check_transition(
         return Ok(done?);
     };
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
-    let status = job["status"].as_str().unwrap_or_default();
+    let status = job.status.as_str();
     let error = format!("the job is {status}; {needed}");
     Err(ApiError::new(Code::InvalidState, error))
 }
@@ -173,7 +176,7 @@ async fn check_transition(
 async fn job_status(state: &ApiState, id: IntentId) -> Result<Response, ApiError> {
     let job = state.runtime.job(id).await?.ok_or_else(unknown)?;
     Ok(ok(
-        &json!({"job_id": job["job_id"], "status": job["status"]}),
+        &json!({"job_id": job.job_id, "status": job.status.as_str()}),
     ))
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::api_error::{ApiError, ok};
 use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
 use super::query::{QueryParams, Segments};
-use super::{ApiState, loader};
+use super::{ApiState, loader, views};
 
 pub(super) const COMMAND_DEFAULT: &str = "poll";
 pub(super) const TRANSITIONS_DEFAULT: usize = 20;
@@ -30,7 +30,10 @@ pub(super) async fn scheduler_jobs(
     _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     let runtime = state.runtime.clone();
-    let read = async move { Ok(ok(&runtime.scheduler_jobs().await?)) };
+    let read = async move {
+        let schedules = runtime.scheduler_jobs().await?;
+        Ok(ok(&views::service::scheduler_jobs(&schedules)))
+    };
     state.runtime.run_blocking(read).await
 }
 

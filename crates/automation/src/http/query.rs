@@ -5,7 +5,8 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use crate::runtime::reads::{JobFilter, LogCursor, LogFilter, parse_status};
+use crate::runtime::JobStatus;
+use crate::runtime::reads::{JobFilter, LogCursor, LogFilter};
 use crate::runtime::{SubmittedBy, job_id, parse_job_id};
 
 use super::api_error::ApiError;
@@ -72,12 +73,12 @@ impl QueryParams {
         limit.ok_or_else(|| ApiError::bad(format!("limit must be a whole number from 1 to {max}")))
     }
 
-    fn status(&self) -> Result<Option<&'static str>, ApiError> {
+    fn status(&self) -> Result<Option<JobStatus>, ApiError> {
         let Some(text) = self.get("status") else {
             return Ok(None);
         };
         let unknown = "status must be queued, running, succeeded, failed, timed_out or dead";
-        let word = parse_status(text).ok_or_else(|| ApiError::bad(unknown))?;
+        let word = JobStatus::parse(text).ok_or_else(|| ApiError::bad(unknown))?;
         Ok(Some(word))
     }
 

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::api_error::{ApiError, answer, ok};
 use super::auth::{AuthorizedCaller, PluginRead, PluginWrite};
 use super::query::{QueryParams, Segments};
+use super::views::jobs::tree_outcome;
 use super::{ApiState, until_disconnected, until_draining};
 use consign_web::body;
 use consign_web::body_budget::BodySender;
@@ -116,9 +117,7 @@ pub(super) async fn pipeline(
     let read = async move {
         let whole = runtime.tree_outcome(root).await?;
         let gone = || ApiError::not_found("the job has just been removed");
-        let mut whole = whole.ok_or_else(gone)?;
-        whole["duration_ms"] = took.into();
-        Ok(ok(&whole))
+        Ok(ok(&tree_outcome(&whole.ok_or_else(gone)?, took)))
     };
     state.runtime.run_blocking(read).await
 }

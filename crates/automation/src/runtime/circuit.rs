@@ -8,11 +8,11 @@ use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::record::Kind;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
 
 use super::attempt::{Attempt, AttemptReport};
 use super::job::Job;
 use super::lifecycle::{Runtime, RuntimeInner};
+use super::live_events::LiveEventKind;
 use super::records;
 use crate::breaker::{BreakerState, BreakerTransition};
 
@@ -174,9 +174,7 @@ pub(super) async fn record_result(
 
 impl RuntimeInner {
     pub(super) fn emit_transition(&self, plugin: &str, command: &str, change: &BreakerTransition) {
-        let BreakerTransition {
-            from, to, failures, ..
-        } = change;
+        let BreakerTransition { from, to, .. } = change;
         tracing::warn!(
             component = "scheduler",
             plugin,
@@ -186,13 +184,10 @@ impl RuntimeInner {
             reason = change.reason.as_str(),
             "a circuit breaker changed its state"
         );
-        let event = json!({
-            "plugin": plugin, "command": command, "previous_state": from.as_str(), "state": to.as_str(),
-            "failure_count": failures,
+        self.emit(LiveEventKind::BreakerChanged {
+            plugin: plugin.to_owned(),
+            command: command.to_owned(),
+            transition: change.clone(),
         });
-        if *to == BreakerState::HalfOpen {
-            self.emit("scheduler.circuit_half_open", event.clone());
-        }
-        self.emit("scheduler.circuit_state_changed", event);
     }
 }

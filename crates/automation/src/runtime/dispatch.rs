@@ -12,13 +12,14 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
-use serde_json::json;
 use tokio::sync::Notify;
 
 use super::attempt::{Attempt, AttemptEnd, AttemptReport};
 use super::finish::{self, FinishedAttempt};
 use super::job::{Job, NAMESPACE, OWNER, job_id};
+use super::job_status::JobStatus;
 use super::lifecycle::RuntimeInner;
+use super::live_events::LiveEventKind;
 use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
 use crate::program::{Plugin, Program};
 
@@ -174,25 +175,17 @@ async fn work(slot: &mut JobSlot, program: Arc<Program>, intent: Intent) {
         }
     };
     let Job {
-        plugin,
-        command,
-        submitted_by,
-        ..
+        plugin, command, ..
     } = &attempt.job;
     let id = attempt.job_id();
-    let parent = attempt.intent.ties.parent.map(job_id);
-    let number = attempt.intent.attempts;
-    inner.emit(
-        "job.started",
-        json!({
-            "job_id": id, "plugin": plugin, "command": command, "attempt": number,
-            "parent_job_id": parent, "submitted_by": submitted_by.as_str(),
-        }),
-    );
     let spawned = |pid: u32| {
         inner.start_backoff.reset();
-        let event = json!({"job_id": id, "plugin": plugin, "command": command, "pid": pid});
-        inner.emit("plugin.spawned", event);
+        inner.emit(LiveEventKind::PluginSpawned {
+            job: attempt.intent.id,
+            plugin: plugin.clone(),
+            command: command.clone(),
+            pid,
+        });
     };
     // Kept until the end is recorded: without the lease another node would take the job for lost and run it again.
     let lease = inner.leases.keep(Lease::of(&attempt.intent));
@@ -236,10 +229,7 @@ async fn work(slot: &mut JobSlot, program: Arc<Program>, intent: Intent) {
 /// Returns the job to the queue without counting an attempt, and starts the back-off.
 async fn give_back(slot: &mut JobSlot, attempt: &Attempt, why: &str) {
     let inner = &Arc::clone(&slot.inner);
-    let Job {
-        plugin, command, ..
-    } = &attempt.job;
-    let job_id = attempt.job_id();
+    let (plugin, job_id) = (&attempt.job.plugin, attempt.job_id());
     // Of several failures at the same time, only the first is logged.
     if let Some(pause) = inner.start_backoff.start_failed() {
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -272,10 +262,6 @@ async fn give_back(slot: &mut JobSlot, attempt: &Attempt, why: &str) {
             }
         }
     }
-    inner.emit(
-        "job.postponed",
-        json!({"job_id": job_id, "plugin": plugin, "command": command, "reason": "no_room"}),
-    );
 }
 
 /// Keeps the result of a finished run while the ledger is unavailable.
@@ -326,7 +312,7 @@ async fn settle_until_recorded(
     }
 }
 
-/// Publishes the events of a finished attempt and logs it.
+/// Logs a finished attempt and notifies the tasks that it concerns.
 pub(super) fn report(
     inner: &RuntimeInner,
     attempt: &Attempt,
@@ -342,18 +328,8 @@ pub(super) fn report(
         .duration_since(attempt.started_at)
         .as_millis();
     let duration_ms = i64::try_from(took).unwrap_or(i64::MAX);
-    let mut event = json!({
-        "job_id": id, "plugin": plugin, "command": command, "status": finished.status, "duration_ms": duration_ms,
-    });
-    if let Some(error) = &finished.error {
-        event["error"] = error.as_str().into();
-        let line = format!("{plugin}/{command} {}: {error}", finished.status);
-        event["message"] = line.as_str().into();
-        event["text"] = line.into();
-    }
-    let (attempts, attempts_max) = (attempt.intent.attempts, attempt.intent.attempts_max);
     match finished.status {
-        "succeeded" => {
+        JobStatus::Succeeded => {
             if let Some(schedule_id) = &attempt.job.schedule_id {
                 let entry = (plugin.clone(), schedule_id.clone());
                 inner.succeeded_schedules().push(entry);
@@ -367,54 +343,33 @@ pub(super) fn report(
                 duration_ms,
                 "job succeeded"
             );
-            inner.emit("job.completed", event);
         }
-        "queued" => {
+        JobStatus::Queued => {
             let retry_at = finished.retry_at.map(|at| format!("{at:.9}"));
-            let backoff = finished
-                .retry_at
-                .map(|at| at.duration_since(ended.completed_at).as_millis());
-            let backoff_ms = backoff.and_then(|ms| i64::try_from(ms).ok());
             tracing::warn!(
                 component = "dispatcher",
                 plugin,
                 job_id = id,
                 command,
-                attempt = attempts,
+                attempt = attempt.intent.attempts,
                 error = finished.error,
                 retry_at,
                 "an attempt failed; the job will be retried"
             );
-            inner.emit(
-                "job.retry_scheduled",
-                json!({
-                    "job_id": id, "plugin": plugin, "command": command, "attempt": attempts, "max_attempts": attempts_max,
-                    "backoff_ms": backoff_ms, "next_retry_at": retry_at, "reason": finished.reason,
-                }),
-            );
         }
-        status => {
+        status @ (JobStatus::Running
+        | JobStatus::Failed
+        | JobStatus::TimedOut
+        | JobStatus::Dead) => {
             tracing::error!(
                 component = "dispatcher",
                 plugin,
                 job_id = id,
                 command,
-                status,
+                status = status.as_str(),
                 error = finished.error,
                 "job failed"
             );
-            if status == "dead" {
-                let exhausted = json!({
-                    "job_id": id, "plugin": plugin, "attempts": attempts, "final_error": finished.error, "reason": finished.reason,
-                });
-                inner.emit("job.retry_exhausted", exhausted);
-            }
-            let kind = if status == "timed_out" {
-                "job.timed_out"
-            } else {
-                "job.failed"
-            };
-            inner.emit(kind, event);
         }
     }
     if let Some(change) = &finished.circuit {
@@ -434,15 +389,6 @@ pub(super) fn report(
             continue;
         }
         inner.track_one_shot_job(admitted.id);
-        let position = job.position.as_ref();
-        inner.emit(
-            "router.enqueued",
-            json!({
-                "job_id": child, "parent_job_id": id, "plugin": job.plugin, "command": job.command,
-                "pipeline": position.map(|position| &position.pipeline), "step_id": position.map(|position| &position.step),
-                "event_context_id": job.event_context_id,
-            }),
-        );
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::{Job, SubmittedBy, job_id};
+use super::job_status::JobStatus;
 use super::lifecycle::{timestamp, uuid};
 use super::successors::{self, Consequences, EventSource};
 use super::{circuit, plugin_state, records, served_intent, setup};
@@ -31,10 +32,9 @@ pub(super) const INIT: &str = "init";
 
 /// The result of finishing an attempt.
 pub(super) struct FinishedAttempt {
-    /// In the words of the protocol: `succeeded`, `failed`, `timed_out`, `dead`, or `queued` for another attempt.
-    pub(super) status: &'static str,
+    /// The status of the job afterwards; `Queued` for another attempt.
+    pub(super) status: JobStatus,
     pub(super) error: Option<String>,
-    pub(super) reason: Option<&'static str>,
     pub(super) retry_at: Option<Timestamp>,
     /// The transition of the breaker, if any.
     pub(super) circuit: Option<BreakerTransition>,
@@ -95,8 +95,8 @@ async fn try_to_finish(
     let outcome = match failure {
         Some(AttemptFailure {
             timed_out: true, ..
-        }) => "timed_out",
-        Some(_) => "failed",
+        }) => JobStatus::TimedOut,
+        Some(_) => JobStatus::Failed,
         None => status,
     };
     write_log(engine, attempt, ended, outcome, failure, &mut unit);
@@ -112,8 +112,7 @@ async fn try_to_finish(
     Ok(FinishedAttempt {
         status,
         error: failure.map(|failure| failure.error.clone()),
-        reason: failure.map(|failure| failure.reason),
-        retry_at: (status == "queued").then(|| timestamp(end.run_at)),
+        retry_at: (status == JobStatus::Queued).then(|| timestamp(end.run_at)),
         circuit,
         children: jobs.into_iter().zip(admitted.unwrap_or_default()).collect(),
         next: claimed.unwrap_or_default(),
@@ -146,18 +145,18 @@ fn settlement(settled: &SettledAttempt) -> Settlement {
 }
 
 /// The status of the job afterwards, and its final end if it has one.
-fn status(attempt: &Attempt, failure: Option<&AttemptFailure>) -> (&'static str, Option<JobEnd>) {
+fn status(attempt: &Attempt, failure: Option<&AttemptFailure>) -> (JobStatus, Option<JobEnd>) {
     let Some(failure) = failure else {
-        return ("succeeded", Some(JobEnd::Succeeded));
+        return (JobStatus::Succeeded, Some(JobEnd::Succeeded));
     };
     let last = attempt.intent.attempts >= attempt.intent.attempts_max;
     match failure {
-        AttemptFailure { again: true, .. } if last => ("dead", Some(JobEnd::Dead)),
-        AttemptFailure { again: true, .. } => ("queued", None),
+        AttemptFailure { again: true, .. } if last => (JobStatus::Dead, Some(JobEnd::Dead)),
+        AttemptFailure { again: true, .. } => (JobStatus::Queued, None),
         AttemptFailure {
             timed_out: true, ..
-        } => ("timed_out", Some(JobEnd::TimedOut)),
-        AttemptFailure { .. } => ("failed", Some(JobEnd::Failed)),
+        } => (JobStatus::TimedOut, Some(JobEnd::TimedOut)),
+        AttemptFailure { .. } => (JobStatus::Failed, Some(JobEnd::Failed)),
     }
 }
 
@@ -273,7 +272,11 @@ pub(super) async fn record_unreported_end(
     let mut consequences = Consequences::default();
     consequences.unit.replace(mark);
     let mut circuit = None;
-    let status = if failure.again { "queued" } else { "dead" };
+    let status = if failure.again {
+        JobStatus::Queued
+    } else {
+        JobStatus::Dead
+    };
     if !failure.again {
         let end = (status, JobEnd::Dead);
         let failure = Some(failure);
@@ -283,9 +286,9 @@ pub(super) async fn record_unreported_end(
     let outcome = match failure {
         AttemptFailure {
             timed_out: true, ..
-        } => "timed_out",
-        AttemptFailure { again: true, .. } => "failed",
-        AttemptFailure { .. } => "dead",
+        } => JobStatus::TimedOut,
+        AttemptFailure { again: true, .. } => JobStatus::Failed,
+        AttemptFailure { .. } => JobStatus::Dead,
     };
     write_log(engine, attempt, ended, outcome, Some(failure), &mut unit);
     let admitted = (!jobs.is_empty()).then(|| unit.admit(items(attempt, &jobs)));
@@ -296,7 +299,6 @@ pub(super) async fn record_unreported_end(
     Ok(FinishedAttempt {
         status,
         error: Some(failure.error.clone()),
-        reason: Some(failure.reason),
         retry_at: None,
         circuit,
         children: jobs.into_iter().zip(admitted.unwrap_or_default()).collect(),
@@ -309,7 +311,7 @@ async fn apply_job_end(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    end: (&'static str, JobEnd),
+    end: (JobStatus, JobEnd),
     failure: Option<&AttemptFailure>,
     consequences: &mut Consequences,
 ) -> Result<Option<BreakerTransition>, Error> {
@@ -328,7 +330,7 @@ fn write_log(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    status: &str,
+    status: JobStatus,
     failure: Option<&AttemptFailure>,
     unit: &mut UnitOfWork,
 ) {
@@ -337,7 +339,7 @@ fn write_log(
         job_id: attempt.job_id(),
         plugin: job.plugin.clone(),
         command: job.command.clone(),
-        status: status.to_owned(),
+        status,
         attempt: attempt.intent.attempts,
         submitted_by: job.submitted_by,
         created_at: timestamp(attempt.intent.created_at),

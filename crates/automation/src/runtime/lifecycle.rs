@@ -10,16 +10,15 @@ use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::dispatch::{self, CancelSignals};
-use super::event_hub::EventHub;
 use super::goal_worker;
 use super::health::TaskHealth;
 use super::housekeeping;
 use super::job::job_id;
+use super::live_events::{LiveEventKind, LiveEvents};
 use super::one_shot::{self, OneShotJobs};
 use super::reads::response_budget::LARGE_READS_MAX;
 use super::removed_plugins::RemovedPlugins;
@@ -83,7 +82,7 @@ pub(super) struct RuntimeInner {
     pub(super) served_leases: Mutex<ServedLeases>,
     pub(super) stopping: watch::Sender<bool>,
     pub(super) health: TaskHealth,
-    pub(super) hub: EventHub,
+    pub(super) live_events: LiveEvents,
     /// The number of callers that wait for a tree of jobs.
     pub(super) waiting_callers: Arc<AtomicUsize>,
     /// Limits concurrent large reads.
@@ -134,8 +133,8 @@ impl RuntimeInner {
         timestamp(self.engine.wall())
     }
 
-    pub(super) fn emit(&self, kind: &'static str, data: Value) {
-        self.hub.publish(kind, self.wall_time(), data);
+    pub(super) fn emit(&self, event: LiveEventKind) {
+        self.live_events.publish(self.wall_time(), event);
     }
 }
 
@@ -212,7 +211,7 @@ impl Runtime {
             served_leases: Mutex::default(),
             stopping: watch::Sender::new(false),
             health: TaskHealth::default(),
-            hub: EventHub::new(started_at),
+            live_events: LiveEvents::default(),
             waiting_callers: Arc::default(),
             large_reads: Semaphore::new(LARGE_READS_MAX),
             tasks: Mutex::default(),
@@ -259,8 +258,9 @@ impl Runtime {
         &self.inner.engine
     }
 
-    pub fn hub(&self) -> &EventHub {
-        &self.inner.hub
+    /// Events of this process that leave no fact. See [`Runtime::job_events`] for the others.
+    pub fn live_events(&self) -> &LiveEvents {
+        &self.inner.live_events
     }
 
     pub fn started_at(&self) -> Timestamp {
@@ -330,7 +330,7 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-pub(super) fn timestamp(at: Micros) -> Timestamp {
+pub(crate) fn timestamp(at: Micros) -> Timestamp {
     Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::MAX)
 }
 

@@ -1,10 +1,8 @@
-//! Queries about jobs, in the JSON shapes of the protocol's HTTP interface.
+//! Queries about jobs and the service.
 //!
 //! Invariant: a query changes nothing and reads a bounded number of rows. Payloads may be large, so lists and counts use
-//! outlines, and whole rows are held one at a time. The HTTP face and the command line show the same shapes, so they are built
-//! here.
+//! outlines, and whole rows are held one at a time. `http::views` renders the results; the command line shows the same shapes.
 
-mod catalogue;
 mod checks;
 mod inspect;
 mod jobs;
@@ -14,55 +12,21 @@ pub(super) mod response_budget;
 mod runs;
 
 use consign_engine::Outline;
-use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::State;
-use jiff::Timestamp;
-use serde_json::{Map, Value};
 
-pub use jobs::{JobFilter, JobTree, TREE_MAX};
-pub use logs::{LogCursor, LogFilter};
+pub use checks::{ScheduleInFlight, ServiceCheck};
+pub use inspect::{Ancestor, Inspection, JobContext};
+pub use jobs::{JobFilter, JobInfo, JobList, JobTree, TREE_MAX};
+pub use logs::{LogCursor, LogEntry, LogFilter, LogPage};
+pub use overview::{
+    Health, JobStats, LastRun, PluginLane, PluginStateInfo, PluginStatus, QueueFigures,
+    ServiceStatus,
+};
+pub use runs::{PipelineRun, worst};
 
-use super::lifecycle::timestamp;
-
-/// The statuses of a job in the words of the protocol.
-const STATUSES: [&str; 6] = [
-    "queued",
-    "running",
-    "succeeded",
-    "failed",
-    "timed_out",
-    "dead",
-];
-
-/// The status that a filter names; some have an alias.
-pub fn parse_status(text: &str) -> Option<&'static str> {
-    let meant = match text {
-        "pending" => "queued",
-        "ok" => "succeeded",
-        "error" => "failed",
-        other => other,
-    };
-    STATUSES.into_iter().find(|word| *word == meant)
-}
-
-/// The state that corresponds to a status.
-fn state_of(word: &str) -> Option<State> {
-    match word {
-        "queued" => Some(State::Queued),
-        "running" => Some(State::Dispatched),
-        "succeeded" => Some(State::Acked),
-        "failed" | "timed_out" => Some(State::Failed),
-        "dead" => Some(State::DeadLetter),
-        _ => None,
-    }
-}
-
-fn status_of(job: &Outline) -> &'static str {
-    let word = job.profile.profile().word(job.state, job.cause);
-    word.unwrap_or("queued")
-}
+pub use super::wait_for_tree::TreeOutcome;
 
 pub(super) fn is_over(intent: &Intent) -> bool {
     intent.profile.profile().is_terminal(intent.state)
@@ -75,47 +39,4 @@ fn is_job(intent: &Intent) -> bool {
 /// The number of the current or next attempt.
 fn attempt_of(job: &Outline) -> u32 {
     job.attempts + u32::from(job.state == State::Queued)
-}
-
-fn micros_json(at: Micros) -> Value {
-    timestamp_json(timestamp(at))
-}
-
-fn timestamp_json(at: Timestamp) -> Value {
-    Value::String(format!("{at:.9}"))
-}
-
-/// The output of a plugin: parsed if it is JSON, otherwise as text.
-fn parsed(stdout: &str) -> Value {
-    serde_json::from_str(stdout).unwrap_or_else(|_| Value::String(stdout.to_owned()))
-}
-
-/// Inserts the value if it is present.
-fn put(object: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
-    if let Some(value) = value {
-        object.insert(key.to_owned(), value.into());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_has_its_own_name_or_its_second_one_du_105() {
-        for (text, word) in [
-            ("queued", "queued"),
-            ("pending", "queued"),
-            ("ok", "succeeded"),
-            ("error", "failed"),
-            ("timed_out", "timed_out"),
-            ("dead", "dead"),
-        ] {
-            assert_eq!(parse_status(text), Some(word));
-            assert!(state_of(word).is_some());
-        }
-        for text in ["", "Queued", "completed", "queued "] {
-            assert_eq!(parse_status(text), None, "{text}");
-        }
-    }
 }

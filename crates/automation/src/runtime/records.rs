@@ -12,6 +12,7 @@ use crate::breaker::{Breaker, BreakerTransition};
 use crate::schedule;
 
 use super::job::SubmittedBy;
+use super::job_status::JobStatus;
 
 fn key(kind: Kind, owner: &str, name: impl Into<String>) -> Key {
     Key {
@@ -77,8 +78,8 @@ pub struct JobLog {
     pub job_id: String,
     pub plugin: String,
     pub command: String,
-    /// The outcome of the attempt: `succeeded`, `failed`, `timed_out` or `dead`.
-    pub status: String,
+    /// The outcome of the attempt: succeeded, failed, timed out or dead.
+    pub status: JobStatus,
     pub attempt: u32,
     pub submitted_by: SubmittedBy,
     #[serde(with = "crate::instant")]

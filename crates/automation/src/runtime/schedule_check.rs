@@ -12,11 +12,12 @@ use consign_kernel::ids::IntentId;
 use consign_kernel::profile::Face;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::circuit;
 use super::job::{Job, SubmittedBy, job_id};
 use super::lifecycle::RuntimeInner;
+use super::live_events::LiveEventKind;
 use super::records::{self, ScheduleStatus};
 use crate::breaker::{Admission, BreakerState, BreakerTransition};
 use crate::program::{Plugin, Program};
@@ -196,7 +197,9 @@ impl ScheduleCheck<'_> {
         let mut any = false;
         for (job, admitted) in jobs.iter().zip(&admitted) {
             any |= !admitted.replayed;
-            self.emit_scheduled(job, admitted.id, admitted.replayed);
+            if admitted.replayed {
+                self.log_duplicate(job, admitted.id);
+            }
         }
         if !any && matches!(self.entry.mode, ScheduleMode::Every(_)) {
             return self.postpone(loaded.entry, now).await;
@@ -302,11 +305,13 @@ impl ScheduleCheck<'_> {
 
     /// Reports why there is no job, and returns when to check again.
     fn skip(&self, skip: Skip, next: Option<Timestamp>) -> Option<Timestamp> {
-        let event = json!({
-            "plugin": self.plugin.name, "schedule_id": self.entry.id, "command": self.entry.command, "reason": skip.as_str(),
-            "next_run_at": next.map(|next| format!("{next:.9}")),
+        self.inner.emit(LiveEventKind::Skipped {
+            plugin: self.plugin.name.clone(),
+            schedule_id: self.entry.id.clone(),
+            command: self.entry.command.clone(),
+            reason: skip,
+            next_run_at: next,
         });
-        self.inner.emit("scheduler.skipped", event);
         next
     }
 
@@ -315,26 +320,16 @@ impl ScheduleCheck<'_> {
         self.inner.emit_transition(plugin, command, change);
     }
 
-    fn emit_scheduled(&self, job: &Job, id: IntentId, duplicate: bool) {
-        let (id, plugin, schedule_id) = (job_id(id), &job.plugin, &self.entry.id);
-        if duplicate {
-            let dedupe_key = job.dedupe_key.as_deref();
-            tracing::info!(
-                component = "scheduler",
-                plugin,
-                schedule_id,
-                dedupe_key,
-                existing_job_id = id,
-                "a duplicate job was not queued"
-            );
-            return;
-        }
-        let submitted_by = job.submitted_by.as_str();
-        let mut event = json!({
-            "job_id": id, "plugin": plugin, "command": job.command, "schedule_id": schedule_id, "submitted_by": submitted_by,
-        });
-        self.inner.emit("scheduler.scheduled", event.clone());
-        event["direct"] = true.into();
-        self.inner.emit("job.enqueued", event);
+    fn log_duplicate(&self, job: &Job, existing: IntentId) {
+        let (id, plugin, schedule_id) = (job_id(existing), &job.plugin, &self.entry.id);
+        let dedupe_key = job.dedupe_key.as_deref();
+        tracing::info!(
+            component = "scheduler",
+            plugin,
+            schedule_id,
+            dedupe_key,
+            existing_job_id = id,
+            "a duplicate job was not queued"
+        );
     }
 }

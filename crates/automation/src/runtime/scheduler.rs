@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::due_queue::{DueQueue, EntryRef};
 use super::lifecycle::RuntimeInner;
+use super::live_events::LiveEventKind;
 use super::plan;
 use super::schedule_check::ScheduleCheck;
 use crate::program::Program;
@@ -114,11 +114,12 @@ async fn tick(
         requeue_checked(due_queue, Some(checked), (now, later));
     }
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let entries = due_queue.len();
-    inner.emit(
-        "scheduler.tick",
-        json!({"at": format!("{now:.9}"), "entries": entries, "looked_at": looked_at, "took_us": took_us}),
-    );
+    inner.emit(LiveEventKind::Tick {
+        now,
+        entries: due_queue.len(),
+        looked_at,
+        took_us,
+    });
 }
 
 type CheckedEntries = Vec<(usize, Option<Timestamp>)>;

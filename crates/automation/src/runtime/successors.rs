@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::finish::RECOVERED;
 use super::job::{Job, SubmittedBy};
+use super::job_status::JobStatus;
 use super::lifecycle::uuid;
 use super::records;
 use crate::pipeline::{Hook, JobEnd, NextJob, Notice, PipelinePosition, Producer, Routed};
@@ -140,7 +141,7 @@ pub(super) fn queue_hooks(
     engine: &Engine,
     attempt: &Attempt,
     ended: &AttemptReport,
-    (status, end): (&str, JobEnd),
+    (status, end): (JobStatus, JobEnd),
     failure: Option<&AttemptFailure>,
     consequences: &mut Consequences,
 ) {
@@ -188,12 +189,13 @@ pub(super) fn queue_hooks(
 fn notification(
     attempt: &Attempt,
     ended: &AttemptReport,
-    status: &str,
+    status: JobStatus,
     failure: Option<&AttemptFailure>,
 ) -> Value {
     let Job {
         plugin, command, ..
     } = &attempt.job;
+    let status = status.as_str();
     let mut payload = json!({
         "job_id": attempt.job_id(), "plugin": plugin, "command": command, "status": status,
     });

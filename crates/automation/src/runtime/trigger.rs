@@ -117,14 +117,6 @@ impl Runtime {
                 );
             } else {
                 self.inner.track_one_shot_job(admitted.id);
-                let (command, submitted_by) = (&job.command, job.submitted_by.as_str());
-                self.inner.emit(
-                    "job.enqueued",
-                    json!({
-                        "job_id": id, "plugin": plugin, "command": command, "submitted_by": submitted_by,
-                        "direct": job.position.is_none(),
-                    }),
-                );
             }
             enqueued.push(Enqueued {
                 id: admitted.id,
@@ -161,11 +153,7 @@ impl Runtime {
         let mut started = Consequences::default();
         successors::enter_pipeline(self.engine(), routed, &source, submitted_by, &mut started);
         let Consequences { unit, jobs } = started;
-        let enqueued = self.enqueue_all(jobs, unit, None).await?;
-        let ids: Vec<String> = enqueued.iter().map(|job| job_id(job.id)).collect();
-        let event = json!({"job_id": ids.first(), "job_ids": ids, "job_count": ids.len(), "pipeline": name});
-        self.inner.emit("pipeline.enqueued", event);
-        Ok(enqueued)
+        Ok(self.enqueue_all(jobs, unit, None).await?)
     }
 }
 

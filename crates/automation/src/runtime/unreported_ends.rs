@@ -140,7 +140,8 @@ async fn follow_up(
     Ok(())
 }
 
-fn failure(fact: &Fact, attempts_max: u32) -> AttemptFailure {
+/// How a fact that no dispatcher wrote ended an attempt.
+pub(super) fn failure(fact: &Fact, attempts_max: u32) -> AttemptFailure {
     let timed_out = fact.verb == Verb::Expire;
     let (reason, usual, again) = if timed_out {
         let silent = "the lease of the node that ran it expired";

@@ -10,12 +10,12 @@ use std::time::Duration;
 use consign_engine::Error;
 use consign_kernel::ids::IntentId;
 use consign_kernel::plant::{self, Plant};
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::job::parse_job_id;
+use super::job::{SubmittedBy, parse_job_id};
+use super::job_status::JobStatus;
 use super::lifecycle::Runtime;
-use super::reads::{TREE_MAX, is_over};
+use super::reads::{JobInfo, TREE_MAX, is_over};
 use crate::pipeline::SWITCH_PLUGIN;
 
 /// Jobs may also end on other nodes, or by cancellation, without a local signal.
@@ -84,38 +84,56 @@ impl Runtime {
     }
 
     /// The outcome of a finished tree.
-    pub async fn tree_outcome(&self, root: IntentId) -> Result<Option<Value>, Error> {
+    pub async fn tree_outcome(&self, root: IntentId) -> Result<Option<TreeOutcome>, Error> {
         let Some(tree) = self.job_tree(root, TREE_MAX).await? else {
             return Ok(None);
         };
-        let mut outcome = outcome(&tree.jobs);
+        let mut outcome = TreeOutcome::of(tree.jobs);
         // The caller waits for this result, so it is included even if the budget left it out.
-        let last = last(&tree.jobs).filter(|job| job["output_left_out"] == true);
-        let last = last.and_then(|job| parse_job_id(job["job_id"].as_str()?));
+        let last = last(&outcome.tree).filter(|job| job.output_left_out);
+        let last = last.and_then(|job| parse_job_id(&job.job_id));
         if let Some(id) = last
-            && let Some(mut job) = self.job(id).await?
+            && let Some(job) = self.job(id).await?
         {
-            outcome["result"] = job["result"].take();
+            outcome.result = job.result;
         }
         Ok(Some(outcome))
     }
 }
 
-fn outcome(tree: &[Value]) -> Value {
-    let failed = tree.iter().find(|job| job["status"] != "succeeded");
-    let status = failed.map_or(json!("succeeded"), |job| job["status"].clone());
-    let result = last(tree).map(|job| job["result"].clone());
-    let job_id = tree.first().map(|job| job["job_id"].clone());
-    json!({"job_id": job_id, "status": status, "result": result, "tree": tree})
+/// A finished tree of jobs.
+#[derive(Clone, Debug)]
+pub struct TreeOutcome {
+    /// The first job.
+    pub job_id: String,
+    /// That of the first job that did not succeed, if any.
+    pub status: JobStatus,
+    /// The output of the last step.
+    pub result: Option<String>,
+    /// At least one job.
+    pub tree: Vec<JobInfo>,
+}
+
+impl TreeOutcome {
+    fn of(tree: Vec<JobInfo>) -> Self {
+        let mut statuses = tree.iter().map(|job| job.status);
+        let failed = statuses.find(|status| *status != JobStatus::Succeeded);
+        let job_id = tree.first().map(|job| job.job_id.clone());
+        Self {
+            job_id: job_id.unwrap_or_default(),
+            status: failed.unwrap_or(JobStatus::Succeeded),
+            result: last(&tree).and_then(|job| job.result.clone()),
+            tree,
+        }
+    }
 }
 
 /// The last step that did something; conditions and hooks do not count.
-fn last(tree: &[Value]) -> Option<&Value> {
-    let steps = tree
-        .iter()
-        .filter(|job| job["plugin"] != SWITCH_PLUGIN && job["submitted_by"] != "hook");
-    let last = steps.max_by_key(|job| job["completed_at"].as_str().map(str::to_owned));
-    last.or(tree.first())
+fn last(tree: &[JobInfo]) -> Option<&JobInfo> {
+    let steps = tree.iter().filter(|job| {
+        job.plugin.as_deref() != Some(SWITCH_PLUGIN) && job.submitted_by != Some(SubmittedBy::Hook)
+    });
+    steps.max_by_key(|job| job.completed_at).or(tree.first())
 }
 
 #[cfg(test)]
@@ -124,20 +142,20 @@ mod tests {
 
     #[test]
     fn the_result_is_that_of_the_last_step_and_the_status_that_of_the_first_failure_du_100() {
-        let job = |plugin: &str, status: &str, at: u32| {
-            json!({"job_id": plugin, "plugin": plugin, "status": status, "submitted_by": "route",
-                "completed_at": format!("2026-01-01T00:00:0{at}Z"), "result": {"of": plugin}})
+        let job = |plugin: &str, status: JobStatus, at: u32| {
+            let at = format!("2026-01-01T00:00:0{at}Z").parse().unwrap();
+            JobInfo::example(plugin, status, at)
         };
         let mut tree = vec![
-            job("one", "succeeded", 1),
-            job("two", "succeeded", 2),
-            job(SWITCH_PLUGIN, "succeeded", 3),
+            job("one", JobStatus::Succeeded, 1),
+            job("two", JobStatus::Succeeded, 2),
+            job(SWITCH_PLUGIN, JobStatus::Succeeded, 3),
         ];
-        let whole = outcome(&tree);
-        assert_eq!(whole["job_id"], "one");
-        assert_eq!(whole["status"], "succeeded");
-        assert_eq!(whole["result"], json!({"of": "two"}));
-        tree.push(job("three", "dead", 4));
-        assert_eq!(outcome(&tree)["status"], "dead");
+        let whole = TreeOutcome::of(tree.clone());
+        assert_eq!(whole.job_id, "one");
+        assert_eq!(whole.status, JobStatus::Succeeded);
+        assert_eq!(whole.result.as_deref(), Some("two"));
+        tree.push(job("three", JobStatus::Dead, 4));
+        assert_eq!(TreeOutcome::of(tree).status, JobStatus::Dead);
     }
 }

@@ -1,5 +1,6 @@
 //! The event stream.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,7 +23,11 @@ struct Reader {
 
 impl Reader {
     async fn open(world: &World, path: &str, headers: &str) -> Self {
-        let mut stream = TcpStream::connect(world.api).await.unwrap();
+        Self::open_at(world.api, path, headers).await
+    }
+
+    async fn open_at(api: SocketAddr, path: &str, headers: &str) -> Self {
+        let mut stream = TcpStream::connect(api).await.unwrap();
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -36,17 +41,23 @@ impl Reader {
 
     /// Reads until this has come.
     async fn until(&mut self, wanted: &str) {
-        let mut bytes = [0; 4096];
         while !self.text.contains(wanted) {
-            let read = timeout(PATIENCE, self.stream.read(&mut bytes)).await;
-            let read = read.unwrap_or_else(|_| panic!("no {wanted} in {}", self.text));
-            let read = read.unwrap();
-            assert!(read > 0, "no {wanted} in {}", self.text);
-            self.text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+            let seen = self.text.len();
+            self.more().await;
+            assert!(self.text.len() > seen, "no {wanted} in {}", self.text);
         }
     }
 
-    fn events(&self) -> Vec<(u64, String, Value)> {
+    async fn more(&mut self) {
+        let mut bytes = [0; 4096];
+        let read = timeout(PATIENCE, self.stream.read(&mut bytes)).await;
+        let read = read.unwrap_or_else(|_| panic!("nothing more after {}", self.text));
+        let read = read.unwrap();
+        self.text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+
+    /// The events so far that are complete, with their ids.
+    fn events(&self) -> Vec<(Option<u64>, String, Value)> {
         let mut events = Vec::new();
         for block in self.text.split("\n\n") {
             let field = |name: &str| {
@@ -56,16 +67,45 @@ impl Reader {
                     .map(str::to_owned)
             };
             let (id, kind, data) = (field("id: "), field("event: "), field("data: "));
-            if let (Some(id), Some(kind), Some(data)) = (id, kind, data) {
-                events.push((
-                    id.parse().unwrap(),
-                    kind,
-                    serde_json::from_str(&data).unwrap(),
-                ));
+            let data = data.and_then(|data| serde_json::from_str(&data).ok());
+            if let (Some(kind), Some(data)) = (kind, data) {
+                events.push((id.map(|id| id.parse().unwrap()), kind, data));
             }
         }
         events
     }
+
+    fn ids(&self) -> Vec<u64> {
+        self.events().iter().filter_map(|event| event.0).collect()
+    }
+
+    /// Reads until the job is completed.
+    async fn until_ended(&mut self, id: &str) -> Vec<(u64, String, Value)> {
+        loop {
+            let events = self.of_job(id);
+            if events.last().is_some_and(|(_, kind, _)| kind == LIFE[2]) {
+                return events;
+            }
+            let seen = self.text.len();
+            self.more().await;
+            assert!(self.text.len() > seen, "the stream ended: {}", self.text);
+        }
+    }
+
+    /// The events of a job that come from facts.
+    fn of_job(&self, id: &str) -> Vec<(u64, String, Value)> {
+        let with_id = self.events().into_iter();
+        with_id
+            .filter(|(_, _, data)| data["data"]["job_id"] == id)
+            .filter_map(|(number, kind, data)| Some((number?, kind, data)))
+            .collect()
+    }
+}
+
+const LIFE: [&str; 3] = ["job.enqueued", "job.started", "job.completed"];
+
+fn kinds(events: &[(u64, String, Value)]) -> Vec<&str> {
+    events.iter().map(|(_, kind, _)| kind.as_str()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,41 +119,42 @@ async fn the_life_of_a_job_is_told_and_told_again_du_108() {
     assert!(reader.text.contains("content-type: text/event-stream"));
     reader.until(": connected").await;
     let id = world.begin("/plugin/echo/poll", "").await;
-    reader.until("event: job.completed").await;
-    reader.until("\"duration_ms\"").await;
-    reader.until("}\n\n").await;
-    let events = reader.events();
-    let of_job: Vec<&str> = events.iter().map(|(_, kind, _)| kind.as_str()).collect();
-    assert_eq!(of_job[0], "job.enqueued", "nothing from before: {events:?}");
-    assert!(of_job.contains(&"job.started"), "{of_job:?}");
-    for (_, kind, data) in &events {
+    let events = reader.until_ended(&id).await;
+    assert_eq!(kinds(&events), LIFE, "nothing from before");
+    // The end of `plugin.spawned`; no other event ends like this.
+    reader.until(r#""plugin":"echo"}}"#).await;
+    for (number, kind, data) in reader.events() {
         assert_eq!(data["type"], kind.as_str());
-        assert_eq!(data["data"]["job_id"], id.as_str());
-        assert!(
-            data["at"]
-                .as_str()
-                .unwrap()
-                .parse::<jiff::Timestamp>()
-                .is_ok()
+        assert_eq!(
+            number.is_some(),
+            kind.starts_with("job."),
+            "only facts have an id"
         );
+        if number.is_some() {
+            assert_eq!(data["data"]["job_id"], id.as_str());
+        }
+        let at = data["at"].as_str().unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok());
     }
+    let spawned = reader
+        .events()
+        .into_iter()
+        .find(|(_, kind, _)| kind == "plugin.spawned");
+    let (_, _, spawned) = spawned.unwrap();
+    assert_eq!(spawned["data"]["job_id"], id.as_str());
     // Who comes back goes on behind what it saw; the token may stand in the query here.
     let first = events[0].0;
     let path = format!("/events?token={ALL}");
     let mut again = Reader::open(&world, &path, &format!("last-event-id: {first}\r\n")).await;
-    again.until("event: job.completed").await;
-    again.until("\"duration_ms\"").await;
-    again.until("}\n\n").await;
-    let repeated = again.events();
-    assert_eq!(repeated[0].0, first + 1);
-    assert_eq!(repeated, events[1..]);
-    // A number from another life of the server, or of no server: all that is kept is new.
-    for foreign in ["3", "9999999999999999"] {
+    assert_eq!(again.until_ended(&id).await, events[1..]);
+    assert_eq!(again.ids().len(), 2, "nothing else is repeated");
+    // A small number, or one of another ledger: all that is kept is new.
+    for foreign in ["0", "9999999999999999"] {
         let headers = format!("authorization: Bearer {ALL}\r\nlast-event-id: {foreign}\r\n");
         let mut stranger = Reader::open(&world, "/events", &headers).await;
         stranger.until("event: job.enqueued").await;
         stranger.until("}\n\n").await;
-        assert!(stranger.events()[0].0 < first, "{foreign}");
+        assert!(stranger.events()[0].0.unwrap() < first, "{foreign}");
     }
 
     let refused = Reader::open(&world, "/events?token=wrong", "").await;
@@ -177,4 +218,51 @@ async fn streams_are_limited_and_end_with_their_token_or_the_server_du_108() {
         .await
         .unwrap()
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_on_one_node_shows_the_jobs_of_another_du_108() {
+    let world = World::start(&[("echo", ECHO)], CONFIG).await;
+    let (other, _draining) = world.reading_node().await;
+    let bearer = format!("authorization: Bearer {ALL}\r\n");
+    let mut reader = Reader::open_at(other, "/events", &bearer).await;
+    reader.until(": connected").await;
+    let id = world.begin("/plugin/echo/poll", "").await;
+    assert_eq!(kinds(&reader.until_ended(&id).await), LIFE);
+    // The process was started elsewhere, and that is not in the ledger.
+    assert!(!reader.text.contains("plugin.spawned"), "{}", reader.text);
+    // The ids are the same on both nodes.
+    let (first, _, _) = reader.of_job(&id).remove(0);
+    let resumed = format!("{bearer}last-event-id: {first}\r\n");
+    let mut here = Reader::open(&world, "/events", &resumed).await;
+    assert_eq!(here.until_ended(&id).await, reader.of_job(&id)[1..]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_continues_after_a_restart_and_misses_nothing_du_108() {
+    let mut world = World::start(&[("echo", ECHO)], CONFIG).await;
+    let bearer = format!("authorization: Bearer {ALL}\r\n");
+    let mut reader = Reader::open(&world, "/events", &bearer).await;
+    let seen = world.begin("/plugin/echo/poll", "").await;
+    let last = reader.until_ended(&seen).await.last().unwrap().0;
+    drop(reader);
+    // More than one page, and more than any buffer of events.
+    let mut missed = Vec::new();
+    for _ in 0..100 {
+        missed.push(world.begin("/plugin/echo/poll", "").await);
+    }
+    for id in &missed {
+        world.ended(id).await;
+    }
+    world.restart().await;
+    let headers = format!("{bearer}last-event-id: {last}\r\n");
+    let mut reader = Reader::open(&world, "/events", &headers).await;
+    let after = world.begin("/plugin/echo/poll", "").await;
+    reader.until_ended(&after).await;
+    for id in &missed {
+        assert_eq!(kinds(&reader.of_job(id)), LIFE);
+    }
+    let ids = reader.ids();
+    assert_eq!(ids.len(), 101 * LIFE.len(), "each event comes once");
+    assert!(ids.is_sorted());
 }

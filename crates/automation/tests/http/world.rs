@@ -15,7 +15,9 @@ use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Options, Runtime};
-use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, Timekeeper};
+use consign_engine::{
+    Engine, EngineClock, Options as EngineOptions, SealKey, SharedStore, Timekeeper,
+};
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{self, Ledger};
 use consign_testkit::plants;
@@ -43,7 +45,7 @@ pub(crate) struct World {
     pub(crate) api: SocketAddr,
     pub(crate) hooks: SocketAddr,
     pub(crate) draining: watch::Sender<bool>,
-    _ledger: Ledger,
+    ledger: Ledger,
 }
 
 impl World {
@@ -61,49 +63,17 @@ impl World {
         plants::from_environment();
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Ledger::new(crate::backend(), clock.clone());
-        let engine = Engine::new(EngineOptions {
-            store: Arc::clone(&ledger.store),
-            clock: clock.clone(),
-            wall: clock,
-            entropy: [7; 32],
-            seal: SealKey::new([7; 32]),
-            signer: Signer::from_seed(&[7; 32]),
-            main_key: "ck_main".to_owned(),
-            cleanup_interval: Duration::from_hours(1),
-        });
-        tokio::spawn(Timekeeper::new(engine.clone()).run(std::future::pending(), || {}));
+        let engine = engine(&ledger.store, clock);
         let folder = tempfile::tempdir().unwrap();
         for (name, body) in plugins {
             script(&folder, name, body);
         }
         let here = fs::canonicalize(folder.path()).unwrap();
         fs::write(here.join("config.yaml"), written(config)).unwrap();
-        let program = load(&here.join("config.yaml")).unwrap();
-        let listeners = AutomationListeners::bind(&program, SHARES, false)
-            .await
-            .unwrap();
-        let (api, hooks) = (listeners.api().unwrap(), listeners.webhooks().unwrap());
-        let runtime = Runtime::start(Options {
-            engine: engine.clone(),
-            program,
-            node: "here".to_owned(),
-            guarded: GuardedPaths::default(),
-            launcher: Launcher {
-                program: "/nowhere".into(),
-                arguments: Vec::new(),
-            },
-        });
+        let path = here.join("config.yaml");
+        let runtime = Runtime::start(options(engine.clone(), load(&path).unwrap()));
         let runtime = runtime.await.unwrap();
-        let (draining, seen) = watch::channel(false);
-        let serving = Serving {
-            draining: seen,
-            binary_path: Some("/usr/bin/consign".into()),
-            loader: loader(here.join("config.yaml")),
-            throttles: false,
-            request_id_seed: 1,
-            policy,
-        };
-        tokio::spawn(listeners.run(runtime.clone(), serving));
+        let (api, hooks, draining) = serve(runtime.clone(), path, policy).await;
         Self {
             folder,
             engine,
@@ -111,8 +81,32 @@ impl World {
             api,
             hooks,
             draining,
-            _ledger: ledger,
+            ledger,
         }
+    }
+
+    /// The API of another server on the same ledger, with the same configuration, which runs no jobs, and what stops it. On
+    /// PostgreSQL it is another node; a file belongs to one process.
+    pub(crate) async fn reading_node(&self) -> (SocketAddr, watch::Sender<bool>) {
+        let engine = match self.ledger.other_node(Arc::new(EngineClock::start(None))) {
+            Some(store) => engine(&store, Arc::new(EngineClock::start(None))),
+            None => self.engine.clone(),
+        };
+        let path = self.path("config.yaml");
+        let runtime = Runtime::idle(options(engine, load(&path).unwrap()));
+        let (api, _, draining) = serve(runtime, path, ListenerPolicy::default()).await;
+        (api, draining)
+    }
+
+    /// Stops the service and starts it again on the same ledger.
+    pub(crate) async fn restart(&mut self) {
+        self.draining.send_replace(true);
+        self.runtime.stop(PATIENCE).await;
+        let path = self.path("config.yaml");
+        let runtime = Runtime::start(options(self.engine.clone(), load(&path).unwrap()));
+        self.runtime = runtime.await.unwrap();
+        let served = serve(self.runtime.clone(), path, ListenerPolicy::default());
+        (self.api, self.hooks, self.draining) = served.await;
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -170,6 +164,56 @@ impl World {
         let ends = ["succeeded", "failed", "timed_out", "dead"];
         self.until(id, &ends).await
     }
+}
+
+fn engine(store: &SharedStore, clock: Arc<EngineClock>) -> Engine {
+    let engine = Engine::new(EngineOptions {
+        store: Arc::clone(store),
+        clock: clock.clone(),
+        wall: clock,
+        entropy: [7; 32],
+        seal: SealKey::new([7; 32]),
+        signer: Signer::from_seed(&[7; 32]),
+        main_key: "ck_main".to_owned(),
+        cleanup_interval: Duration::from_hours(1),
+    });
+    tokio::spawn(Timekeeper::new(engine.clone()).run(std::future::pending(), || {}));
+    engine
+}
+
+fn options(engine: Engine, program: Arc<Program>) -> Options {
+    Options {
+        engine,
+        program,
+        node: "here".to_owned(),
+        guarded: GuardedPaths::default(),
+        launcher: Launcher {
+            program: "/nowhere".into(),
+            arguments: Vec::new(),
+        },
+    }
+}
+
+/// The addresses of the API and of the webhooks, and what stops them.
+async fn serve(
+    runtime: Runtime,
+    config: PathBuf,
+    policy: ListenerPolicy,
+) -> (SocketAddr, SocketAddr, watch::Sender<bool>) {
+    let bound = AutomationListeners::bind(&runtime.program(), SHARES, false).await;
+    let listeners = bound.unwrap();
+    let (api, hooks) = (listeners.api().unwrap(), listeners.webhooks().unwrap());
+    let (draining, seen) = watch::channel(false);
+    let serving = Serving {
+        draining: seen,
+        binary_path: Some("/usr/bin/consign".into()),
+        loader: loader(config),
+        throttles: false,
+        request_id_seed: 1,
+        policy,
+    };
+    tokio::spawn(listeners.run(runtime, serving));
+    (api, hooks, draining)
 }
 
 /// A plugin in bash that knows poll, handle and work. `$here` is the folder of the world, `$request` what it is asked.

@@ -59,7 +59,7 @@ async fn an_end_that_others_are_faster_than_again_and_again_is_not_given_up_du_1
     assert_eq!((ended.state, ended.attempts), (State::Acked, 1));
     assert_eq!(world.obstacles.met(), rivals);
     assert_eq!(world.read("ran"), "xx", "it ran again");
-    assert_eq!(world.log(id, 1).await.status, "succeeded");
+    assert_eq!(world.log(id, 1).await.status.as_str(), "succeeded");
     let state = world.record(records::state_key("counter")).await.unwrap();
     let state: records::PluginState = serde_json::from_str(&state.value).unwrap();
     assert_eq!(state.state["seen"], 1);

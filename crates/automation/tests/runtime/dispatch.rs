@@ -124,7 +124,7 @@ async fn a_failed_attempt_is_kept_with_all_that_it_printed_du_123_du_038_du_042(
         let dead = world.ended(id).await;
         assert_eq!(dead.state, State::DeadLetter, "{plugin}");
         let log = world.log(id, 1).await;
-        assert_eq!(log.status, "failed");
+        assert_eq!(log.status.as_str(), "failed");
         assert_eq!(log.reason.as_deref(), Some(reason));
         assert_eq!(log.stderr.as_deref(), Some(stderr));
         assert_eq!(log.result.unwrap().len(), bytes, "{plugin}");
@@ -152,7 +152,7 @@ async fn a_failing_job_is_tried_again_and_dies_du_056_du_059_du_060() {
     assert_eq!((dead.state, dead.attempts), (State::DeadLetter, 2));
     assert_eq!(dead.last_error.as_deref(), Some("broken"));
     for attempt in [1, 2] {
-        assert_eq!(world.log(id, attempt).await.status, "failed");
+        assert_eq!(world.log(id, attempt).await.status.as_str(), "failed");
     }
 }
 
@@ -168,7 +168,7 @@ async fn a_retry_by_hand_is_one_more_attempt_and_the_log_keeps_the_others_du_123
     let is_dead = |job: &Intent| job.state == State::DeadLetter && job.attempts == 2;
     world.until(id, is_dead).await;
     for attempt in [1, 2] {
-        assert_eq!(world.log(id, attempt).await.status, "failed");
+        assert_eq!(world.log(id, attempt).await.status.as_str(), "failed");
     }
 }
 
@@ -219,7 +219,7 @@ async fn a_job_that_takes_too_long_is_timed_out_du_044() {
         (dead.state, dead.cause),
         (State::DeadLetter, Cause::Exhausted)
     );
-    assert_eq!(world.log(id, 1).await.status, "timed_out");
+    assert_eq!(world.log(id, 1).await.status.as_str(), "timed_out");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

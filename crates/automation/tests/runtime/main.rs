@@ -10,6 +10,7 @@ mod contended;
 mod dispatch;
 mod health;
 mod intents;
+mod job_events;
 mod one_shot;
 mod pipelines;
 mod publish;

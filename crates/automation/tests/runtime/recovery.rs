@@ -53,7 +53,7 @@ async fn what_a_dead_start_left_runs_again_at_once_du_116() {
         (lost.status.as_str(), lost.reason.as_deref()),
         ("failed", Some("recovered"))
     );
-    assert_eq!(world.log(id, 2).await.status, "succeeded");
+    assert_eq!(world.log(id, 2).await.status.as_str(), "succeeded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,7 +92,7 @@ ok(state_updates={'late': late}, events=[{'type': 'e', 'payload': {'late': late}
         world.logged(id, 1).await.reason.as_deref(),
         Some("recovered")
     );
-    assert_eq!(world.log(id, 2).await.status, "succeeded");
+    assert_eq!(world.log(id, 2).await.status.as_str(), "succeeded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ pipelines: [{name: alarm, on-hook: job.failed, steps: [{uses: alarm}]}]";
     let second = world.start(config).await;
     assert_eq!(world.ended(id).await.state, State::DeadLetter);
     let lost = world.logged(id, 1).await;
-    assert_eq!(lost.status, "dead");
+    assert_eq!(lost.status.as_str(), "dead");
     let error = lost.last_error.unwrap();
     assert!(error.contains("the process that ran it ended"), "{error}");
     let heard = world.jobs_are("alarm", 1).await;

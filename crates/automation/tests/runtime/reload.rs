@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
+use consign_automation::runtime::reads::ServiceCheck;
 use consign_automation::runtime::{ReloadError, Runtime, records};
 use consign_kernel::ids::IntentId;
 use consign_kernel::state::State;
@@ -280,15 +281,13 @@ async fn a_removal_that_was_cut_off_is_gone_on_with_at_the_next_start_du_116_du_
 }
 
 /// The check of the jobs of `mail`, which is the same in status and doctor.
-async fn stranded(runtime: &Runtime) -> Option<Value> {
-    let of = |checks: &[Value]| {
+async fn stranded(runtime: &Runtime) -> Option<ServiceCheck> {
+    let of = |checks: &[ServiceCheck]| {
         let mut checks = checks.iter();
-        checks
-            .find(|check| check["name"] == "jobs of mail")
-            .cloned()
+        checks.find(|check| check.name == "jobs of mail").cloned()
     };
     let status = runtime.status().await.unwrap();
-    let told = of(status["checks"].as_array().unwrap());
+    let told = of(&status.checks);
     assert_eq!(of(&runtime.doctor().await.unwrap()), told);
     told
 }
@@ -301,8 +300,8 @@ async fn jobs_of_a_plugin_that_means_nothing_here_wait_and_are_told_du_116() {
     std::fs::rename(world.path("plugins/mail"), &aside).unwrap();
     let runtime = world.start(TICK).await;
     let told = stranded(&runtime).await.unwrap();
-    assert_eq!(told["ok"], false);
-    let detail = told["detail"].as_str().unwrap();
+    assert!(!told.ok);
+    let detail = told.detail.unwrap();
     for part in [
         "cannot run: 1;",
         "no plugin has the name `mail`",
@@ -310,7 +309,7 @@ async fn jobs_of_a_plugin_that_means_nothing_here_wait_and_are_told_du_116() {
     ] {
         assert!(detail.contains(part), "{detail}");
     }
-    assert_eq!(runtime.status().await.unwrap()["healthy"], false);
+    assert!(!runtime.status().await.unwrap().is_healthy());
     // More than one housekeeping round.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(world.intent(waiting).await.state, State::Queued);

@@ -9,7 +9,7 @@ use consign_kernel::state::State;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use serde_json::{Value, json};
 
-use crate::world::{World, run, told};
+use crate::world::{World, job_events, live_events, run, told};
 
 const OK: &str = r#"date +%s.%N >> $here/ran; echo '{"status":"ok","result":"done"}'"#;
 const TICK: &str = "service: {tick_interval: 100ms, max_workers: 4}\n";
@@ -46,8 +46,20 @@ async fn an_interval_begins_at_start_and_is_counted_from_each_success_du_061_du_
     let asked: Value = serde_json::from_str(&world.read("asked")).unwrap();
     assert_eq!(asked["payload"], json!({"box": 3}));
     let id = consign_automation::runtime::job_id(jobs[0].1.id);
-    let event = told(&runtime, "scheduler.scheduled", |data| data["job_id"] == id).await;
-    assert_eq!(event["schedule_id"], "default");
+    let events = job_events(&runtime).await.into_iter();
+    let of_job: Vec<_> = events.filter(|(_, data)| data["job_id"] == id).collect();
+    let kinds: Vec<_> = of_job.iter().map(|(kind, _)| *kind).collect();
+    let expected = [
+        "scheduler.scheduled",
+        "job.enqueued",
+        "job.started",
+        "job.completed",
+    ];
+    assert_eq!(kinds, expected);
+    for (_, data) in &of_job[..2] {
+        assert_eq!(data["schedule_id"], "default");
+        assert_eq!(data["submitted_by"], "scheduler");
+    }
     runtime.stop(Duration::from_secs(5)).await;
 }
 
@@ -478,10 +490,10 @@ async fn ten_thousand_entries_that_are_not_due_cost_a_tick_nothing() {
     assert_eq!(idle["looked_at"], 0);
     // The fastest of several runs, because the machine is busy.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let ticks = runtime.hub().after(0).into_iter();
-    let ticks = ticks.filter(|told| told.kind == "scheduler.tick");
+    let ticks = live_events(&runtime).into_iter();
+    let ticks = ticks.filter(|(kind, _)| *kind == "scheduler.tick");
     let took_us = ticks
-        .map(|told| told.data["took_us"].as_u64().unwrap())
+        .map(|(_, data)| data["took_us"].as_u64().unwrap())
         .min();
     assert!(took_us.unwrap() < 1_000, "{took_us:?}");
     assert_eq!(runtime.schedules().await.unwrap().len(), 10_000);

@@ -44,7 +44,7 @@ async fn a_plugin_fulfils_an_intent_in_the_commit_that_ends_its_job() {
     assert_eq!(row.settled_at, intent.settled_at, "two commits");
     assert_eq!(job.submitted_by, SubmittedBy::Intent);
     let shown = runtime.job(row.id).await.unwrap().unwrap();
-    assert_eq!(shown["intent_id"], id.to_string());
+    assert_eq!(shown.intent_id, Some(id.to_string()));
     let request: Value = serde_json::from_str(&world.read("request")).unwrap();
     let event = &request["event"];
     assert_eq!(
@@ -153,7 +153,7 @@ async fn an_intent_cancelled_meanwhile_stays_so_and_the_job_has_its_own_end() {
     fs::write(world.path("go"), "").unwrap();
     let (_, row) = world.jobs("resize").await.remove(0);
     assert_eq!(world.ended(row.id).await.state, State::Acked);
-    assert_eq!(world.logged(row.id, 1).await.status, "succeeded");
+    assert_eq!(world.logged(row.id, 1).await.status.as_str(), "succeeded");
     let intent = world.intent(id).await;
     assert_eq!(intent.state, State::DeadLetter);
     assert_eq!(intent.last_error.as_deref(), Some("not needed"));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use consign_automation::runtime::reads::ServiceCheck;
 use consign_automation::runtime::{Runtime, SetupInfo};
 use consign_kernel::state::State;
 use serde_json::Value;
@@ -63,14 +64,14 @@ async fn init_runs_once_and_again_for_another_program_or_configuration_du_034() 
 /// The check of a plugin, which is the same in status and doctor. The status does not list healthy plugins.
 async fn said_of(runtime: &Runtime, plugin: &str) -> Option<String> {
     let name = format!("plugin {plugin}");
-    let detail = |checks: &[Value]| {
-        let check = checks.iter().find(|check| check["name"] == name);
-        check.and_then(|check| check["detail"].as_str().map(str::to_owned))
+    let detail = |checks: &[ServiceCheck]| {
+        let check = checks.iter().find(|check| check.name == name);
+        check.and_then(|check| check.detail.clone())
     };
     let status = runtime.status().await.unwrap();
-    let told = detail(status["checks"].as_array().unwrap());
-    assert_eq!(status["healthy"], told.is_none(), "{status}");
-    assert_eq!(status["plugins"][0]["healthy"], told.is_none(), "{status}");
+    let told = detail(&status.checks);
+    assert_eq!(status.is_healthy(), told.is_none(), "{status:?}");
+    assert_eq!(status.plugins[0].healthy, told.is_none(), "{status:?}");
     assert_eq!(detail(&runtime.doctor().await.unwrap()), told);
     told
 }

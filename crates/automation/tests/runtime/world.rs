@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_automation::config::{Environment, SealCheck};
+use consign_automation::http::views::events::{self as views, NamedEvent};
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
@@ -15,7 +16,7 @@ use consign_engine::{
     Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
 };
 use consign_kernel::command::Command;
-use consign_kernel::ids::IntentId;
+use consign_kernel::ids::{FactSeq, IntentId};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
@@ -315,17 +316,34 @@ impl Mortal {
     }
 }
 
-/// Waits for an event of this kind, and returns its data.
+/// Waits for a live event of this kind, and returns its data.
 pub(crate) async fn told(runtime: &Runtime, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
-        let told = runtime.hub().after(0).into_iter();
-        let mut told = told.filter(|told| told.kind == kind);
-        if let Some(found) = told.find(|told| wanted(&told.data)) {
-            return found.data;
+        let mut told = live_events(runtime).into_iter();
+        if let Some((_, data)) = told.find(|(found, data)| *found == kind && wanted(data)) {
+            return data;
         }
         assert!(began.elapsed() < PATIENCE, "{kind} was not told");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The live events that are kept.
+pub(crate) fn live_events(runtime: &Runtime) -> Vec<NamedEvent> {
+    let (events, _) = runtime.live_events().between(0, u64::MAX, usize::MAX);
+    events.iter().flat_map(views::live_events).collect()
+}
+
+/// Reads the events of all jobs from the ledger, in pages.
+pub(crate) async fn job_events(runtime: &Runtime) -> Vec<NamedEvent> {
+    let (mut reader, mut events) = (runtime.job_events(FactSeq(0)), Vec::new());
+    loop {
+        let page = reader.next_page().await.unwrap();
+        events.extend(page.events.iter().map(views::job_event));
+        if !page.more {
+            return events;
+        }
     }
 }
 

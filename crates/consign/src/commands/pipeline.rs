@@ -1,6 +1,7 @@
 //! Commands for pipelines: list, show and run.
 
 use clap::Subcommand;
+use consign_automation::http::views::catalogue;
 use consign_automation::program::Program;
 use serde_json::Value;
 
@@ -73,7 +74,7 @@ impl Action {
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Exit> {
-    let known = |program: &Program| Ok(program.pipeline_list());
+    let known = |program: &Program| Ok(catalogue::pipeline_list(program));
     get_or_load(&args.service, "/pipelines", known, |answer| {
         let columns = [
             ("NAME", "name"),
@@ -92,9 +93,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     let name = args.name.as_deref().unwrap_or_default();
     let known = |program: &Program| {
-        Ok(program
-            .pipeline_details(name)
-            .ok_or_else(|| unknown(name))?)
+        Ok(catalogue::pipeline_details(program, name).ok_or_else(|| unknown(name))?)
     };
     let path = format!("/pipeline/{}", path_segment(name));
     get_or_load(&args.service, &path, known, |answer| {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use consign_engine::{Error, Operator};
-use serde_json::{Value, json};
 
 use super::is_over;
 use super::jobs::{SCANNED_MAX, every_job};
@@ -14,6 +13,7 @@ use crate::program::Program;
 use crate::runtime::job::{Job, SubmittedBy, job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records::{self, ScheduleStatus};
+use crate::runtime::schedules::ScheduleInfo;
 
 /// How many faulty rows a check names.
 const NAMED_MAX: usize = 5;
@@ -22,9 +22,40 @@ const WHOLE_ROWS: u32 = 20;
 /// How many open jobs of a command are searched for those of a schedule.
 const IN_FLIGHT_MAX: u32 = 500;
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceCheck {
+    pub name: String,
+    pub ok: bool,
+    pub detail: Option<String>,
+}
+
+impl ServiceCheck {
+    pub fn passed(name: &str) -> Self {
+        Self::of(name, None)
+    }
+
+    /// A check passes if there is no detail to report.
+    pub fn of(name: &str, detail: Option<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            ok: detail.is_none(),
+            detail,
+        }
+    }
+}
+
+/// A schedule and its open jobs.
+#[derive(Clone, Debug)]
+pub struct ScheduleInFlight {
+    pub schedule: ScheduleInfo,
+    pub jobs: Vec<String>,
+    /// The command has more open jobs than were read.
+    pub is_capped: bool,
+}
+
 impl Runtime {
     /// Lists what needs attention: plugins whose setup failed or whose breaker is open, and schedules that cannot run.
-    pub async fn doctor(&self) -> Result<Vec<Value>, Error> {
+    pub async fn doctor(&self) -> Result<Vec<ServiceCheck>, Error> {
         let mut checks = Vec::new();
         for plugin in self.program().plugins() {
             let unhealthy_reason = self.plugin_unhealthy_reason(&plugin.name).await?;
@@ -44,7 +75,7 @@ impl Runtime {
                 | ScheduleStatus::Exhausted => None,
             };
             let name = format!("schedule {} {}", schedule.plugin, schedule.schedule_id);
-            checks.push(check(&name, detail));
+            checks.push(ServiceCheck::of(&name, detail));
         }
         Ok(checks)
     }
@@ -78,7 +109,7 @@ impl Runtime {
     }
 
     /// Jobs that this node does not take. If other nodes share the ledger, one of them may run the plugin; then the check passes.
-    pub(super) async fn stranded_checks(&self) -> Result<Vec<Value>, Error> {
+    pub(super) async fn stranded_checks(&self) -> Result<Vec<ServiceCheck>, Error> {
         let stranded = self.stranded_jobs().await?;
         if stranded.is_empty() {
             return Ok(Vec::new());
@@ -91,16 +122,16 @@ impl Runtime {
             let why = program.missing_plugin(&plugin);
             let what = "restore the plugin and reload, or cancel the jobs with `job cancel`";
             let detail = format!("queued jobs that this node cannot run: {jobs}; {why}; {what}");
-            let mut check = check(&format!("jobs of {plugin}"), Some(detail));
+            let mut check = ServiceCheck::of(&format!("jobs of {plugin}"), Some(detail));
             let is_unknown = !program.is_known(&plugin) && !left_out.contains(plugin.as_str());
-            check["ok"] = (is_shared && is_unknown).into();
+            check.ok = is_shared && is_unknown;
             check
         });
         Ok(checks.collect())
     }
 
     /// Checks that the newest jobs can be read, and that finished ones have an end time.
-    pub async fn selfcheck(&self) -> Result<Vec<Value>, Error> {
+    pub async fn selfcheck(&self) -> Result<Vec<ServiceCheck>, Error> {
         let (mut unreadable, mut endless) = (Vec::new(), Vec::new());
         let mut filter = every_job(WHOLE_ROWS);
         for _ in 0..SCANNED_MAX / WHOLE_ROWS as usize {
@@ -120,36 +151,35 @@ impl Runtime {
         }
         let seal = self.engine().check_seal().await;
         Ok(vec![
-            check("seal_key", seal.err().map(|error| error.to_string())),
-            check("readable_jobs", named(&unreadable)),
-            check("ended_jobs", named(&endless)),
+            ServiceCheck::of("seal_key", seal.err().map(|error| error.to_string())),
+            ServiceCheck::of("readable_jobs", named(&unreadable)),
+            ServiceCheck::of("ended_jobs", named(&endless)),
         ])
     }
 
-    /// The schedules with their open jobs. `in_flight_capped` is set if the command has more open jobs than were read.
-    pub async fn scheduler_jobs(&self) -> Result<Value, Error> {
+    /// The schedules with their open jobs.
+    pub async fn scheduler_jobs(&self) -> Result<Vec<ScheduleInFlight>, Error> {
         let schedules = self.schedules().await?;
         // Several schedules may share a command.
-        let mut open: BTreeMap<(&str, &str), Vec<(String, String)>> = BTreeMap::new();
+        let mut open: BTreeMap<(String, String), Vec<(String, String)>> = BTreeMap::new();
         for schedule in &schedules {
-            let of = (schedule.plugin.as_str(), schedule.command.as_str());
+            let of = (schedule.plugin.clone(), schedule.command.clone());
             if let Entry::Vacant(first) = open.entry(of) {
-                first.insert(self.scheduled(of.0, of.1).await?);
+                let jobs = self.scheduled(&schedule.plugin, &schedule.command).await?;
+                first.insert(jobs);
             }
         }
-        let shown = schedules.iter().map(|schedule| {
-            let of = (schedule.plugin.as_str(), schedule.command.as_str());
+        let shown = schedules.into_iter().map(|schedule| {
+            let of = (schedule.plugin.clone(), schedule.command.clone());
             let all = open.get(&of).map_or(&[][..], Vec::as_slice);
             let own = all.iter().filter(|(id, _)| *id == schedule.schedule_id);
-            let own: Vec<&str> = own.map(|(_, job)| job.as_str()).collect();
-            let mut shown = json!(schedule);
-            shown["in_flight"] = own.into();
-            if all.len() >= IN_FLIGHT_MAX as usize {
-                shown["in_flight_capped"] = true.into();
+            ScheduleInFlight {
+                jobs: own.map(|(_, job)| job.clone()).collect(),
+                is_capped: all.len() >= IN_FLIGHT_MAX as usize,
+                schedule,
             }
-            shown
         });
-        Ok(json!({"jobs": shown.collect::<Vec<_>>()}))
+        Ok(shown.collect())
     }
 
     /// The open jobs of a command, each with the id of the schedule that created it, or an empty text.
@@ -170,24 +200,16 @@ impl Runtime {
     }
 }
 
-pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> Value {
-    check(&format!("plugin {name}"), unhealthy_reason)
+pub(super) fn plugin_check(name: &str, unhealthy_reason: Option<String>) -> ServiceCheck {
+    ServiceCheck::of(&format!("plugin {name}"), unhealthy_reason)
 }
 
 /// Plugins that are installed or configured but do not run.
-pub(super) fn left_out(program: &Program) -> Vec<Value> {
+pub(super) fn left_out(program: &Program) -> Vec<ServiceCheck> {
     let left_out = program.left_out();
     let checks =
         left_out.map(|(name, why)| plugin_check(name, Some(format!("it was skipped: {why}"))));
     checks.collect()
-}
-
-/// A check passes if there is no detail to report.
-fn check(name: &str, detail: Option<String>) -> Value {
-    match detail {
-        Some(detail) => json!({"name": name, "ok": false, "detail": detail}),
-        None => json!({"name": name, "ok": true}),
-    }
 }
 
 fn named(ids: &[String]) -> Option<String> {

@@ -4,13 +4,9 @@ use consign_engine::Error;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
-use consign_kernel::profile::ProfileId;
-use consign_kernel::state::Cause;
-use serde_json::{Map, Value, json};
 
-use super::jobs::job_details;
-use super::logs::LogFilter;
-use super::{micros_json, put, timestamp_json};
+use super::jobs::JobInfo;
+use super::logs::{LogEntry, LogFilter};
 use crate::runtime::job::{Job, job_id, parse_job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
@@ -20,10 +16,36 @@ const HOPS_MAX: usize = 1_000;
 /// How many attempts are listed.
 const ATTEMPTS_MAX: usize = 200;
 
+/// Everything about one job. For a pruned job only the log is available.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    pub job: JobInfo,
+    /// From the first ancestor that is known to the job itself.
+    pub lineage: Vec<Ancestor>,
+    /// From the first context to that of the job.
+    pub contexts: Vec<JobContext>,
+    /// From oldest to newest.
+    pub transitions: Vec<Fact>,
+    /// From oldest to newest.
+    pub attempts: Vec<LogEntry>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Ancestor {
+    Known(Box<JobInfo>),
+    /// Pruned together with its log: only its id is known.
+    Pruned(String),
+}
+
+/// The baggage of a job or of an ancestor.
+#[derive(Clone, Debug)]
+pub struct JobContext {
+    pub id: String,
+    pub context: records::EventContext,
+}
+
 impl Runtime {
-    /// `lineage` starts with the first ancestor and ends with the job, `contexts` starts with the first context, `transitions`
-    /// and `attempts` are ordered from oldest to newest. For a pruned job only the log is available.
-    pub async fn inspect(&self, id: IntentId) -> Result<Option<Value>, Error> {
+    pub async fn inspect(&self, id: IntentId) -> Result<Option<Inspection>, Error> {
         let Some(job) = self.job(id).await? else {
             return Ok(None);
         };
@@ -34,52 +56,51 @@ impl Runtime {
             Some(intent) => self.engine().timeline(intent.seq).await?,
             None => Vec::new(),
         };
-        let transitions: Vec<Value> = transitions.iter().map(transition).collect();
         let of_job = LogFilter {
             job_id: Some(job_id(id)),
             limit: ATTEMPTS_MAX,
             include_result: true,
             ..LogFilter::default()
         };
-        let mut logs = self.job_logs(&of_job).await?;
-        let mut attempts = logs["logs"].take();
-        if let Some(newest_first) = attempts.as_array_mut() {
-            newest_first.reverse();
-        }
-        Ok(Some(json!({
-            "job": job, "lineage": lineage, "contexts": contexts, "transitions": transitions, "attempts": attempts,
-        })))
+        let mut attempts = self.job_logs(&of_job).await?.logs;
+        attempts.reverse();
+        Ok(Some(Inspection {
+            job,
+            lineage,
+            contexts,
+            transitions,
+            attempts,
+        }))
     }
 
-    /// The ancestors that still exist, first ancestor first, then the job itself.
-    async fn lineage(&self, job: &Value) -> Result<Vec<Value>, Error> {
-        let mut lineage = vec![ancestor(job)];
-        let mut parent = job["parent_job_id"].as_str().and_then(parse_job_id);
+    async fn lineage(&self, job: &JobInfo) -> Result<Vec<Ancestor>, Error> {
+        let parent_of = |job: &JobInfo| job.parent_job_id.as_deref().and_then(parse_job_id);
+        let mut parent = parent_of(job);
+        let mut lineage = vec![known(job.clone())];
         while let Some(id) = parent
             && lineage.len() < HOPS_MAX
         {
             // The output of an ancestor is not needed, and may be large.
             let job = match self.observe_job(id).await? {
-                Some(intent) => Some(Value::Object(job_details(&intent, None))),
+                Some(intent) => Some(JobInfo::of(&intent, None)),
                 None => self.job(id).await?,
             };
             let Some(job) = job else {
-                // Pruned together with its log: only its id is known.
-                lineage.push(json!({"job_id": job_id(id)}));
+                lineage.push(Ancestor::Pruned(job_id(id)));
                 break;
             };
-            lineage.push(ancestor(&job));
-            parent = job["parent_job_id"].as_str().and_then(parse_job_id);
+            parent = parent_of(&job);
+            lineage.push(known(job));
         }
         lineage.reverse();
         Ok(lineage)
     }
 
     /// The baggage of the job, and what each earlier context added.
-    async fn contexts(&self, intent: Option<&Intent>) -> Result<Vec<Value>, Error> {
+    async fn contexts(&self, intent: Option<&Intent>) -> Result<Vec<JobContext>, Error> {
         let job = intent.and_then(|intent| Job::read(intent).ok());
         let mut wanted = job.and_then(|job| job.event_context_id);
-        let mut found: Vec<(String, records::EventContext)> = Vec::new();
+        let mut found: Vec<JobContext> = Vec::new();
         while let Some(id) = wanted.take()
             && found.len() < HOPS_MAX
         {
@@ -89,66 +110,16 @@ impl Runtime {
                 break;
             };
             wanted.clone_from(&context.parent_id);
-            found.push((id, context));
+            found.push(JobContext { id, context });
         }
-        let found = found.into_iter().rev().enumerate();
-        Ok(found
-            .map(|(hop, (id, context))| context_details(hop, &id, context))
-            .collect())
+        found.reverse();
+        Ok(found)
     }
 }
 
-fn ancestor(job: &Value) -> Value {
-    let fields = [
-        "job_id",
-        "plugin",
-        "command",
-        "status",
-        "attempt",
-        "created_at",
-        "pipeline",
-        "step_id",
-    ];
-    let fields = fields.into_iter().filter_map(|key| {
-        let value = job.get(key)?;
-        Some((key.to_owned(), value.clone()))
-    });
-    Value::Object(fields.collect())
-}
-
-fn context_details(hop: usize, id: &str, context: records::EventContext) -> Value {
-    let mut shown = Map::new();
-    put(&mut shown, "hop", Some(hop));
-    put(&mut shown, "context_id", Some(id));
-    put(&mut shown, "parent_id", context.parent_id);
-    put(&mut shown, "pipeline", context.pipeline_name);
-    put(&mut shown, "step_id", context.step_id);
-    put(&mut shown, "baggage", Some(context.accumulated));
-    put(
-        &mut shown,
-        "created_at",
-        Some(timestamp_json(context.created_at)),
-    );
-    Value::Object(shown)
-}
-
-/// In the words of the protocol. A fact stores the cause of the state it leads to, so there is none for `from`.
-fn transition(fact: &Fact) -> Value {
-    let profile = ProfileId::Automation.profile();
-    let word = |state, cause| profile.word(state, cause).unwrap_or("queued");
-    let mut shown = Map::new();
-    put(&mut shown, "at", Some(micros_json(fact.time_of_day())));
-    put(&mut shown, "event", Some(fact.verb.fact()));
-    put(
-        &mut shown,
-        "from",
-        fact.from.map(|from| word(from, Cause::None)),
-    );
-    put(&mut shown, "to", Some(word(fact.to, fact.cause)));
-    let cause = Some(fact.cause).filter(|cause| *cause != Cause::None);
-    put(&mut shown, "cause", cause.map(Cause::name));
-    put(&mut shown, "attempt", Some(fact.attempt));
-    put(&mut shown, "by", fact.actor.clone());
-    put(&mut shown, "detail", fact.detail.clone());
-    Value::Object(shown)
+fn known(job: JobInfo) -> Ancestor {
+    Ancestor::Known(Box::new(JobInfo {
+        result: None,
+        ..job
+    }))
 }

@@ -7,14 +7,13 @@ use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
-use serde_json::{Map, Value, json};
+use jiff::Timestamp;
 
-use super::response_budget::ResponseBudget;
-use super::{
-    attempt_of, is_job, is_over, micros_json, parsed, put, state_of, status_of, timestamp_json,
-};
-use crate::runtime::job::{Job, NAMESPACE, OWNER, job_id};
-use crate::runtime::lifecycle::Runtime;
+use super::response_budget::{PluginOutput, ResponseBudget};
+use super::{attempt_of, is_job, is_over};
+use crate::runtime::job::{Job, NAMESPACE, OWNER, SubmittedBy, job_id};
+use crate::runtime::job_status::JobStatus;
+use crate::runtime::lifecycle::{Runtime, timestamp};
 use crate::runtime::records;
 
 /// The default limit of jobs in one tree.
@@ -23,19 +22,72 @@ pub const TREE_MAX: usize = 5_000;
 pub(super) const SCANNED_MAX: usize = 20_000;
 const PAGE_ROWS: u32 = 500;
 
-/// Which jobs to list. `status` is a word of the protocol.
+/// Which jobs to list.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
     pub plugin: Option<String>,
     pub command: Option<String>,
-    pub status: Option<&'static str>,
+    pub status: Option<JobStatus>,
     pub limit: usize,
+}
+
+/// One job. Lists leave out what is not in an outline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobInfo {
+    pub job_id: String,
+    pub plugin: Option<String>,
+    pub command: String,
+    pub status: JobStatus,
+    /// The number of the current or next attempt.
+    pub attempt: u32,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    pub next_retry_at: Option<Timestamp>,
+    pub last_error: Option<String>,
+    /// The standard output of the last attempt.
+    pub result: Option<String>,
+    pub attempts_max: Option<u32>,
+    pub parent_job_id: Option<String>,
+    pub submitted_by: Option<SubmittedBy>,
+    pub source_event_id: Option<String>,
+    pub dedupe_key: Option<String>,
+    pub schedule_id: Option<String>,
+    pub instance_id: Option<String>,
+    pub intent_id: Option<String>,
+    pub pipeline: Option<String>,
+    pub step_id: Option<String>,
+    /// The output did not fit into the response.
+    pub output_left_out: bool,
+}
+
+impl PluginOutput for JobInfo {
+    fn texts(
+        &mut self,
+    ) -> (
+        &mut Option<String>,
+        Option<&mut Option<String>>,
+        &mut Option<String>,
+    ) {
+        (&mut self.result, None, &mut self.last_error)
+    }
+
+    fn mark_left_out(&mut self) {
+        self.output_left_out = true;
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct JobList {
+    pub jobs: Vec<JobInfo>,
+    /// The number of matches among the newest rows, far more than a client pages through.
+    pub total: u64,
 }
 
 /// A job and its descendants.
 #[derive(Clone, Debug)]
 pub struct JobTree {
-    pub jobs: Vec<Value>,
+    pub jobs: Vec<JobInfo>,
     /// The tree has more jobs than are listed.
     pub more: bool,
 }
@@ -44,19 +96,21 @@ impl JobFilter {
     fn matches(&self, job: &Outline) -> bool {
         let plugin = self.plugin.as_deref();
         plugin.is_none_or(|plugin| job.capability.as_deref() == Some(plugin))
-            && self.status.is_none_or(|status| status_of(job) == status)
+            && self
+                .status
+                .is_none_or(|status| JobStatus::of(job) == status)
     }
 }
 
 impl Runtime {
     /// A job from the queue or, if it was pruned, from the log of its last attempt.
-    pub async fn job(&self, id: IntentId) -> Result<Option<Value>, Error> {
+    pub async fn job(&self, id: IntentId) -> Result<Option<JobInfo>, Error> {
         if let Some(intent) = self.observe_job(id).await? {
             let log = self.last_log(&intent).await?;
-            return Ok(Some(Value::Object(job_details(&intent, log.as_ref()))));
+            return Ok(Some(JobInfo::of(&intent, log)));
         }
         let log = self.last_log_of_pruned(id).await?;
-        Ok(log.map(|log| Value::Object(job_details_from_log(&log))))
+        Ok(log.map(JobInfo::of_pruned))
     }
 
     /// A job and its descendants, parents first, at most `jobs_max`. `output_left_out` marks jobs whose output did not fit into
@@ -88,30 +142,29 @@ impl Runtime {
         Ok(Some(tree))
     }
 
-    /// Newest first. `total` counts the matches among the newest rows, far more than a client pages through.
-    pub async fn jobs(&self, filter: &JobFilter) -> Result<Value, Error> {
+    /// Newest first.
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<JobList, Error> {
         let (mut jobs, mut total) = (Vec::new(), 0_u64);
-        let wanted = filter.status.and_then(state_of);
+        let wanted = filter.status.map(JobStatus::state);
         let command = filter.command.clone();
         self.each_job(wanted, command, |job| {
             if filter.matches(job) {
                 total += 1;
                 if jobs.len() < filter.limit {
-                    jobs.push(job_summary(job));
+                    jobs.push(JobInfo::summary(job));
                 }
             }
             true
         })
         .await?;
-        Ok(json!({"jobs": jobs, "total": total}))
+        Ok(JobList { jobs, total })
     }
 
     /// Queued and running jobs, oldest first.
-    pub async fn queue(&self, limit: usize) -> Result<Value, Error> {
+    pub async fn queue(&self, limit: usize) -> Result<Vec<JobInfo>, Error> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let open = self.engine().jobs_by_state(None, limit).await?;
-        let jobs: Vec<Value> = open.iter().map(job_summary).collect();
-        Ok(json!({"jobs": jobs}))
+        Ok(open.iter().map(JobInfo::summary).collect())
     }
 
     /// Calls `see` with jobs, newest first, until there are no more, the scan limit is reached, or `see` returns false. Returns
@@ -195,84 +248,110 @@ pub(super) fn every_job(limit: u32) -> IntentFilter {
     }
 }
 
-/// One line of a list.
-pub(super) fn job_summary(job: &Outline) -> Value {
-    let mut object = Map::new();
-    put(&mut object, "job_id", Some(job_id(job.id)));
-    put(&mut object, "plugin", job.capability.clone());
-    put(&mut object, "command", Some(job.goal.clone()));
-    put(&mut object, "status", Some(status_of(job)));
-    put(&mut object, "attempt", Some(attempt_of(job)));
-    put(&mut object, "created_at", Some(micros_json(job.created_at)));
-    let begun = job.claimed_at.filter(|_| job.state != State::Queued);
-    put(&mut object, "started_at", begun.map(micros_json));
-    let is_over = job.profile.profile().is_terminal(job.state);
-    let ended = job.settled_at.filter(|_| is_over);
-    put(&mut object, "completed_at", ended.map(micros_json));
-    if job.state == State::Queued && job.attempts > 0 {
-        put(&mut object, "next_retry_at", Some(micros_json(job.run_at)));
-    }
-    put(&mut object, "last_error", job.last_error.clone());
-    Value::Object(object)
-}
-
-/// All fields of a job.
-pub(super) fn job_details(intent: &Intent, log: Option<&records::JobLog>) -> Map<String, Value> {
-    let Value::Object(mut object) = job_summary(&Outline::from(intent)) else {
-        return Map::new();
-    };
-    if let Some(log) = log {
-        put(
-            &mut object,
-            "started_at",
-            Some(timestamp_json(log.started_at)),
-        );
-        put(&mut object, "result", log.result.as_deref().map(parsed));
-    }
-    put(&mut object, "max_attempts", Some(intent.attempts_max));
-    put(&mut object, "parent_job_id", intent.ties.parent.map(job_id));
-    if let Ok(job) = Job::read(intent) {
-        put(&mut object, "submitted_by", Some(job.submitted_by.as_str()));
-        put(&mut object, "source_event_id", job.source_event_id);
-        put(&mut object, "dedupe_key", job.dedupe_key);
-        put(&mut object, "schedule_id", job.schedule_id);
-        put(&mut object, "instance_id", job.instance_id);
-        let intent_id = job.serves.map(|served| served.intent_id);
-        put(&mut object, "intent_id", intent_id);
-        if let Some(position) = job.position {
-            put(&mut object, "pipeline", Some(position.pipeline));
-            put(&mut object, "step_id", Some(position.step));
+impl JobInfo {
+    /// What a list shows.
+    pub(super) fn summary(job: &Outline) -> Self {
+        let is_queued = job.state == State::Queued;
+        let is_over = job.profile.profile().is_terminal(job.state);
+        let next_retry_at = (is_queued && job.attempts > 0).then_some(job.run_at);
+        Self {
+            job_id: job_id(job.id),
+            plugin: job.capability.clone(),
+            command: job.goal.clone(),
+            status: JobStatus::of(job),
+            attempt: attempt_of(job),
+            created_at: timestamp(job.created_at),
+            started_at: job.claimed_at.filter(|_| !is_queued).map(timestamp),
+            completed_at: job.settled_at.filter(|_| is_over).map(timestamp),
+            next_retry_at: next_retry_at.map(timestamp),
+            last_error: job.last_error.clone(),
+            result: None,
+            attempts_max: None,
+            parent_job_id: None,
+            submitted_by: None,
+            source_event_id: None,
+            dedupe_key: None,
+            schedule_id: None,
+            instance_id: None,
+            intent_id: None,
+            pipeline: None,
+            step_id: None,
+            output_left_out: false,
         }
     }
-    object
+
+    /// All fields, with those of the last attempt.
+    pub(super) fn of(intent: &Intent, log: Option<records::JobLog>) -> Self {
+        let mut info = Self::summary(&Outline::from(intent));
+        if let Some(log) = log {
+            info.started_at = Some(log.started_at);
+            info.result = log.result;
+        }
+        info.attempts_max = Some(intent.attempts_max);
+        info.parent_job_id = intent.ties.parent.map(job_id);
+        if let Ok(job) = Job::read(intent) {
+            info.submitted_by = Some(job.submitted_by);
+            info.source_event_id = job.source_event_id;
+            info.dedupe_key = job.dedupe_key;
+            info.schedule_id = job.schedule_id;
+            info.instance_id = job.instance_id;
+            info.intent_id = job.serves.map(|served| served.intent_id);
+            if let Some(position) = job.position {
+                info.pipeline = Some(position.pipeline);
+                info.step_id = Some(position.step);
+            }
+        }
+        info
+    }
+
+    fn of_pruned(log: records::JobLog) -> Self {
+        Self {
+            job_id: log.job_id,
+            plugin: Some(log.plugin),
+            command: log.command,
+            status: log.status,
+            attempt: log.attempt,
+            created_at: log.created_at,
+            started_at: Some(log.started_at),
+            completed_at: Some(log.completed_at),
+            next_retry_at: None,
+            last_error: log.last_error,
+            result: log.result,
+            attempts_max: None,
+            parent_job_id: log.parent_job_id,
+            submitted_by: Some(log.submitted_by),
+            source_event_id: log.source_event_id,
+            dedupe_key: None,
+            schedule_id: None,
+            instance_id: None,
+            intent_id: None,
+            pipeline: None,
+            step_id: None,
+            output_left_out: false,
+        }
+    }
 }
 
-fn job_details_from_log(log: &records::JobLog) -> Map<String, Value> {
-    let mut object = Map::new();
-    put(&mut object, "job_id", Some(log.job_id.clone()));
-    put(&mut object, "plugin", Some(log.plugin.clone()));
-    put(&mut object, "command", Some(log.command.clone()));
-    put(&mut object, "status", Some(log.status.clone()));
-    put(&mut object, "attempt", Some(log.attempt));
-    put(
-        &mut object,
-        "created_at",
-        Some(timestamp_json(log.created_at)),
-    );
-    put(
-        &mut object,
-        "started_at",
-        Some(timestamp_json(log.started_at)),
-    );
-    put(
-        &mut object,
-        "completed_at",
-        Some(timestamp_json(log.completed_at)),
-    );
-    put(&mut object, "result", log.result.as_deref().map(parsed));
-    put(&mut object, "last_error", log.last_error.clone());
-    put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));
-    put(&mut object, "parent_job_id", log.parent_job_id.clone());
-    put(&mut object, "source_event_id", log.source_event_id.clone());
-    object
+#[cfg(test)]
+impl JobInfo {
+    /// A job that ended at this time; its id and its output are the name of its plugin.
+    pub(in crate::runtime) fn example(plugin: &str, status: JobStatus, at: Timestamp) -> Self {
+        Self::of_pruned(records::JobLog {
+            job_id: plugin.to_owned(),
+            plugin: plugin.to_owned(),
+            command: "poll".to_owned(),
+            status,
+            attempt: 1,
+            submitted_by: SubmittedBy::Route,
+            created_at: at,
+            started_at: at,
+            completed_at: at,
+            result: Some(plugin.to_owned()),
+            last_error: None,
+            reason: None,
+            stderr: None,
+            parent_job_id: None,
+            source_event_id: None,
+        })
+    }
 }

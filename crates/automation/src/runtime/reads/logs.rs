@@ -6,10 +6,9 @@
 use consign_engine::Error;
 use consign_kernel::record::{Kind, Record};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
-use super::response_budget::ResponseBudget;
-use super::{parsed, put, timestamp_json};
+use super::response_budget::{PluginOutput, ResponseBudget};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
@@ -18,13 +17,13 @@ const SCANNED_MAX: usize = 5_000;
 /// More attempts than a job has.
 const ATTEMPTS_MAX: usize = 1_000;
 
-/// Which attempts to list. `status` is a word of the protocol.
+/// Which attempts to list.
 #[derive(Clone, Debug, Default)]
 pub struct LogFilter {
     pub job_id: Option<String>,
     pub plugin: Option<String>,
     pub command: Option<String>,
-    pub status: Option<&'static str>,
+    pub status: Option<JobStatus>,
     pub submitted_by: Option<String>,
     /// Bounds for the end of the attempt, both inclusive.
     pub from: Option<Timestamp>,
@@ -96,6 +95,42 @@ impl std::fmt::Display for LogCursor {
     }
 }
 
+/// One attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogEntry {
+    /// Without the output of the plugin unless it was asked for.
+    pub log: records::JobLog,
+    /// The output did not fit into the response.
+    pub output_left_out: bool,
+}
+
+impl PluginOutput for LogEntry {
+    fn texts(
+        &mut self,
+    ) -> (
+        &mut Option<String>,
+        Option<&mut Option<String>>,
+        &mut Option<String>,
+    ) {
+        let log = &mut self.log;
+        (&mut log.result, Some(&mut log.stderr), &mut log.last_error)
+    }
+
+    fn mark_left_out(&mut self) {
+        self.output_left_out = true;
+    }
+}
+
+/// Attempts, the last one first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogPage {
+    pub logs: Vec<LogEntry>,
+    /// The number of matches among the attempts of the newest jobs, far more than a client pages through.
+    pub total: usize,
+    /// Where the next page starts, if there is one.
+    pub next: Option<LogCursor>,
+}
+
 /// The number of records per page: smaller for large records, so that a page uses little memory.
 #[derive(Clone, Copy)]
 pub(super) struct PageSize(u32);
@@ -116,9 +151,7 @@ impl PageSize {
 }
 
 impl Runtime {
-    /// `total` counts the matches among the attempts of the newest jobs, far more than a client pages through. With `more`,
-    /// `cursor` is where the next page starts.
-    pub async fn job_logs(&self, filter: &LogFilter) -> Result<Value, Error> {
+    pub async fn job_logs(&self, filter: &LogFilter) -> Result<LogPage, Error> {
         let mut wanted: Vec<LogCursor> = Vec::new();
         let mut see = |log: &records::JobLog| {
             if filter.matches(log) {
@@ -142,17 +175,16 @@ impl Runtime {
         for one in &wanted {
             let key = records::log_key(&one.job_id, one.attempt);
             // An entry that retention deleted meanwhile is left out.
-            if let Some(log) = self.stored::<records::JobLog>(key).await? {
-                let entry = entry(&log, filter.include_result);
-                logs.push(budget.fit(Value::Object(entry)));
+            if let Some(mut log) = self.stored::<records::JobLog>(key).await? {
+                log.result = log.result.filter(|_| filter.include_result);
+                logs.push(budget.fit(LogEntry {
+                    log,
+                    output_left_out: false,
+                }));
             }
         }
-        let mut answer = json!({"logs": logs, "total": total});
-        if let Some(last) = wanted.last().filter(|_| more) {
-            answer["more"] = true.into();
-            answer["cursor"] = last.to_string().into();
-        }
-        Ok(answer)
+        let next = wanted.pop().filter(|_| more);
+        Ok(LogPage { logs, total, next })
     }
 
     /// Calls `see` with the attempts of the newest jobs, until there are no more, `max` were read, or `see` returns false.
@@ -215,40 +247,6 @@ impl Runtime {
 /// One unreadable entry must not hide the others.
 fn read(record: &Record) -> Option<records::JobLog> {
     serde_json::from_str(&record.value).ok()
-}
-
-fn entry(log: &records::JobLog, with_result: bool) -> Map<String, Value> {
-    let mut object = Map::new();
-    let log_id = records::log_key(&log.job_id, log.attempt).name;
-    put(&mut object, "job_id", Some(log.job_id.clone()));
-    put(&mut object, "log_id", Some(log_id));
-    put(&mut object, "plugin", Some(log.plugin.clone()));
-    put(&mut object, "command", Some(log.command.clone()));
-    put(&mut object, "status", Some(log.status.clone()));
-    put(&mut object, "attempt", Some(log.attempt));
-    put(&mut object, "submitted_by", Some(log.submitted_by.as_str()));
-    put(
-        &mut object,
-        "created_at",
-        Some(timestamp_json(log.created_at)),
-    );
-    put(
-        &mut object,
-        "started_at",
-        Some(timestamp_json(log.started_at)),
-    );
-    put(
-        &mut object,
-        "completed_at",
-        Some(timestamp_json(log.completed_at)),
-    );
-    put(&mut object, "last_error", log.last_error.clone());
-    put(&mut object, "reason", log.reason.clone());
-    put(&mut object, "parent_job_id", log.parent_job_id.clone());
-    put(&mut object, "stderr", log.stderr.clone());
-    let result = log.result.as_deref().filter(|_| with_result);
-    put(&mut object, "result", result.map(parsed));
-    object
 }
 
 #[cfg(test)]

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use consign_engine::{Error, Outline};
+use consign_engine::{Error, JobCount, Outline};
 use consign_kernel::ids::DAY_US;
 use consign_kernel::record::Kind;
 use consign_kernel::state::State;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::checks::{left_out, plugin_check};
-use super::jobs::job_summary;
-use super::{put, status_of, timestamp_json};
+use super::checks::{ServiceCheck, left_out, plugin_check};
+use super::jobs::JobInfo;
 use crate::breaker;
 use crate::config::{MASK, masked};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records;
 
@@ -29,24 +29,109 @@ const ACTIVE_MAX: u32 = 100;
 const FACTS_PER_PAGE: u32 = 50;
 const FACT_PAGES_MAX: usize = 100;
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    pub uptime_seconds: i64,
+    /// Queued and running jobs.
+    pub queue_depth: u64,
+    pub plugins_loaded: usize,
+    pub plugins_circuit_open: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct QueueFigures {
+    pub queued: u64,
+    pub running: u64,
+    /// Queued jobs that are not due yet.
+    pub delayed: u64,
+    pub dead: u64,
+    /// Some of the running jobs.
+    pub active: Vec<JobInfo>,
+    pub lanes: Vec<PluginLane>,
+}
+
+/// The open jobs of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginLane {
+    pub plugin: String,
+    pub queued: u64,
+    pub running: u64,
+    /// `None` if the plugin does not run here.
+    pub parallelism: Option<usize>,
+}
+
+/// The jobs of the last day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobStats {
+    pub counts: BTreeMap<JobStatus, u64>,
+    /// Only the newest jobs were counted.
+    pub is_capped: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServiceStatus {
+    pub uptime_seconds: i64,
+    pub config_path: String,
+    pub queued: u64,
+    pub dispatched: u64,
+    pub failed: u64,
+    pub dead: u64,
+    /// The jobs that run in this process.
+    pub running_here: usize,
+    pub plugins: Vec<PluginStatus>,
+    pub checks: Vec<ServiceCheck>,
+}
+
+impl ServiceStatus {
+    pub fn is_healthy(&self) -> bool {
+        self.checks.iter().all(|check| check.ok)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct PluginStatus {
+    pub name: String,
+    pub version: Option<String>,
+    pub healthy: bool,
+    /// The worst state among the breakers of the plugin.
+    pub breaker: breaker::BreakerState,
+    pub state_updated_at: Option<Timestamp>,
+    /// `None` if it is empty.
+    pub state: Option<PluginStateInfo>,
+    pub last_run: Option<LastRun>,
+}
+
+/// The state of a plugin as it may be shown.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PluginStateInfo {
+    /// Secrets are masked by name.
+    Masked(Value),
+    TooLarge {
+        bytes: usize,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRun {
+    pub job_id: String,
+    pub status: JobStatus,
+    pub completed_at: Timestamp,
+}
+
 impl Runtime {
-    /// The five fields that every health response has.
-    pub async fn health(&self) -> Result<Map<String, Value>, Error> {
+    pub async fn health(&self) -> Result<Health, Error> {
         let count = self.counts_by_state().await?;
         let mut open = 0;
         for plugin in self.program().plugins() {
             open +=
                 usize::from(self.breaker_of(&plugin.name).await? == breaker::BreakerState::Open);
         }
-        let mut health = Map::new();
-        put(&mut health, "status", Some("ok"));
-        put(&mut health, "uptime_seconds", Some(self.uptime_seconds()));
-        let depth = count(State::Queued) + count(State::Dispatched);
-        put(&mut health, "queue_depth", Some(depth));
-        let loaded = self.program().plugins().count();
-        put(&mut health, "plugins_loaded", Some(loaded));
-        put(&mut health, "plugins_circuit_open", Some(open));
-        Ok(health)
+        Ok(Health {
+            uptime_seconds: self.uptime_seconds(),
+            queue_depth: count(State::Queued) + count(State::Dispatched),
+            plugins_loaded: self.program().plugins().count(),
+            plugins_circuit_open: open,
+        })
     }
 
     /// Wall-clock time.
@@ -85,63 +170,67 @@ impl Runtime {
         Ok(worst.unwrap_or_default())
     }
 
-    pub async fn queue_figures(&self) -> Result<Value, Error> {
+    pub async fn queue_figures(&self) -> Result<QueueFigures, Error> {
         let count = self.counts_by_state().await?;
         let work = self.engine().job_counts().await?;
-        let delayed: u64 = work.iter().map(|work| work.delayed).sum();
-        let lanes = work.iter().map(|work| {
-            let plugin = work.capability.as_deref().unwrap_or_default();
-            let limit = self.program().parallelism(plugin);
-            json!({"plugin": plugin, "queued": work.queued, "running": work.running, "parallelism": limit})
-        });
         let running = Some(State::Dispatched);
         let running = self.engine().jobs_by_state(running, ACTIVE_MAX).await?;
-        Ok(json!({
-            "queue_depth": count(State::Queued),
-            "running_count": count(State::Dispatched),
-            "delayed_count": delayed,
-            "dead_count": count(State::DeadLetter),
-            "active_jobs": running.iter().map(job_summary).collect::<Vec<_>>(),
-            "plugin_lanes": lanes.collect::<Vec<_>>(),
-        }))
+        Ok(QueueFigures {
+            queued: count(State::Queued),
+            running: count(State::Dispatched),
+            delayed: work.iter().map(|work| work.delayed).sum(),
+            dead: count(State::DeadLetter),
+            active: running.iter().map(JobInfo::summary).collect(),
+            lanes: work.into_iter().map(|work| self.lane(work)).collect(),
+        })
     }
 
-    /// The number of jobs of the last day per status; only of the newest ones if `capped` is set.
-    pub async fn summary(&self) -> Result<Value, Error> {
+    fn lane(&self, work: JobCount) -> PluginLane {
+        let plugin = work.capability.unwrap_or_default();
+        PluginLane {
+            parallelism: self.program().parallelism(&plugin),
+            plugin,
+            queued: work.queued,
+            running: work.running,
+        }
+    }
+
+    /// The number of jobs of the last day per status.
+    pub async fn summary(&self) -> Result<JobStats, Error> {
         let since = self.engine().now().plus(-DAY_US);
-        let mut stats: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<JobStatus, u64> = BTreeMap::new();
         let count = |job: &Outline| {
             let recent = job.created_at >= since;
             if recent {
-                *stats.entry(status_of(job)).or_default() += 1;
+                *counts.entry(JobStatus::of(job)).or_default() += 1;
             }
             recent
         };
         let is_capped = self.each_job(None, None, count).await?;
-        let mut summary = json!({"window": "24h", "stats": stats});
-        if is_capped {
-            summary["capped"] = true.into();
-        }
-        Ok(summary)
+        Ok(JobStats { counts, is_capped })
     }
 
-    pub async fn status(&self) -> Result<Value, Error> {
+    pub async fn status(&self) -> Result<ServiceStatus, Error> {
         let program = self.program();
         let count = self.counts_by_state().await?;
-        let mut last_runs: BTreeMap<String, Value> = BTreeMap::new();
+        let mut last_runs: BTreeMap<String, LastRun> = BTreeMap::new();
         let known = program.plugins().count();
         self.each_log(LAST_RUNS_AMONG, |log| {
             // Switches and removed plugins have logs as well.
             if program.plugin(&log.plugin).is_some() {
-                last_runs.entry(log.plugin.clone()).or_insert_with(|| {
-                    json!({"job_id": log.job_id, "status": log.status, "completed_at": timestamp_json(log.completed_at)})
-                });
+                last_runs
+                    .entry(log.plugin.clone())
+                    .or_insert_with(|| LastRun {
+                        job_id: log.job_id.clone(),
+                        status: log.status,
+                        completed_at: log.completed_at,
+                    });
             }
             last_runs.len() < known
         })
         .await?;
         let mut plugins = Vec::new();
-        let mut checks = vec![json!({"name": "ledger", "ok": true})];
+        let mut checks = vec![ServiceCheck::passed("ledger")];
         for plugin in program.plugins() {
             let state: Option<records::PluginState> =
                 self.stored(records::state_key(&plugin.name)).await?;
@@ -150,38 +239,29 @@ impl Runtime {
             if unhealthy_reason.is_some() {
                 checks.push(plugin_check(&plugin.name, unhealthy_reason));
             }
-            let mut shown = Map::new();
-            put(&mut shown, "name", Some(plugin.name.clone()));
-            put(&mut shown, "version", plugin.manifest.version.clone());
-            put(&mut shown, "healthy", Some(healthy));
-            let circuit = self.breaker_of(&plugin.name).await?;
-            put(&mut shown, "breaker", Some(circuit.as_str()));
-            if let Some(state) = state {
-                put(
-                    &mut shown,
-                    "state_updated_at",
-                    state.updated_at.map(timestamp_json),
-                );
-                add_state(&mut shown, state.state);
-            }
-            put(&mut shown, "last_run", last_runs.remove(&plugin.name));
-            plugins.push(Value::Object(shown));
+            plugins.push(PluginStatus {
+                name: plugin.name.clone(),
+                version: plugin.manifest.version.clone(),
+                healthy,
+                breaker: self.breaker_of(&plugin.name).await?,
+                state_updated_at: state.as_ref().and_then(|state| state.updated_at),
+                state: state.and_then(|state| shown_state(state.state)),
+                last_run: last_runs.remove(&plugin.name),
+            });
         }
         checks.extend(left_out(&program));
         checks.extend(self.stranded_checks().await?);
-        let healthy = checks.iter().all(|check| check["ok"] == true);
-        Ok(json!({
-            "healthy": healthy,
-            "uptime_seconds": self.uptime_seconds(),
-            "config_path": program.config().path.display().to_string(),
-            "queue": {
-                "queued": count(State::Queued), "running": count(State::Dispatched),
-                "failed": count(State::Failed), "dead": count(State::DeadLetter),
-            },
-            "running": self.running(),
-            "plugins": plugins,
-            "checks": checks,
-        }))
+        Ok(ServiceStatus {
+            uptime_seconds: self.uptime_seconds(),
+            config_path: program.config().path.display().to_string(),
+            queued: count(State::Queued),
+            dispatched: count(State::Dispatched),
+            failed: count(State::Failed),
+            dead: count(State::DeadLetter),
+            running_here: self.running(),
+            plugins,
+            checks,
+        })
     }
 
     /// The newest facts of a plugin, newest first.
@@ -190,7 +270,7 @@ impl Runtime {
         plugin: &str,
         fact_type: Option<&str>,
         limit: usize,
-    ) -> Result<Value, Error> {
+    ) -> Result<Vec<records::PluginFact>, Error> {
         let mut facts = Vec::new();
         let mut before = String::new();
         for _ in 0..FACT_PAGES_MAX {
@@ -209,7 +289,7 @@ impl Runtime {
                 break;
             }
         }
-        Ok(json!({"plugin": plugin, "facts": facts}))
+        Ok(facts)
     }
 
     pub(super) async fn stored<T: serde::de::DeserializeOwned>(
@@ -221,17 +301,16 @@ impl Runtime {
     }
 }
 
-/// Adds the state of a plugin, with secrets masked by name. An empty state is left out.
-fn add_state(shown: &mut Map<String, Value>, state: Map<String, Value>) {
+/// `None` for an empty state.
+fn shown_state(state: Map<String, Value>) -> Option<PluginStateInfo> {
     if state.is_empty() {
-        return;
+        return None;
     }
     let state = masked(&Value::Object(state), MASK);
     let bytes = state.to_string().len();
-    if bytes > STATE_BYTES_MAX {
-        put(shown, "state_left_out", Some(true));
-        put(shown, "state_bytes", Some(bytes));
+    Some(if bytes > STATE_BYTES_MAX {
+        PluginStateInfo::TooLarge { bytes }
     } else {
-        put(shown, "state", Some(state));
-    }
+        PluginStateInfo::Masked(state)
+    })
 }

@@ -3,13 +3,15 @@
 use std::io;
 
 use consign_engine::Error;
-use serde_json::{Value, json};
+use serde::de::IgnoredAny;
 use tokio::runtime::Handle;
 
 use crate::runtime::lifecycle::Runtime;
 
 /// Once a response reaches this size, further entries come without their output.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
+/// About the size of an entry without texts.
+const FIELDS_BYTES: usize = 512;
 /// Larger than any entry without output.
 const LARGE_ENTRY_BYTES: usize = 64 << 10;
 /// How much of an error remains in an entry without output.
@@ -33,8 +35,14 @@ impl ResponseBudget {
 
     /// Returns the entry unchanged if it fits, and otherwise without its output. The first large entry always fits, because the
     /// output of one attempt is bounded.
-    pub(super) fn fit(&mut self, mut entry: Value) -> Value {
-        let bytes = length(&entry);
+    pub(super) fn fit<T: PluginOutput>(&mut self, mut entry: T) -> T {
+        let (result, stderr, error) = entry.texts();
+        let stderr_bytes = stderr.and_then(|stderr| stderr.as_deref().map(text_bytes));
+        let error_bytes = error.as_deref().map(text_bytes);
+        let bytes = FIELDS_BYTES
+            + result.as_deref().map_or(0, result_bytes)
+            + stderr_bytes.unwrap_or(0)
+            + error_bytes.unwrap_or(0);
         if bytes > self.bytes_left && self.has_large {
             drop_output(&mut entry);
             return entry;
@@ -45,20 +53,42 @@ impl ResponseBudget {
     }
 }
 
-fn drop_output(entry: &mut Value) {
-    if let Some(entry) = entry.as_object_mut() {
-        entry.remove("result");
-        entry.remove("stderr");
-        entry.insert("output_left_out".to_owned(), json!(true));
+/// An entry with output of a plugin, which may be large.
+pub(super) trait PluginOutput {
+    /// The standard output, the standard error if the entry has it, and the error.
+    fn texts(
+        &mut self,
+    ) -> (
+        &mut Option<String>,
+        Option<&mut Option<String>>,
+        &mut Option<String>,
+    );
+
+    fn mark_left_out(&mut self);
+}
+
+fn drop_output(entry: &mut impl PluginOutput) {
+    let (result, stderr, error) = entry.texts();
+    *result = None;
+    if let Some(stderr) = stderr {
+        *stderr = None;
     }
-    if let Some(error) = entry["last_error"].as_str() {
-        let beginning: String = error.chars().take(ERROR_CHARS_MAX).collect();
-        entry["last_error"] = beginning.into();
+    if let Some(error) = error {
+        *error = error.chars().take(ERROR_CHARS_MAX).collect();
+    }
+    entry.mark_left_out();
+}
+
+/// The size of the output in a response: as it is if it is JSON, otherwise as a text.
+fn result_bytes(stdout: &str) -> usize {
+    match serde_json::from_str::<IgnoredAny>(stdout) {
+        Ok(_) => stdout.len(),
+        Err(_) => text_bytes(stdout),
     }
 }
 
-/// The length of the entry as JSON.
-fn length(entry: &Value) -> usize {
+/// The length of a text as JSON, with its escapes.
+fn text_bytes(text: &str) -> usize {
     struct ByteCounter(usize);
     impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -71,8 +101,8 @@ fn length(entry: &Value) -> usize {
         }
     }
     let mut counter = ByteCounter(0);
-    // Neither the counter nor JSON values can fail.
-    let _ = serde_json::to_writer(&mut counter, entry);
+    // Neither the counter nor a text can fail.
+    let _ = serde_json::to_writer(&mut counter, text);
     counter.0
 }
 
@@ -99,28 +129,66 @@ impl Runtime {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Debug, PartialEq)]
+    struct Entry {
+        result: Option<String>,
+        stderr: Option<String>,
+        error: Option<String>,
+        left_out: bool,
+    }
+
+    impl PluginOutput for Entry {
+        fn texts(
+            &mut self,
+        ) -> (
+            &mut Option<String>,
+            Option<&mut Option<String>>,
+            &mut Option<String>,
+        ) {
+            (&mut self.result, Some(&mut self.stderr), &mut self.error)
+        }
+
+        fn mark_left_out(&mut self) {
+            self.left_out = true;
+        }
+    }
+
+    fn entry(bytes: usize) -> Entry {
+        Entry {
+            result: Some("x".repeat(bytes)),
+            stderr: Some("z".to_owned()),
+            error: Some("y".repeat(500)),
+            left_out: false,
+        }
+    }
+
     #[test]
     fn what_does_not_fit_comes_without_its_output_and_the_first_always_fits() {
-        let entry = |bytes: usize| json!({"job_id": "a", "result": "x".repeat(bytes), "last_error": "y".repeat(500), "stderr": "z"});
         let mut budget = ResponseBudget::new();
         let first = budget.fit(entry(RESPONSE_BYTES_MAX + 1));
         assert_eq!(first, entry(RESPONSE_BYTES_MAX + 1));
         let second = budget.fit(entry(10));
-        assert_eq!(
-            second,
-            json!({"job_id": "a", "last_error": "y".repeat(ERROR_CHARS_MAX), "output_left_out": true})
-        );
+        let without = Entry {
+            result: None,
+            stderr: None,
+            error: Some("y".repeat(ERROR_CHARS_MAX)),
+            left_out: true,
+        };
+        assert_eq!(second, without);
         let mut budget = ResponseBudget::new();
         for _ in 0..7 {
-            assert!(budget.fit(entry(1 << 20)).get("result").is_some());
+            assert!(budget.fit(entry(1 << 20)).result.is_some());
         }
-        assert!(budget.fit(entry(1 << 20)).get("result").is_none());
-        assert!(budget.fit(entry(10)).get("result").is_some(), "a small one");
+        assert!(budget.fit(entry(1 << 20)).result.is_none());
+        assert!(budget.fit(entry(10)).result.is_some(), "a small one");
     }
 
     #[test]
     fn the_length_is_that_of_the_text_with_its_escapes() {
-        let entry = json!({"a": "\u{1}\n\"", "b": [1, null]});
-        assert_eq!(length(&entry), entry.to_string().len());
+        for text in ["\u{1}\n\"", "plain", ""] {
+            assert_eq!(text_bytes(text), serde_json::json!(text).to_string().len());
+        }
+        assert_eq!(result_bytes("[1,null]"), 8);
+        assert_eq!(result_bytes("\u{1}"), 8);
     }
 }

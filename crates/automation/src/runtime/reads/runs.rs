@@ -8,13 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use consign_engine::{Error, Outline};
 use consign_kernel::ids::{IntentId, Seq};
 use consign_kernel::intent::Intent;
-use serde_json::{Map, Value, json};
 
-use super::catalogue::step;
-use super::jobs::{TREE_MAX, job_summary};
-use super::{put, status_of};
+use super::jobs::{JobInfo, TREE_MAX};
 use crate::pipeline::PipelinePosition;
 use crate::runtime::job::{Job, job_id, parse_job_id};
+use crate::runtime::job_status::JobStatus;
 use crate::runtime::lifecycle::Runtime;
 
 /// The maximum number of jobs that are listed for a run.
@@ -26,7 +24,25 @@ const NEXT_AMONG: u32 = 50;
 /// More than the clocks of two nodes can differ: a node that is two seconds off takes no work.
 const CLOCKS_DIFFER_MS: u128 = 5_000;
 
-struct PipelineRun {
+/// One run of a pipeline.
+#[derive(Clone, Debug)]
+pub struct PipelineRun {
+    pub instance_id: String,
+    pub pipeline: String,
+    pub root_job_id: String,
+    /// In the order of admission, each with the id of its step.
+    pub jobs: Vec<(String, JobInfo)>,
+    /// The run has more jobs than are listed.
+    pub more: bool,
+}
+
+impl PipelineRun {
+    pub fn status(&self) -> JobStatus {
+        worst(self.jobs.iter().map(|(_, job)| job.status))
+    }
+}
+
+struct RunJobs {
     instance: String,
     /// In the order of admission, each with its step.
     jobs: BTreeMap<Seq, (PipelinePosition, Outline)>,
@@ -36,11 +52,11 @@ struct PipelineRun {
 
 impl Runtime {
     /// `id` is that of the run, or of any of its jobs.
-    pub async fn pipeline_run(&self, id: &str) -> Result<Option<Value>, Error> {
+    pub async fn pipeline_run(&self, id: &str) -> Result<Option<PipelineRun>, Error> {
         let Some(named) = parse_job_id(id) else {
             return Ok(None);
         };
-        let mut run = PipelineRun {
+        let mut run = RunJobs {
             instance: job_id(named),
             jobs: BTreeMap::new(),
             more: false,
@@ -68,7 +84,7 @@ impl Runtime {
             run.more |= children.len() > left;
             waiting.extend(children.iter().take(left).map(|child| child.id));
         }
-        Ok(self.run_details(&run))
+        Ok(run.into_run())
     }
 
     /// Finds the first jobs of a run. The run id contains its start time, so only jobs near that time are read, however many came
@@ -95,42 +111,24 @@ impl Runtime {
         }
         Ok(())
     }
-
-    fn run_details(&self, run: &PipelineRun) -> Option<Value> {
-        let (first, root) = run.jobs.values().next()?;
-        let mut ran: BTreeMap<&str, Vec<&Outline>> = BTreeMap::new();
-        for (position, job) in run.jobs.values() {
-            ran.entry(&position.step).or_default().push(job);
-        }
-        let program = self.program();
-        let mut graph: Vec<Map<String, Value>> = Vec::new();
-        // The current configuration; steps that it no longer has come last.
-        if let Some(pipeline) = program.router().pipeline(&first.pipeline) {
-            let nodes = pipeline.graph.nodes().iter().rev();
-            for node in nodes {
-                let mut shown = step(&program, pipeline, node);
-                add_jobs(&mut shown, ran.remove(node.id.as_str()));
-                graph.push(shown);
-            }
-        }
-        for (id, jobs) in ran {
-            let mut shown = Map::new();
-            put(&mut shown, "id", Some(id));
-            add_jobs(&mut shown, Some(jobs));
-            graph.push(shown);
-        }
-        let state = worst(run.jobs.values().map(|(_, job)| status_of(job)));
-        let mut shown = json!({
-            "instance_id": run.instance, "pipeline": first.pipeline, "root_job_id": job_id(root.id), "status": state, "steps": graph,
-        });
-        if run.more {
-            shown["more"] = true.into();
-        }
-        Some(shown)
-    }
 }
 
-impl PipelineRun {
+impl RunJobs {
+    /// `None` if no job was found.
+    fn into_run(self) -> Option<PipelineRun> {
+        let (first, root) = self.jobs.values().next()?;
+        let (pipeline, root_job_id) = (first.pipeline.clone(), job_id(root.id));
+        let jobs = self.jobs.into_values();
+        let jobs = jobs.map(|(position, job)| (position.step, JobInfo::summary(&job)));
+        Some(PipelineRun {
+            instance_id: self.instance,
+            pipeline,
+            root_job_id,
+            jobs: jobs.collect(),
+            more: self.more,
+        })
+    }
+
     /// Adds a job of this run; returns whether it is new.
     fn take(&mut self, intent: &Intent) -> bool {
         let job = Job::read(intent).ok();
@@ -149,31 +147,17 @@ fn shortly_before(id: IntentId) -> IntentId {
     IntentId((ms << 80).to_be_bytes())
 }
 
-fn add_jobs(shown: &mut Map<String, Value>, jobs: Option<Vec<&Outline>>) {
-    let jobs = jobs.unwrap_or_default();
-    let states = jobs.iter().map(|job| status_of(job));
-    let state = if jobs.is_empty() {
-        "not_reached"
-    } else {
-        worst(states)
-    };
-    put(shown, "status", Some(state));
-    let jobs: Vec<Value> = jobs.into_iter().map(job_summary).collect();
-    put(shown, "jobs", Some(jobs));
-}
-
 /// One status for several jobs: active ones first, then failures.
-fn worst(states: impl Iterator<Item = &'static str>) -> &'static str {
-    const ORDER: [&str; 6] = [
-        "running",
-        "queued",
-        "dead",
-        "failed",
-        "timed_out",
-        "succeeded",
-    ];
-    let place = |state: &&str| ORDER.iter().position(|other| other == state);
-    states.min_by_key(place).unwrap_or("succeeded")
+pub fn worst(states: impl Iterator<Item = JobStatus>) -> JobStatus {
+    let order = |status: &JobStatus| match status {
+        JobStatus::Running => 0,
+        JobStatus::Queued => 1,
+        JobStatus::Dead => 2,
+        JobStatus::Failed => 3,
+        JobStatus::TimedOut => 4,
+        JobStatus::Succeeded => 5,
+    };
+    states.min_by_key(order).unwrap_or(JobStatus::Succeeded)
 }
 
 #[cfg(test)]
@@ -182,9 +166,10 @@ mod tests {
 
     #[test]
     fn a_run_is_under_way_before_it_is_failed_and_failed_before_it_is_done() {
-        let of = |states: &[&'static str]| worst(states.iter().copied());
-        assert_eq!(of(&["succeeded", "failed", "running"]), "running");
-        assert_eq!(of(&["succeeded", "failed"]), "failed");
-        assert_eq!(of(&["succeeded", "succeeded"]), "succeeded");
+        use JobStatus::{Failed, Running, Succeeded};
+        let of = |states: &[JobStatus]| worst(states.iter().copied());
+        assert_eq!(of(&[Succeeded, Failed, Running]), Running);
+        assert_eq!(of(&[Succeeded, Failed]), Failed);
+        assert_eq!(of(&[Succeeded, Succeeded]), Succeeded);
     }
 }

@@ -1,5 +1,7 @@
 //! `plugin list` and `plugin show`
 
+use consign_automation::http::views::catalogue;
+
 use crate::commands::automation::request::{cell, get_or_load, rows};
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::failure::{Exit, Failure};
@@ -22,7 +24,8 @@ pub(crate) struct ShowArgs {
 
 impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let known = |program: &consign_automation::program::Program| Ok(program.plugin_list());
+        let known =
+            |program: &consign_automation::program::Program| Ok(catalogue::plugin_list(program));
         get_or_load(&self.service, "/plugins", known, |answer| {
             let columns = [
                 ("NAME", "name"),
@@ -41,7 +44,7 @@ impl ShowArgs {
         let path = format!("/plugin/{}", path_segment(name));
         let known = |program: &consign_automation::program::Program| {
             let missing = || Failure::failed(program.missing_plugin(name));
-            Ok(program.plugin_details(name).ok_or_else(missing)?)
+            Ok(catalogue::plugin_details(program, name).ok_or_else(missing)?)
         };
         get_or_load(&self.service, &path, known, |answer| {
             let (name, version) = (cell(&answer["name"]), cell(&answer["version"]));

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use consign_automation::http::views::catalogue;
 use serde_json::{Map, Value, json};
 
 use crate::commands::automation::request::{
@@ -87,7 +88,7 @@ impl RunArgs {
         } else {
             let program = load(&self.service.tree.find()?)?;
             let missing = || Failure::failed(program.missing_plugin(plugin));
-            program.plugin_details(plugin).ok_or_else(missing)?
+            catalogue::plugin_details(&program, plugin).ok_or_else(missing)?
         };
         let mut commands = sheet["commands"].as_array().into_iter().flatten();
         if commands.any(|known| known["name"] == command.as_str()) {

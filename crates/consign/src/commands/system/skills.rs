@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use consign_automation::http::views::catalogue;
 use consign_automation::program::Program;
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(crate) struct SkillsArgs {
 
 impl SkillsArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let known = |program: &Program| Ok(program.skills());
+        let known = |program: &Program| Ok(catalogue::skills(program));
         get_or_load(&self.service, "/skills", known, markdown)
     }
 }
