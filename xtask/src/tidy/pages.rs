@@ -35,12 +35,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut stated = BTreeMap::new();
     for code in &codes {
         let page = errors::page_of(&code.name);
-        match tree.get(&page) {
-            Some(file) => findings.extend(check_page(code, &page, &file.text, &mut stated)),
-            None => {
-                let message = format!("error code `{}` has no page {page}", code.name);
-                findings.push(Finding::violation(SOURCE, code.line, message));
-            }
+        if let Some(file) = tree.get(&page) {
+            findings.extend(check_page(code, &page, &file.text, &mut stated));
+        } else {
+            let message = format!("error code `{}` has no page {page}", code.name);
+            findings.push(Finding::violation(SOURCE, code.line, message));
         }
     }
     for (name, file) in tree.folder(PAGES) {

@@ -13,6 +13,7 @@ use crate::error_status;
 
 /// One method of one path, with its description.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Endpoint {
     pub method: Method,
     pub path: &'static str,
@@ -21,7 +22,6 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The same with a changed description.
-    #[must_use]
     pub fn map(mut self, change: impl FnOnce(Operation) -> Operation) -> Self {
         self.operation = change(self.operation);
         self
@@ -119,6 +119,7 @@ pub struct OperationLink {
 
 /// The documentation of one route.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Operation {
     pub id: &'static str,
     pub tag: Tag,

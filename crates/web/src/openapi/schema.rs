@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 /// The schema of one value.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Schema {
     /// A named schema is defined once and referred to.
     name: Option<&'static str>,
