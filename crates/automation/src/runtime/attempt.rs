@@ -1,6 +1,7 @@
 //! One attempt of a job: builds the request from the ledger, runs the plugin and classifies the result. This module writes
 //! nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use consign_engine::Engine;
@@ -20,7 +21,7 @@ use crate::plugin::outcome::{self, PluginOutcome};
 use crate::plugin::request::{HANDLE, PluginEvent, PluginRequest};
 use crate::plugin::response::{EmittedEvent, PluginResponse};
 use crate::plugin::run::{self, Launcher, RunLimits};
-use crate::plugin::trust;
+use crate::plugin::trust::{self, Distrust};
 use crate::program::{Plugin, Program};
 
 /// The failure reason of a job that could not be started.
@@ -228,12 +229,7 @@ impl Attempt {
         guarded: &GuardedPaths,
     ) -> Result<run::ProcessSpec, AttemptFailure> {
         let plugin = self.plugin()?;
-        trust::check_ownership(
-            &plugin.entrypoint,
-            &plugin.directory,
-            std::slice::from_ref(&plugin.directory),
-        )
-        .map_err(|distrust| AttemptFailure::retryable(distrust.to_string()))?;
+        check_trust(&plugin.entrypoint, &plugin.directory)?;
         let state = read_state(engine, &self.job.plugin).await?;
         let (payload, event) = self.payload_and_event()?;
         let timeout = self.timeout();
@@ -398,5 +394,15 @@ fn read_failure(what: &str, error: &consign_engine::Error) -> AttemptFailure {
         reason: PREFLIGHT,
         timed_out: false,
         again: true,
+    }
+}
+
+/// Refuses a program that another user could have replaced since it was discovered. A program that is gone is reported by the
+/// start itself.
+fn check_trust(entrypoint: &Path, directory: &Path) -> Result<(), AttemptFailure> {
+    let root = directory.to_path_buf();
+    match trust::check_ownership(entrypoint, directory, &[root]) {
+        Ok(()) | Err(Distrust::Unreadable { .. }) => Ok(()),
+        Err(distrust) => Err(AttemptFailure::retryable(distrust.to_string())),
     }
 }
