@@ -389,10 +389,7 @@ mod tests {
             .collect();
         selecting.sort_unstable();
         let root = |(package, name): &(&str, &str)| {
-            let folder = match package.strip_prefix("consign-") {
-                Some(folder) => folder,
-                None => "consign",
-            };
+            let folder = package.strip_prefix("consign-").unwrap_or("consign");
             match *name {
                 "ledgers" => format!("crates/{folder}/tests/it/ledgers.rs"),
                 "security_ledgers" => format!("crates/{folder}/tests/security/ledgers.rs"),

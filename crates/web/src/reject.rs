@@ -41,6 +41,7 @@ impl Reject {
     }
 
     /// The same error, counted as a wrong credential.
+    #[must_use]
     pub fn of_wrong_credential(mut self) -> Self {
         self.failed_credential = true;
         self
@@ -50,6 +51,7 @@ impl Reject {
         self.failed_credential
     }
 
+    #[must_use]
     pub fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
@@ -60,6 +62,7 @@ impl Reject {
     }
 
     /// A lost lease and an unknown intent have the same error.
+    #[must_use]
     pub fn of_lease(self) -> Self {
         if self.code == Code::NotFound {
             Self::new(Code::NotFound, LEASE_LOST)

@@ -148,7 +148,7 @@ async fn ip_071_ip_072_no_api_key_opens_an_admin_route() {
         (
             options.operators.admin_secret,
             options.operators.dashboard_password,
-        ) = (None, None)
+        ) = (None, None);
     });
     assert_closed(&unset, &[("x-admin-token", MAIN), ("x-api-key", MAIN)]).await;
 }
