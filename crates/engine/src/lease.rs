@@ -1,16 +1,17 @@
 //! Leases that this process holds, and the task that extends them.
 //!
 //! A [`Lease`] is the proof that a holder shows to extend or settle a row. [`Leases`] extends all leases that are kept
-//! for a long time, in one commit per round, and reports those that are lost.
+//! for a long time, and reports those that are lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use consign_kernel::command::{Command, Extend, Settle, Settlement};
+use consign_kernel::command::{Extend, Settle, Settlement};
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::Intent;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::{Engine, Error};
 
@@ -18,8 +19,8 @@ use crate::{Engine, Error};
 pub const KEPT_LEASE_US: i64 = 60 * SECOND_US;
 /// Three tries fit into the length of a lease.
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
-/// Leases per commit, so that other requests do not wait for long.
-const COMMIT_LEASES_MAX: usize = 1_000;
+/// Extensions in progress, so that they do not fill the queue of the writer.
+const LEASES_AT_ONCE_MAX: usize = 1_000;
 /// The delay between tries while the ledger is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -154,7 +155,8 @@ impl Leases {
         }
     }
 
-    /// One round: extends all kept leases in one commit. A lease whose extension is refused is lost.
+    /// One round: extends all kept leases. A lease whose extension is refused is lost. An extension that fails leaves the
+    /// others alone, because each is a request of its own; the writer groups them into few commits.
     pub async fn extend_all(&self) -> Result<(), Error> {
         let leases: Vec<(u64, Lease)> = {
             let kept = self.inner.kept();
@@ -163,19 +165,30 @@ impl Leases {
                 .map(|(number, (lease, _))| (*number, lease.clone()))
                 .collect()
         };
-        for piece in leases.chunks(COMMIT_LEASES_MAX) {
-            let extend = |(_, lease): &(u64, Lease)| Command::Extend(lease.extend(KEPT_LEASE_US));
-            let steps = piece.iter().map(extend).collect();
-            let answers = self.inner.engine.execute(None, steps).await?;
-            let kept = self.inner.kept();
-            for ((number, _), answer) in piece.iter().zip(answers) {
-                if answer.is_err()
-                    && let Some((_, lost)) = kept.leases.get(number)
-                {
-                    lost.send_replace(true);
+        let mut failed = Ok(());
+        for piece in leases.chunks(LEASES_AT_ONCE_MAX) {
+            let mut extensions = JoinSet::new();
+            for (number, lease) in piece.iter().cloned() {
+                let engine = self.inner.engine.clone();
+                extensions.spawn(async move {
+                    (number, engine.extend(lease.extend(KEPT_LEASE_US)).await)
+                });
+            }
+            while let Some(extended) = extensions.join_next().await {
+                match extended {
+                    Ok((_, Ok(_))) => {}
+                    Ok((number, Err(Error::Refused(_)))) => self.report_lost(number),
+                    Ok((_, Err(error))) => failed = Err(error),
+                    Err(panicked) => failed = Err(Error::Internal(panicked.to_string())),
                 }
             }
         }
-        Ok(())
+        failed
+    }
+
+    fn report_lost(&self, number: u64) {
+        if let Some((_, lost)) = self.inner.kept().leases.get(&number) {
+            lost.send_replace(true);
+        }
     }
 }

@@ -8,6 +8,7 @@ use consign_kernel::record::{Key, Kind};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
+use crate::records::new_put;
 use crate::{Engine, Error};
 
 /// A secret that differs from that of the other nodes.
@@ -42,9 +43,14 @@ impl Engine {
     /// without fingerprints, or with `replace`, this node's fingerprints are stored.
     pub async fn compare_secrets(&self, replace: bool) -> Result<Vec<MismatchedSecret>, Error> {
         let own = self.fingerprints();
+        if replace {
+            // A stored value that cannot be read is replaced as well.
+            self.put(new_put(key(), &own)).await?;
+            return Ok(Vec::new());
+        }
         let compare = |stored: &mut Option<Fingerprints>| match stored {
-            Some(theirs) if !replace => Ok(differences(&own, theirs)),
-            Some(_) | None => {
+            Some(theirs) => Ok(differences(&own, theirs)),
+            None => {
                 *stored = Some(own.clone());
                 Ok(Vec::new())
             }

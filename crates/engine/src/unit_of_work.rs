@@ -1,10 +1,11 @@
-//! A unit of work: steps that happen in one commit, all or none.
+//! A unit of work: steps that happen in one commit.
 //!
 //! Ordering: the unit sorts its steps into expectations of record versions, steps that can be refused, record writes,
 //! admissions, and claims; within a group they keep the order in which they were added. The first refusal ends the
-//! commit, and nothing behind the second group can be refused, so either all steps happen or none. The exception is an
-//! admission with a once-key, which must not share a unit with writes. Claims come last, because they may take what the
-//! other steps release.
+//! commit: no later step happens, and earlier steps stay. So the steps happen all or none if at most one of them can be
+//! refused after the expectations, or if the success of one implies that of the next, as with two steps of one leased row.
+//! An admission with a once-key can be refused too, so it must not share a unit with writes. Claims come last, because
+//! they may take what the other steps release.
 
 use std::marker::PhantomData;
 
@@ -145,7 +146,7 @@ impl UnitOfWork {
 }
 
 impl Engine {
-    /// Commits a unit of work. After a refusal nothing was written.
+    /// Commits a unit of work. The first refusal is the result; the steps behind it do not happen.
     pub async fn commit(&self, unit: UnitOfWork) -> Result<Committed, Error> {
         let mut order: Vec<usize> = (0..unit.steps.len()).collect();
         // The sort is stable.

@@ -16,12 +16,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use consign_engine::{Engine, Error, LedgerHealth, Operator};
 use consign_kernel::error::Code;
+use consign_kernel::limits;
 use consign_kernel::receipt;
 use http::request::Parts;
 use http::{HeaderValue, header};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::body;
+use crate::body_budget::BodySender;
 use crate::json_out::{Json, json_response};
 use crate::openapi::merge;
 use crate::operator::OperatorCredentials;
@@ -275,10 +278,14 @@ impl Shell {
         if request.headers().contains_key("x-api-key") {
             return root.admit(request).await;
         }
-        let (parts, _) = request.into_parts();
+        let (parts, body) = request.into_parts();
         root.check_transport(&parts).await?;
         match self.inner.options.operators.require(&parts) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
+                body::receive(body, max, deadline, BodySender::Trusted).await?;
+                Ok(())
+            }
             Err(mut reject) if reject.code == Code::Unauthorized => {
                 reject.message =
                     "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of the user admin."

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use consign_engine::{Engine, Error, EventFilter};
+use consign_engine::{Error, EventFilter};
 use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros};
 use consign_kernel::intent::Intent;
@@ -112,7 +112,7 @@ pub struct JobEventPage {
 /// Reads the events of all jobs in pages.
 #[derive(Debug)]
 pub struct JobEventReader {
-    engine: Engine,
+    runtime: Runtime,
     after: FactSeq,
     jobs: HashMap<IntentId, Arc<FixedFields>>,
 }
@@ -144,7 +144,7 @@ impl Runtime {
     /// Reads the events after this fact.
     pub fn job_events(&self, after: FactSeq) -> JobEventReader {
         JobEventReader {
-            engine: self.engine().clone(),
+            runtime: self.clone(),
             after,
             jobs: HashMap::new(),
         }
@@ -164,13 +164,20 @@ impl JobEventReader {
 
     /// The next page, which may be empty. On PostgreSQL this waits for open transactions of other nodes.
     pub async fn next_page(&mut self) -> Result<JobEventPage, Error> {
+        let inner = Arc::clone(&self.runtime.inner);
         let filter = EventFilter {
             face: Face::Automation,
             owner: OWNER.to_owned(),
             after: self.after,
             limit: PAGE_FACTS,
         };
-        let page = self.engine.events(filter).await?;
+        let page = self.runtime.engine().events(filter).await?;
+        // Rows and logs may be large, and a new fact wakes all readers at once.
+        let _turn = if page.events.is_empty() {
+            None
+        } else {
+            Some(inner.large_reads.acquire().await)
+        };
         let (mut events, mut seen) = (Vec::new(), page.seen);
         let mut left = page.events.as_slice();
         while let Some(first) = left.first() {
@@ -366,7 +373,7 @@ impl JobEventReader {
         events: &mut Vec<JobEvent>,
     ) -> Result<(), Error> {
         // The row as it is now: it may be due for its next attempt.
-        let Some(intent) = self.engine.observe(first.id).await? else {
+        let Some(intent) = self.runtime.engine().observe(first.id).await? else {
             return Ok(());
         };
         let job = self.keep(&intent);
@@ -423,7 +430,7 @@ impl JobEventReader {
         if let Some(known) = self.jobs.get(&id) {
             return Ok(Some(Arc::clone(known)));
         }
-        let intent = self.engine.observe(id).await?;
+        let intent = self.runtime.engine().observe(id).await?;
         Ok(intent.map(|intent| self.keep(&intent)))
     }
 
@@ -438,12 +445,12 @@ impl JobEventReader {
 
     async fn attempt_log(&self, event: &Event) -> Result<Option<AttemptLog>, Error> {
         let key = records::log_key(&job_id(event.id), event.fact.attempt);
-        let record = self.engine.record(key).await?;
+        let record = self.runtime.engine().record(key).await?;
         Ok(record.and_then(|record| serde_json::from_str(&record.value).ok()))
     }
 
     async fn leased_ms(&self, event: &Event) -> Result<i64, Error> {
-        let intent = self.engine.observe(event.id).await?;
+        let intent = self.runtime.engine().observe(event.id).await?;
         Ok(intent.map_or(0, |intent| since_claim_ms(&intent, &event.fact)))
     }
 }

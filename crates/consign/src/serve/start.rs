@@ -105,7 +105,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
         other => other?,
     }
-    components.stop().await?;
+    let stopped = components.stop().await;
     ledger.open.close();
     if ledger.open.is_lost() {
         return Err(ledger.open.loss().into());
@@ -113,6 +113,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     if let Some(why) = lost.borrow().clone() {
         return Err(why.into());
     }
+    stopped?;
     tracing::info!("drained and closed");
     Ok(())
 }

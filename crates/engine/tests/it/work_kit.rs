@@ -7,15 +7,15 @@ use consign_engine::{
     Engine, Error, Lease, Leases, Limits, Publication, PublicationKey, TRIES_MAX, UnitOfWork,
     Versioned, Worker,
 };
-use consign_kernel::command::{Claim, Command, NewIntent, Operate, Settlement};
+use consign_kernel::command::{Claim, Command, NewIntent, Operate, Reply, Request, Settlement};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::SECOND_US;
+use consign_kernel::ids::{IntentId, SECOND_US};
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
 use consign_kernel::record::{Key, Kind};
 use consign_kernel::state::State;
-use consign_store::TypedReads as _;
+use consign_store::{Forwarding, SharedStore, TypedReads as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -182,6 +182,60 @@ async fn kept_leases_are_extended_until_they_are_dropped_and_a_lost_one_is_repor
     let observed = world.engine.observe(held[2].id).await.unwrap().unwrap();
     assert!(!observed.is_leased(world.engine.now()));
     let lost = tokio::time::timeout(Duration::from_millis(10), first.lost());
+    assert!(lost.await.is_err());
+}
+
+/// Fails every request that extends this row, as a lock of another transaction does.
+struct LockedRow {
+    inner: SharedStore,
+    row: Arc<Mutex<Option<IntentId>>>,
+}
+
+impl Forwarding for LockedRow {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
+    fn execute(&self, request: Request) -> consign_store::BoxFuture<'_, Reply> {
+        let locked = *self.row.lock().unwrap();
+        let extends =
+            |step: &Command| matches!(step, Command::Extend(extend) if Some(extend.id) == locked);
+        if request.steps.iter().any(extends) {
+            return Box::pin(async { Err(consign_store::Error::Unavailable("locked".to_owned())) });
+        }
+        self.inner.execute(request)
+    }
+}
+
+#[tokio::test]
+async fn an_extension_that_fails_leaves_the_other_leases_alone() {
+    let row = Arc::new(Mutex::new(None));
+    let locked = Arc::clone(&row);
+    let world = World::over(|inner| {
+        Arc::new(LockedRow {
+            inner,
+            row: Arc::clone(&row),
+        })
+    });
+    let leases = Leases::new(world.engine.clone());
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        world.publish(intent()).await;
+        let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
+        held.append(&mut claimed.unwrap());
+    }
+    let kept: Vec<_> = held.iter().map(|row| leases.keep(Lease::of(row))).collect();
+    *locked.lock().unwrap() = Some(held[1].id);
+    world.clock.advance_s(40);
+    assert!(leases.extend_all().await.is_err());
+    world.clock.advance_s(40);
+    let mut leased = Vec::new();
+    for row in &held {
+        let row = world.engine.observe(row.id).await.unwrap().unwrap();
+        leased.push(row.is_leased(world.engine.now()));
+    }
+    assert_eq!(leased, [true, false, true]);
+    let lost = tokio::time::timeout(Duration::from_millis(10), kept[0].lost());
     assert!(lost.await.is_err());
 }
 

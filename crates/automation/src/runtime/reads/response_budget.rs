@@ -3,7 +3,8 @@
 use std::io;
 
 use consign_engine::Error;
-use serde::de::IgnoredAny;
+use serde::Serialize;
+use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::runtime::lifecycle::Runtime;
@@ -37,8 +38,8 @@ impl ResponseBudget {
     /// output of one attempt is bounded.
     pub(super) fn fit<T: PluginOutput>(&mut self, mut entry: T) -> T {
         let (result, stderr, error) = entry.texts();
-        let stderr_bytes = stderr.and_then(|stderr| stderr.as_deref().map(text_bytes));
-        let error_bytes = error.as_deref().map(text_bytes);
+        let stderr_bytes = stderr.and_then(|stderr| stderr.as_deref().map(json_bytes));
+        let error_bytes = error.as_deref().map(json_bytes);
         let bytes = FIELDS_BYTES
             + result.as_deref().map_or(0, result_bytes)
             + stderr_bytes.unwrap_or(0)
@@ -79,16 +80,17 @@ fn drop_output(entry: &mut impl PluginOutput) {
     entry.mark_left_out();
 }
 
-/// The size of the output in a response: as it is if it is JSON, otherwise as a text.
+/// The size of the output in a response: as JSON prints it if it is JSON, otherwise as a text.
 fn result_bytes(stdout: &str) -> usize {
-    match serde_json::from_str::<IgnoredAny>(stdout) {
-        Ok(_) => stdout.len(),
-        Err(_) => text_bytes(stdout),
+    match serde_json::from_str::<Value>(stdout) {
+        // A number may be printed with more digits than it was written with.
+        Ok(result) => json_bytes(&result),
+        Err(_) => json_bytes(stdout),
     }
 }
 
-/// The length of a text as JSON, with its escapes.
-fn text_bytes(text: &str) -> usize {
+/// The length of a value as JSON, with its escapes.
+fn json_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
     struct ByteCounter(usize);
     impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -101,8 +103,8 @@ fn text_bytes(text: &str) -> usize {
         }
     }
     let mut counter = ByteCounter(0);
-    // Neither the counter nor a text can fail.
-    let _ = serde_json::to_writer(&mut counter, text);
+    // Neither the counter nor a value with string keys can fail.
+    let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }
 
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn the_length_is_that_of_the_text_with_its_escapes() {
         for text in ["\u{1}\n\"", "plain", ""] {
-            assert_eq!(text_bytes(text), serde_json::json!(text).to_string().len());
+            assert_eq!(json_bytes(text), serde_json::json!(text).to_string().len());
         }
         assert_eq!(result_bytes("[1,null]"), 8);
         assert_eq!(result_bytes("\u{1}"), 8);
