@@ -1,7 +1,7 @@
 //! JSON: the kernel's four operations on a text agree with each other, and with serde where it applies.
 
 use consign_kernel::json::{
-    DEPTH_MAX, Defect, Kind, Object, Raw, Refusal, canonical, compact, fingerprint, utf8_len,
+    CanonicalError, DEPTH_MAX, Defect, Kind, Object, Raw, canonical, compact, fingerprint, utf8_len,
 };
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn signed(bytes: &[u8], compacted: &str) {
         Ok(again) => assert_eq!(again, form, "canonical is not its own fixed point"),
         // Documented: written with an exponent, printed as the plain integer that is refused.
         Err(refusal) => assert!(
-            matches!(refusal, Refusal::UnsafeInteger { .. }),
+            matches!(refusal, CanonicalError::UnsafeInteger { .. }),
             "{refusal}"
         ),
     }

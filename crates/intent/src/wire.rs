@@ -103,7 +103,7 @@ pub(super) fn once_guard(owner: &str, key: &str, body: &[u8]) -> Result<OnceGuar
         ));
     }
     let fingerprint = json::fingerprint(body).map_err(|defect| malformed(&defect))?;
-    let key = once::Key {
+    let key = once::OnceKey {
         scope: once::Scope::IntentIdempotency,
         owner: owner.to_owned(),
         key: key.to_owned(),

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use consign_kernel::ids::Micros;
-use consign_store::copy::{CopyStage, Progress};
+use consign_store::copy::{CopyProgress, CopyStage};
 use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_store::sqlite::{FileKind, identify};
 
@@ -154,7 +154,7 @@ impl ProgressPrinter {
         Self { show, shown: None }
     }
 
-    fn print(&mut self, progress: Progress) {
+    fn print(&mut self, progress: CopyProgress) {
         let percent = progress.done * 100 / progress.all.max(1);
         let state = Some((progress.stage, percent));
         if !self.show || self.shown == state {

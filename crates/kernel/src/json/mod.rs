@@ -19,7 +19,7 @@ mod text;
 
 use std::fmt;
 
-pub use canonical::{Refusal, canonical, canonical_value};
+pub use canonical::{CanonicalError, canonical, canonical_value};
 pub use compact::compact;
 pub use fingerprint::fingerprint;
 pub use measure::utf8_len;

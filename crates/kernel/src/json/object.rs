@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 use super::text::Quoted;
 use super::{Defect, Kind, Raw};
 
@@ -83,20 +83,24 @@ pub(super) fn children<'a>(scanner: &mut Scanner<'a>) -> Result<Children<'a>, De
         of.get_or_insert(token.kind());
         let depth = scanner.depth();
         let complete = match token {
-            Token::Key(quoted) => {
+            JsonToken::Key(quoted) => {
                 if depth == 1 {
                     key = Some((quoted, scanner.token_at()));
                 }
                 false
             }
-            Token::ObjectStart | Token::ArrayStart => {
+            JsonToken::ObjectStart | JsonToken::ArrayStart => {
                 if depth == 2 {
                     start = scanner.token_at();
                 }
                 false
             }
-            Token::ObjectEnd | Token::ArrayEnd => depth == 1,
-            Token::String(_) | Token::Number(_) | Token::True | Token::False | Token::Null => {
+            JsonToken::ObjectEnd | JsonToken::ArrayEnd => depth == 1,
+            JsonToken::String(_)
+            | JsonToken::Number(_)
+            | JsonToken::True
+            | JsonToken::False
+            | JsonToken::Null => {
                 if depth == 1 {
                     start = scanner.token_at();
                 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 use super::{Defect, Kind, Object, compact, number, object};
 
 /// A view of one well-formed value inside a text.
@@ -61,7 +61,7 @@ impl<'a> Raw<'a> {
     /// The decoded text, or why there is none.
     pub fn string(&self) -> Result<Cow<'a, str>, Defect> {
         match self.scanner().next()? {
-            Some(Token::String(quoted)) => quoted.decode(0),
+            Some(JsonToken::String(quoted)) => quoted.decode(0),
             _ => Err(self.unexpected(Kind::String)),
         }
     }
