@@ -13,7 +13,7 @@ use crate::link::AdminArgs;
 use crate::render;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum NodeSubcommand {
     /// List the nodes of the ledger, their status and the number of their leases
     List(Box<list::Args>),
     /// Stop a node from handing out work, so that it can be stopped when its workers are done
@@ -22,7 +22,7 @@ pub(crate) enum Action {
     Resume(Box<resume::Args>),
 }
 
-impl Action {
+impl NodeSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run().await,

@@ -21,7 +21,7 @@ use crate::ledger_location::{LedgerFlags, LedgerLocation};
 use crate::out;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum StoreSubcommand {
     /// Read the whole database once and report damage
     Check(Box<check::Args>),
     /// Copy the database to a new SQLite file, also while servers run
@@ -32,7 +32,7 @@ pub(crate) enum Action {
     Copy(Box<copy::Args>),
 }
 
-impl Action {
+impl StoreSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Check(args) => args.run().await,
