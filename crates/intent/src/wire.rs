@@ -6,7 +6,7 @@
 use consign_kernel::command::{NewIntent, OnceGuard};
 use consign_kernel::error::Code;
 use consign_kernel::intent::{Outcome, ResultKind, Ties};
-use consign_kernel::json::{self, Defect, Kind, Object, Raw};
+use consign_kernel::json::{self, Defect, JsonKind, Object, Raw};
 use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
@@ -291,7 +291,7 @@ pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
     let outcome = if text {
         let body = raw
             .as_str()
-            .filter(|_| raw.kind() == Kind::String)
+            .filter(|_| raw.kind() == JsonKind::String)
             .ok_or_else(|| {
                 Reject::new(
                     Code::InvalidResult,

@@ -1,7 +1,7 @@
 //! A type name is declared once in the workspace, so that a reader of `NodeInfo` does not have to look up which one it is.
 //!
 //! Structs, enums, traits and type aliases count where they are items of a module, also inside a macro call. Types inside a
-//! function, associated types and test code do not count. Names that a macro puts together are not seen.
+//! function, associated types and test code do not count. Of a macro call with its own syntax, only `Name { ... }` is seen.
 
 use std::collections::BTreeMap;
 
@@ -73,15 +73,17 @@ fn is_test_module(tree: &Tree, file: &File) -> bool {
 /// The types that the shipped code of a file declares as items, with their lines.
 fn declared(source: &Source) -> Vec<(usize, String)> {
     let mut names = Vec::new();
-    // For each open brace: whether it holds items.
-    let mut open: Vec<bool> = Vec::new();
+    let mut open: Vec<Block> = Vec::new();
     // The words since the last brace or semicolon.
     let mut words: Vec<String> = Vec::new();
     for (line, code) in source.shipped() {
         for word in split(code) {
             match word.as_str() {
                 "{" => {
-                    open.push(holds_items(&words));
+                    if let ([Block::MacroCall], Some(name)) = (&*open, bare_name(&words)) {
+                        names.push((line, name.to_owned()));
+                    }
+                    open.push(Block::after(&words));
                     words.clear();
                 }
                 "}" => {
@@ -90,7 +92,7 @@ fn declared(source: &Source) -> Vec<(usize, String)> {
                 }
                 ";" => words.clear(),
                 _ => {
-                    let is_item = open.iter().all(|items| *items);
+                    let is_item = !open.contains(&Block::Other);
                     let after_keyword = words
                         .last()
                         .is_some_and(|last| KEYWORDS.contains(&last.as_str()));
@@ -105,13 +107,31 @@ fn declared(source: &Source) -> Vec<(usize, String)> {
     names
 }
 
-/// Whether the brace after these words opens a module, or a macro call that is an item itself.
-fn holds_items(before: &[String]) -> bool {
-    match before {
-        [.., keyword, _] if keyword == "mod" => true,
-        [.., name, mark] if mark == "!" => name != "macro_rules",
-        _ => false,
+/// What a pair of braces encloses.
+#[derive(Debug, PartialEq, Eq)]
+enum Block {
+    Module,
+    /// A macro call, which may declare items if it is an item itself.
+    MacroCall,
+    Other,
+}
+
+impl Block {
+    /// The block whose brace follows these words.
+    fn after(words: &[String]) -> Self {
+        match words {
+            [.., keyword, _] if keyword == "mod" => Self::Module,
+            [.., name, mark] if mark == "!" && name != "macro_rules" => Self::MacroCall,
+            _ => Self::Other,
+        }
     }
+}
+
+/// The name of a type that a macro declares without a keyword, as in `stored! { State { ... } }`.
+fn bare_name(words: &[String]) -> Option<&str> {
+    let (name, before) = words.split_last()?;
+    let is_first = before.last().is_none_or(|word| word == "]");
+    (is_first && name.starts_with(char::is_uppercase)).then_some(name)
 }
 
 /// Names and single signs.
@@ -156,6 +176,10 @@ mod tests {
             ),
             ("mod inner {\n    struct G { x: u8 }\n}", &["G"]),
             ("codes! {\n    pub enum H { One = 1 }\n}", &["H"]),
+            (
+                "stored! {\n    #[derive(Debug)]\n    O { P = 1, Q { r: u8 } }\n}",
+                &["O"],
+            ),
             ("impl Iterator for A {\n    type Item = u8;\n}", &[]),
             ("fn f() {\n    struct Body;\n    x! { struct I; }\n}", &[]),
             ("macro_rules! m {\n    () => { struct J; }\n}", &[]),

@@ -5,7 +5,7 @@
 //! sent; the scanner decodes nothing and allocates nothing up to 64 levels of nesting.
 
 use super::text::Quoted;
-use super::{Defect, Kind};
+use super::{Defect, JsonKind};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum JsonToken<'a> {
@@ -23,14 +23,14 @@ pub(super) enum JsonToken<'a> {
 
 impl JsonToken<'_> {
     /// The kind of the value this token belongs to.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> JsonKind {
         match self {
-            Self::ObjectStart | Self::ObjectEnd => Kind::Object,
-            Self::ArrayStart | Self::ArrayEnd => Kind::Array,
-            Self::Key(_) | Self::String(_) => Kind::String,
-            Self::Number(_) => Kind::Number,
-            Self::True | Self::False => Kind::Bool,
-            Self::Null => Kind::Null,
+            Self::ObjectStart | Self::ObjectEnd => JsonKind::Object,
+            Self::ArrayStart | Self::ArrayEnd => JsonKind::Array,
+            Self::Key(_) | Self::String(_) => JsonKind::String,
+            Self::Number(_) => JsonKind::Number,
+            Self::True | Self::False => JsonKind::Bool,
+            Self::Null => JsonKind::Null,
         }
     }
 }
