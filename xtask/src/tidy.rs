@@ -5,6 +5,7 @@
 mod edges;
 mod leftovers;
 mod migrations;
+mod names;
 mod pages;
 mod promises;
 mod purity;
@@ -29,6 +30,7 @@ Checks rules that the compiler does not know and prints file:line for each viola
   promises     every promise of docs/security.md names a test that exists, and every security test is named there
   leftovers    no dbg!, todo!, unimplemented!, ignored test, or allow without a reason; no private paths or words
   shape        every source file opens with its module doc and stays below 1000 lines
+  names        a type name is declared once, except Error, Options and Args
   migrations   released migration files are unchanged
   unsafe       unsafe code is in consign-sys only, and every crate takes the workspace's lints
 
@@ -79,6 +81,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("promises", promises::check),
     ("leftovers", leftovers::check),
     ("shape", shape::check),
+    ("names", names::check),
     ("migrations", migrations::check),
     ("unsafe", unsafety::check),
 ];

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub use cron::{Cron, Error as CronError};
 pub use due::{CatchUpJob, DueDecision, Overlap, SLOTS_MAX, ScheduleState, Skip};
 pub use entry::{CatchUp, Error, IfRunning, ScheduleEntry, ScheduleMode};
-pub use window::{Closed, Error as WindowError, FiringWindow};
+pub use window::{DelayReason, Error as WindowError, FiringWindow};
 
 /// The fraction of `whole` that corresponds to `draw` in the range of `u64`: at least zero, and less than `whole` unless that is
 /// zero.

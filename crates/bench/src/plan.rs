@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consign_client::{Address, Key};
+use consign_client::{Address, SecretKey};
 use serde::Serialize;
 
 /// Everything a run publishes is in this namespace, or in namespaces with this prefix.
@@ -82,9 +82,9 @@ pub struct TransactionOrder {
 #[derive(Debug, Clone)]
 pub struct BenchTarget {
     pub server: Address,
-    pub key: Key,
+    pub key: SecretKey,
     /// The token for `/metrics`, which reports commits.
-    pub admin_token: Option<Key>,
+    pub admin_token: Option<SecretKey>,
     /// The server's process, if it runs on this machine and is known.
     pub pid: Option<u32>,
     /// Its data directory, if it is known.

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use consign_client::{Address, Key, signature};
+use consign_client::{Address, SecretKey, signature};
 
 use crate::Error;
 use crate::plan::{BenchPlan, NAMESPACE};
@@ -31,7 +31,7 @@ pub(crate) struct RequestWriter {
 /// The state that makes each signature unique.
 #[derive(Debug, Clone)]
 struct RequestSigner {
-    key: Key,
+    key: SecretKey,
     nonce_prefix: String,
     count: u64,
 }
@@ -172,7 +172,7 @@ impl RequestWriter {
 }
 
 impl RequestSigner {
-    fn new(key: &Key, client: &str) -> Result<Self, Error> {
+    fn new(key: &SecretKey, client: &str) -> Result<Self, Error> {
         Ok(Self {
             key: key.clone(),
             nonce_prefix: format!("{}-{client}", random_word()?),
@@ -193,13 +193,13 @@ impl RequestSigner {
     }
 }
 
-fn fixed_headers(server: &Address, key: &Key) -> Vec<u8> {
+fn fixed_headers(server: &Address, key: &SecretKey) -> Vec<u8> {
     let authority = server.authority();
     format!("Host: {authority}\r\nX-API-KEY: {}\r\n", key.reveal()).into_bytes()
 }
 
 /// A request for `/metrics`.
-pub(crate) fn scrape(server: &Address, admin_token: &Key) -> Vec<u8> {
+pub(crate) fn scrape(server: &Address, admin_token: &SecretKey) -> Vec<u8> {
     let (authority, token) = (server.authority(), admin_token.reveal());
     format!("GET /metrics HTTP/1.1\r\nHost: {authority}\r\nX-Admin-Token: {token}\r\n\r\n")
         .into_bytes()

@@ -5,17 +5,17 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Credential};
-use crate::{Client, Error, Key, KeyInfo, NewKey, NodeInfo};
+use crate::{ApiKeyInfo, Client, Error, NewApiKey, NodeStatus, SecretKey};
 
 impl Client {
-    pub async fn generate_key(&self, owner: Option<&str>) -> Result<NewKey, Error> {
+    pub async fn generate_key(&self, owner: Option<&str>) -> Result<NewApiKey, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
             owner: Option<&'a str>,
         }
         #[derive(Deserialize)]
-        struct Answer {
+        struct GeneratedKey {
             api_key: String,
             #[serde(default)]
             owner: String,
@@ -23,14 +23,14 @@ impl Client {
         let call = Call::post("generate_key", "/admin/generate_key".to_owned())
             .json(&Body { owner })?
             .credential(Credential::Admin);
-        let answer: Answer = self.fetch(call).await?;
-        Ok(NewKey {
-            key: Key::new(&answer.api_key),
+        let answer: GeneratedKey = self.fetch(call).await?;
+        Ok(NewApiKey {
+            key: SecretKey::new(&answer.api_key),
             owner: answer.owner,
         })
     }
 
-    pub async fn revoke_key(&self, key: &Key) -> Result<(), Error> {
+    pub async fn revoke_key(&self, key: &SecretKey) -> Result<(), Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             api_key: &'a str,
@@ -43,18 +43,18 @@ impl Client {
         self.answer(call).await.map(drop)
     }
 
-    pub async fn keys(&self) -> Result<Vec<KeyInfo>, Error> {
+    pub async fn keys(&self) -> Result<Vec<ApiKeyInfo>, Error> {
         let call = Call::get("keys", "/admin/keys".to_owned()).credential(Credential::Admin);
         self.fetch(call).await
     }
 
-    pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
+    pub async fn nodes(&self) -> Result<Vec<NodeStatus>, Error> {
         let call = Call::get("nodes", "/admin/nodes".to_owned()).credential(Credential::Admin);
         self.fetch(call).await
     }
 
     /// Stops a node from handing out work, or lets it resume.
-    pub async fn drain_node(&self, id: i64, drain: bool) -> Result<NodeInfo, Error> {
+    pub async fn drain_node(&self, id: i64, drain: bool) -> Result<NodeStatus, Error> {
         let (operation, wish) = if drain {
             ("drain_node", "drain")
         } else {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// A permission that was created.
 #[derive(Debug, Clone, Deserialize)]
-pub struct CreatedIntent {
+pub struct CreatedAtpIntent {
     pub intent_id: String,
     pub state: String,
     pub expires_at: String,
@@ -25,7 +25,7 @@ pub struct AuthorizedIntent {
 
 /// A permission and its transactions.
 #[derive(Debug, Clone, Deserialize)]
-pub struct IntentView {
+pub struct AtpIntent {
     pub intent_id: String,
     pub state: String,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct IntentView {
     #[serde(default)]
     pub expired_reason: Option<String>,
     #[serde(default)]
-    pub transactions: Vec<TransactionView>,
+    pub transactions: Vec<AtpTransaction>,
     /// Whether there are more transactions.
     #[serde(default)]
     pub more: bool,
@@ -59,13 +59,13 @@ pub struct IntentLimits {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct TransactionView {
+pub struct AtpTransaction {
     pub intent_id: String,
     pub transaction_id: String,
     pub state: String,
     pub amount_cents: u64,
     pub currency: String,
-    pub rail: RailView,
+    pub rail: AtpRail,
     #[serde(default)]
     pub receipt: Option<Box<RawValue>>,
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct TransactionView {
 
 /// The payment rail of a transaction.
 #[derive(Debug, Clone, Deserialize)]
-pub struct RailView {
+pub struct AtpRail {
     pub name: String,
     pub reference: String,
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct FailureView {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct TransactionList {
-    pub transactions: Vec<TransactionView>,
+    pub transactions: Vec<AtpTransaction>,
     /// Where the next page begins, if there is one.
     #[serde(default)]
     pub next: Option<u64>,
@@ -109,16 +109,16 @@ pub struct TransactionList {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct ResolvedTransaction {
-    pub transaction: TransactionView,
+    pub transaction: AtpTransaction,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct ReceiptList {
+pub struct AtpReceiptList {
     pub receipts: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub struct ReceiptView {
+pub struct AtpReceipt {
     pub receipt: Box<RawValue>,
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{plain, secret};
 use crate::wire::{ErrorBody, FlatErrorBody};
-use crate::{Client, Error, Key, Response};
+use crate::{Client, Error, Response, SecretKey};
 
 /// Limit on the message of a server with another error format; it may be a whole page.
 const FOREIGN_MESSAGE_CHARS_MAX: usize = 200;
@@ -74,7 +74,11 @@ impl Call {
     }
 
     /// A header that must not be printed.
-    pub(crate) fn secret_header(mut self, name: &'static str, value: &Key) -> Result<Self, Error> {
+    pub(crate) fn secret_header(
+        mut self,
+        name: &'static str,
+        value: &SecretKey,
+    ) -> Result<Self, Error> {
         self.headers.insert(name, secret(value)?);
         Ok(self)
     }

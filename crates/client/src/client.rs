@@ -16,9 +16,9 @@ use hyper::body::{Bytes, Incoming};
 use rustls::ClientConfig;
 
 use crate::call::Credential;
-use crate::connection::{Connection, SendFailure};
+use crate::connection::{HttpConnection, SendFailure};
 use crate::socket::Socket;
-use crate::{Address, Error, Key, sign, tls};
+use crate::{Address, Error, SecretKey, sign, tls};
 
 /// The largest answer that is read; a longer one is an error and never a growing buffer.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -35,9 +35,9 @@ pub struct Options {
     /// Base URL, such as `http://127.0.0.1:7070`.
     pub server: String,
     /// API key of the client routes.
-    pub key: Option<Key>,
+    pub key: Option<SecretKey>,
     /// Token of the admin routes.
-    pub admin_token: Option<Key>,
+    pub admin_token: Option<SecretKey>,
     /// Whether client requests carry an HMAC signature beside the key.
     pub sign: bool,
     /// Time limit of one call, connecting included; a long poll adds its own wait.
@@ -72,14 +72,14 @@ pub struct Response {
 
 pub struct Client {
     address: Address,
-    key: Option<Key>,
-    admin_token: Option<Key>,
+    key: Option<SecretKey>,
+    admin_token: Option<SecretKey>,
     sign: bool,
     timeout: Duration,
     tls: Option<Arc<ClientConfig>>,
     socket: Option<Socket>,
     answer_bytes_max: usize,
-    kept: Mutex<Option<Connection>>,
+    kept: Mutex<Option<HttpConnection>>,
 }
 
 impl Client {
@@ -156,7 +156,7 @@ impl Client {
     pub(crate) async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(Connection, http::Response<Incoming>), Error> {
+    ) -> Result<(HttpConnection, http::Response<Incoming>), Error> {
         let mut request = request;
         let kept = self
             .kept
@@ -173,8 +173,8 @@ impl Client {
             }
         }
         let mut connection = match &self.socket {
-            Some(socket) => Connection::open_local(&self.address, socket).await?,
-            None => Connection::open(&self.address, self.tls.as_ref()).await?,
+            Some(socket) => HttpConnection::open_local(&self.address, socket).await?,
+            None => HttpConnection::open(&self.address, self.tls.as_ref()).await?,
         };
         match connection.send(request).await {
             Ok(response) => Ok((connection, response)),
@@ -238,7 +238,7 @@ impl Client {
                 all.insert(ADMIN_TOKEN, secret(self.admin_token()?)?);
             }
             Credential::Bearer => {
-                let bearer = Key::new(&format!("Bearer {}", self.admin_token()?.reveal()));
+                let bearer = SecretKey::new(&format!("Bearer {}", self.admin_token()?.reveal()));
                 all.insert(header::AUTHORIZATION, secret(&bearer)?);
             }
             Credential::Key => {
@@ -260,7 +260,7 @@ impl Client {
         Ok(request)
     }
 
-    fn admin_token(&self) -> Result<&Key, Error> {
+    fn admin_token(&self) -> Result<&SecretKey, Error> {
         let token = self.admin_token.as_ref();
         token.ok_or_else(|| Error::Request("this call needs the admin token".to_owned()))
     }
@@ -286,7 +286,7 @@ impl Client {
         }
     }
 
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, connection: HttpConnection) {
         if !connection.is_closed() {
             *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
         }
@@ -313,7 +313,7 @@ pub(crate) fn plain(text: &str) -> Result<HeaderValue, Error> {
 }
 
 /// A header value from a secret: marked as sensitive, and not part of the error.
-pub(crate) fn secret(key: &Key) -> Result<HeaderValue, Error> {
+pub(crate) fn secret(key: &SecretKey) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(key.reveal()).map_err(|_| {
         Error::Request("the key holds characters that cannot be sent in a header".to_owned())
     })?;

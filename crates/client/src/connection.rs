@@ -21,7 +21,7 @@ use crate::socket::Socket;
 use crate::{Address, Error};
 
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum SendFailure {
     Broken(hyper::Error),
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) async fn open(
         address: &Address,
         tls: Option<&Arc<ClientConfig>>,
@@ -102,7 +102,7 @@ impl Connection {
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<Connection, hyper::Error>
+async fn handshake<S>(stream: S) -> Result<HttpConnection, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -112,5 +112,5 @@ where
     tokio::spawn(async move {
         let _ = driver.await;
     });
-    Ok(Connection { sender })
+    Ok(HttpConnection { sender })
 }

@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 
 use crate::call::{Credential, refused};
 use crate::client::plain;
-use crate::connection::Connection;
+use crate::connection::HttpConnection;
 use crate::{Client, Error, Response};
 
 /// The largest single event, all its lines together.
@@ -19,7 +19,7 @@ const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
 /// One event. A later call passes `id` to continue after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct StreamEvent {
     pub id: Option<String>,
     /// The name of the event; `message` if the server sent none.
     pub event: String,
@@ -33,7 +33,7 @@ pub struct Events {
     parser: Parser,
     server: crate::Address,
     // Keeps the connection alive as long as the body.
-    _connection: Connection,
+    _connection: HttpConnection,
 }
 
 impl Client {
@@ -77,7 +77,7 @@ impl Client {
 impl Events {
     /// The next event; `None` when the server ended the stream. Cancel-safe: dropping the future
     /// loses no event.
-    pub async fn next(&mut self) -> Result<Option<Event>, Error> {
+    pub async fn next(&mut self) -> Result<Option<StreamEvent>, Error> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
                 return Ok(Some(event));
@@ -111,7 +111,7 @@ struct Parser {
     event: String,
     data: String,
     has_data: bool,
-    ready: VecDeque<Event>,
+    ready: VecDeque<StreamEvent>,
 }
 
 impl Parser {
@@ -161,7 +161,7 @@ impl Parser {
         let event = std::mem::take(&mut self.event);
         let data = std::mem::take(&mut self.data);
         if std::mem::take(&mut self.has_data) {
-            self.ready.push_back(Event {
+            self.ready.push_back(StreamEvent {
                 // The last id applies to later events too, as the format requires.
                 id: self.id.clone(),
                 event: if event.is_empty() {
@@ -180,9 +180,9 @@ mod tests {
     use super::*;
 
     fn check(stream: &str, expected: &[(Option<&str>, &str, &str)]) {
-        let expected: Vec<Event> = expected
+        let expected: Vec<StreamEvent> = expected
             .iter()
-            .map(|(id, event, data)| Event {
+            .map(|(id, event, data)| StreamEvent {
                 id: id.map(str::to_owned),
                 event: (*event).to_owned(),
                 data: (*data).to_owned(),

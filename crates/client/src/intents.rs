@@ -68,7 +68,7 @@ pub struct PublishItem {
 
 /// The filter of a claim.
 #[derive(Debug, Clone, Default)]
-pub struct Claim {
+pub struct ClaimFilter {
     pub goal: Option<String>,
     pub namespace: Option<String>,
     /// Only intents of this publisher's key.
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// Claims waiting intents; an empty list means that there were none.
-    pub async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+    pub async fn claim(&self, claim: &ClaimFilter) -> Result<Vec<Claimed>, Error> {
         let wait = claim.wait_s.map(|wait| wait.to_string());
         let max = claim.max.map(|max| max.to_string());
         let path = path_with_query(

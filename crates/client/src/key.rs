@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 /// An API key or an admin token.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct SecretKey(String);
 
-impl Key {
+impl SecretKey {
     /// Surrounding white space is dropped, because keys are usually read from files that end with a
     /// newline.
     pub fn new(text: &str) -> Self {
@@ -28,7 +28,7 @@ impl Key {
 }
 
 /// Never fails: an argument parser would otherwise print a refused secret.
-impl FromStr for Key {
+impl FromStr for SecretKey {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -36,21 +36,21 @@ impl FromStr for Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SecretKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Key(hidden)")
+        formatter.write_str("SecretKey(hidden)")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Key;
+    use super::SecretKey;
 
     #[test]
     fn debug_shows_no_part_of_a_key() {
-        let key = Key::new("ck_0123456789\n");
+        let key = SecretKey::new("ck_0123456789\n");
         assert_eq!(key.reveal(), "ck_0123456789");
-        assert_eq!(format!("{key:?}"), "Key(hidden)");
-        assert_eq!(format!("{:?}", Some(key)), "Some(Key(hidden))");
+        assert_eq!(format!("{key:?}"), "SecretKey(hidden)");
+        assert_eq!(format!("{:?}", Some(key)), "Some(SecretKey(hidden))");
     }
 }

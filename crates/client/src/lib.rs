@@ -33,25 +33,26 @@ mod wire;
 
 pub use address::Address;
 pub use atp_wire::{
-    AnnouncedKey, AuthorizedIntent, CreatedIntent, FailureView, IntentLimits, IntentView, RailView,
-    ReceiptList, ReceiptView, ResolvedTransaction, RevokedKey, RotatedKey, SiteHealth, SiteKeyList,
-    SiteKeyView, SweepReply, TransactionList, TransactionView, VerificationView, VerifyReply,
+    AnnouncedKey, AtpIntent, AtpRail, AtpReceipt, AtpReceiptList, AtpTransaction, AuthorizedIntent,
+    CreatedAtpIntent, FailureView, IntentLimits, ResolvedTransaction, RevokedKey, RotatedKey,
+    SiteHealth, SiteKeyList, SiteKeyView, SweepReply, TransactionList, VerificationView,
+    VerifyReply,
 };
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
-pub use events::{Event, Events};
-pub use intents::{Claim, Output, Publish, PublishItem};
-pub use key::Key;
+pub use events::{Events, StreamEvent};
+pub use intents::{ClaimFilter, Output, Publish, PublishItem};
+pub use key::SecretKey;
 pub use operator::ListFilter;
 pub use query::encode as percent_encode;
 pub use retry_loop::RetryLoop;
-pub use settle::{ClaimNext, ItemOutcome, Settled, Settlement};
+pub use settle::{ClaimNext, ClaimSettlement, ItemOutcome, SettleResponse};
 pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
-pub use transactions::{Reply, Transactions};
+pub use transactions::{ParsedResponse, Transactions};
 pub use wire::{
-    Claimed, Extended, Fact, IntentResult, IntentStatus, KeyInfo, ListPage, NewKey, NodeInfo,
-    Published, ReceiptStanding, ServerError, Timeline,
+    ApiKeyInfo, Claimed, ErrorDetail, Extended, IntentResult, IntentStatus, ListPage, NewApiKey,
+    NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
 };
 
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::retry::{self, AttemptOutcome, RetryDecision};
-use crate::{Error, Reply};
+use crate::{Error, ParsedResponse};
 
 /// Called before a retry, with the reason and the delay.
 type RetryListener<'a> = &'a dyn Fn(&str, Duration);
@@ -27,9 +27,9 @@ impl<'a> RetryLoop<'a> {
     }
 
     /// Returns the last answer. It is not final only if the time is over: then its status is 202, or it is an error.
-    pub async fn send<T, F>(&self, attempt: impl Fn() -> F) -> Result<Reply<T>, Error>
+    pub async fn send<T, F>(&self, attempt: impl Fn() -> F) -> Result<ParsedResponse<T>, Error>
     where
-        F: Future<Output = Result<Reply<T>, Error>>,
+        F: Future<Output = Result<ParsedResponse<T>, Error>>,
     {
         let mut sent = 0;
         loop {
@@ -59,7 +59,7 @@ impl fmt::Debug for RetryLoop<'_> {
 }
 
 /// None for a failure that every attempt would repeat.
-fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome> {
+fn attempt_outcome<T>(answer: &Result<ParsedResponse<T>, Error>) -> Option<AttemptOutcome> {
     match answer {
         Ok(reply) => Some(AttemptOutcome::Status {
             code: reply.status,
@@ -79,7 +79,7 @@ fn attempt_outcome<T>(answer: &Result<Reply<T>, Error>) -> Option<AttemptOutcome
     }
 }
 
-fn why<T>(answer: &Result<Reply<T>, Error>) -> String {
+fn why<T>(answer: &Result<ParsedResponse<T>, Error>) -> String {
     match answer {
         Ok(_) => "still in progress".to_owned(),
         Err(error) => error.to_string(),

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
 use crate::intents::{Output, OutputField, output_kind};
-use crate::{Claimed, Client, Error, ServerError};
+use crate::{Claimed, Client, Error, ErrorDetail};
 
 /// The settlement of one claim.
 #[derive(Clone)]
-pub enum Settlement {
+pub enum ClaimSettlement {
     Fulfil {
         id: String,
         claim_token: String,
@@ -24,7 +24,7 @@ pub enum Settlement {
 }
 
 /// Leaves out the claim token, which is a credential.
-impl std::fmt::Debug for Settlement {
+impl std::fmt::Debug for ClaimSettlement {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, id) = match self {
             Self::Fulfil { id, .. } => ("Fulfil", id),
@@ -50,7 +50,7 @@ pub struct ClaimNext {
 
 /// Outcomes in the order of the items, and the claimed intents.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Settled {
+pub struct SettleResponse {
     pub items: Vec<ItemOutcome>,
     #[serde(default)]
     pub intents: Vec<Claimed>,
@@ -62,7 +62,7 @@ pub struct ItemOutcome {
     pub ok: bool,
     /// The reason, if `ok` is false.
     #[serde(default)]
-    pub error: Option<ServerError>,
+    pub error: Option<ErrorDetail>,
 }
 
 #[derive(Serialize)]
@@ -89,9 +89,9 @@ impl Client {
     /// Settles all `items`; with `claim`, claims more work in the same round trip.
     pub async fn settle(
         &self,
-        items: &[Settlement],
+        items: &[ClaimSettlement],
         claim: Option<&ClaimNext>,
-    ) -> Result<Settled, Error> {
+    ) -> Result<SettleResponse, Error> {
         let body = Body {
             items: items.iter().map(item).collect(),
             claim,
@@ -101,9 +101,9 @@ impl Client {
     }
 }
 
-fn item(settlement: &Settlement) -> Item<'_> {
+fn item(settlement: &ClaimSettlement) -> Item<'_> {
     match settlement {
-        Settlement::Fulfil {
+        ClaimSettlement::Fulfil {
             id,
             claim_token,
             output,
@@ -115,7 +115,7 @@ fn item(settlement: &Settlement) -> Item<'_> {
             result_type: output.as_ref().map(output_kind),
             error: None,
         },
-        Settlement::Fail {
+        ClaimSettlement::Fail {
             id,
             claim_token,
             error,
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn a_settlement_is_written_with_only_the_fields_of_its_action() {
         let items = [
-            Settlement::Fulfil {
+            ClaimSettlement::Fulfil {
                 id: "a".to_owned(),
                 claim_token: "t".to_owned(),
                 output: Some(Output::Text("done".to_owned())),
             },
-            Settlement::Fail {
+            ClaimSettlement::Fail {
                 id: "b".to_owned(),
                 claim_token: "u".to_owned(),
                 error: "no".to_owned(),
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn outcomes_are_read_item_by_item() {
-        let settled: Settled = serde_json::from_str(
+        let settled: SettleResponse = serde_json::from_str(
             r#"{"items":[{"id":"a","ok":true},{"id":"b","ok":false,"error":{"code":"not_found","message":"gone"}}]}"#,
         )
         .unwrap();

@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::query::{decode, encode};
-use crate::{Error, Key};
+use crate::{Error, SecretKey};
 
 /// The values of the three signature headers.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Stamp {
 
 /// A new timestamp and nonce with their signature. Every attempt needs its own, because a nonce can be used once.
 pub(crate) fn stamp(
-    key: &Key,
+    key: &SecretKey,
     method: &str,
     path_and_query: &str,
     body: &[u8],
@@ -43,7 +43,7 @@ pub(crate) fn stamp(
 
 /// The signature as 64 lower-case hexadecimal digits; `path_and_query` is that of the request line.
 pub fn signature(
-    key: &Key,
+    key: &SecretKey,
     method: &str,
     path_and_query: &str,
     timestamp: &str,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn check(method: &str, path_and_query: &str, body: &str, expected: &str) {
-        let key = Key::new("tk_0123456789abcdef0123456789abcdef01234567");
+        let key = SecretKey::new("tk_0123456789abcdef0123456789abcdef01234567");
         let made = signature(
             &key,
             method,

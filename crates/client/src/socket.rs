@@ -68,7 +68,7 @@ mod tests {
     use tokio::net::UnixListener;
 
     use super::*;
-    use crate::{Client, Error, Key, Options};
+    use crate::{Client, Error, Options, SecretKey};
 
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
 
@@ -85,7 +85,7 @@ mod tests {
         Client::new(Options {
             // No server is there, and no certificate is used: the address is only a name.
             server: "https://127.0.0.1:1".to_owned(),
-            key: Some(Key::new("ck_secret")),
+            key: Some(SecretKey::new("ck_secret")),
             socket: Some(socket),
             ..Options::default()
         })

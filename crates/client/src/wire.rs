@@ -138,12 +138,12 @@ pub struct ListPage {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Timeline {
     pub id: String,
-    pub facts: Vec<Fact>,
+    pub facts: Vec<TimelineEntry>,
 }
 
 /// One transition.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Fact {
+pub struct TimelineEntry {
     pub seq: u64,
     /// As sent: seconds as a number or a timestamp as text.
     pub at: serde_json::Value,
@@ -179,14 +179,14 @@ pub struct ReceiptStanding {
 
 /// A new key; its text is shown only once.
 #[derive(Debug, Clone)]
-pub struct NewKey {
-    pub key: crate::Key,
+pub struct NewApiKey {
+    pub key: crate::SecretKey,
     pub owner: String,
 }
 
 /// A key as the server lists it, without its text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct KeyInfo {
+pub struct ApiKeyInfo {
     pub id: String,
     #[serde(default)]
     pub owner: String,
@@ -199,7 +199,7 @@ pub struct KeyInfo {
 
 /// A node of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeInfo {
+pub struct NodeStatus {
     pub id: i64,
     pub name: String,
     #[serde(default)]
@@ -221,7 +221,7 @@ pub struct NodeInfo {
 
 /// Code and message of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerError {
+pub struct ErrorDetail {
     pub code: String,
     #[serde(default)]
     pub message: String,
@@ -229,7 +229,7 @@ pub struct ServerError {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct ErrorBody {
-    pub(crate) error: ServerError,
+    pub(crate) error: ErrorDetail,
 }
 
 /// The error format of the transaction protocol.

@@ -37,33 +37,33 @@ enum CliCommand {
     Serve(Box<serve::ServeArgs>),
     /// Publish, claim, settle and show intents
     #[command(subcommand)]
-    Intent(intent::Action),
+    Intent(intent::IntentSubcommand),
     /// Create, list and revoke API keys
     #[command(subcommand)]
-    Key(key::Action),
+    Key(key::KeySubcommand),
     /// List the nodes of a ledger, and drain one of them
     #[command(subcommand)]
-    Node(node::Action),
+    Node(node::NodeSubcommand),
     /// Create, execute and compensate agent transactions
     #[command(subcommand, after_help = tx::AFTER_HELP)]
-    Tx(tx::Action),
+    Tx(tx::TxSubcommand),
     /// Show and change the keys of the site of agent transactions
     #[command(subcommand)]
-    Site(site::Action),
+    Site(site::SiteSubcommand),
     /// List, show and verify receipts
     #[command(subcommand)]
-    Receipt(receipt::Action),
+    Receipt(receipt::ReceiptSubcommand),
     /// Check, back up, migrate and copy the database
     #[command(subcommand)]
-    Store(store::Action),
+    Store(store::StoreSubcommand),
     /// Check, seal and change the configuration of plugins, schedules and pipelines
     #[command(subcommand)]
-    Automation(automation::Action),
+    Automation(automation::AutomationSubcommand),
     #[command(flatten)]
     Runtime(AutomationCommand),
     /// Import data from another program
     #[command(subcommand)]
-    Import(import::Action),
+    Import(import::ImportSubcommand),
     /// Measure the performance of a server
     Bench(Box<bench::Args>),
     /// The server of `bench --work empty`

@@ -35,7 +35,7 @@ struct Ductile {
 enum DuctileCommand {
     /// Check, seal and change the configuration
     #[command(subcommand)]
-    Config(config::Action),
+    Config(config::ConfigSubcommand),
     #[command(flatten)]
     Runtime(AutomationCommand),
     /// Print the version of this build

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use consign_client::{Address, Client, Key, Options, PeerProcess, Socket};
+use consign_client::{Address, Client, Options, PeerProcess, SecretKey, Socket};
 use consign_web::unix::short_path;
 
 use crate::data_dir::{DataArgs, DataDir};
@@ -62,7 +62,7 @@ pub(crate) struct LinkArgs {
 
     /// API key; prefer --key-file or the variable, other users can see arguments
     #[arg(long, value_name = "KEY", env = "CONSIGN_KEY", hide_env_values = true)]
-    key: Option<Key>,
+    key: Option<SecretKey>,
 
     /// File that holds the API key; wins over --key
     #[arg(long, value_name = "FILE")]
@@ -83,7 +83,7 @@ pub(crate) struct AdminArgs {
         env = "CONSIGN_ADMIN_TOKEN",
         hide_env_values = true
     )]
-    admin_token: Option<Key>,
+    admin_token: Option<SecretKey>,
 
     /// File that holds the admin token; wins over --admin-token
     #[arg(long, value_name = "FILE")]
@@ -139,8 +139,8 @@ impl ServerArgs {
     fn connect(
         &self,
         location: ServerLocation,
-        key: Option<Key>,
-        admin_token: Option<Key>,
+        key: Option<SecretKey>,
+        admin_token: Option<SecretKey>,
     ) -> anyhow::Result<Client> {
         let socket = location.local.as_ref().map(socket_of).transpose()?;
         Ok(Client::new(Options {
@@ -210,10 +210,10 @@ struct ServerLocation {
 }
 
 impl ServerLocation {
-    fn local_key(&self, name: SecretName, variable: &str, flag: &str) -> anyhow::Result<Key> {
+    fn local_key(&self, name: SecretName, variable: &str, flag: &str) -> anyhow::Result<SecretKey> {
         let message = match &self.local {
             Some(data) => match secrets::read(data, name)? {
-                Some(secret) => return Ok(Key::new(secret.reveal())),
+                Some(secret) => return Ok(SecretKey::new(secret.reveal())),
                 None => format!("{} does not exist", data.key_file(name.file()).display()),
             },
             None => format!("no key was given for {}", self.server),
@@ -272,11 +272,14 @@ fn is_called(pid: u32, id: u32) -> bool {
 }
 
 /// A secret from a file or from the command line; the file takes precedence.
-pub(crate) fn given(flag: Option<&Key>, file: Option<&Path>) -> anyhow::Result<Option<Key>> {
+pub(crate) fn given(
+    flag: Option<&SecretKey>,
+    file: Option<&Path>,
+) -> anyhow::Result<Option<SecretKey>> {
     let (key, origin) = match (file, flag) {
         (Some(path), _) => {
             let shown = path.display().to_string();
-            (Key::new(&input::file("the key", &shown)?), shown)
+            (SecretKey::new(&input::file("the key", &shown)?), shown)
         }
         (None, Some(key)) => (key.clone(), "the given key".to_owned()),
         (None, None) => return Ok(None),
@@ -392,7 +395,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("key");
         std::fs::write(&file, "tk_file\n").unwrap();
-        let flag = Key::new("tk_flag");
+        let flag = SecretKey::new("tk_flag");
         let chosen = given(Some(&flag), Some(&file)).unwrap().unwrap();
         assert_eq!(chosen.reveal(), "tk_file");
         std::fs::write(&file, "\n").unwrap();

@@ -69,10 +69,10 @@ impl fmt::Debug for Options {
 /// The only access to the ledger. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<EngineState>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct EngineState {
     pub(crate) store: SharedStore,
     pub(crate) clock: Arc<dyn Clock>,
     wall: Arc<dyn WallClock>,
@@ -142,7 +142,7 @@ impl Engine {
     pub fn new(options: Options) -> Self {
         let now = options.clock.now();
         let engine = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(EngineState {
                 store: options.store,
                 clock: options.clock,
                 wall: options.wall,
@@ -553,7 +553,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineState {
     /// Passes the effects of a commit on to waiting claims, streams and the timekeeper.
     fn publish_signals(&self, news: &News) {
         if news.missed {

@@ -46,7 +46,7 @@ pub struct PublicationKey {
 impl Publication {
     fn intent(self) -> NewIntent {
         let once = self.once.map(|once| OnceGuard {
-            key: once::Key {
+            key: once::OnceKey {
                 scope: once::Scope::IntentIdempotency,
                 owner: MAIN_KEY_ID.to_owned(),
                 key: once.key,

@@ -6,7 +6,10 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use consign_client::{Claim, Client, Error, Event, Key, ListFilter, Options, Publish, Settlement};
+use consign_client::{
+    ClaimFilter, ClaimSettlement, Client, Error, ListFilter, Options, Publish, SecretKey,
+    StreamEvent,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -73,14 +76,14 @@ async fn single(call: &[u8], answer: &[u8]) -> Result<(), Error> {
                 client.publish(&publish, None).await.map(drop)
             }
             b"claim" => {
-                let claim = Claim {
+                let claim = ClaimFilter {
                     max: Some(2),
-                    ..Claim::default()
+                    ..ClaimFilter::default()
                 };
                 client.claim(&claim).await.map(drop)
             }
             b"settle" => {
-                let item = Settlement::Fail {
+                let item = ClaimSettlement::Fail {
                     id: ID.to_owned(),
                     claim_token: "t".to_owned(),
                     error: "e".to_owned(),
@@ -112,7 +115,7 @@ fn chunked(body: &[u8]) -> Vec<u8> {
 }
 
 /// The events of a stream, and whether it ended in order.
-async fn stream(answer: &[u8]) -> (Vec<Event>, bool) {
+async fn stream(answer: &[u8]) -> (Vec<StreamEvent>, bool) {
     let (server, client) = pair().await;
     let asked = async {
         let mut seen = Vec::new();
@@ -141,8 +144,8 @@ async fn pair() -> (TcpListener, Client) {
     let address = server.local_addr().expect("a bound socket has an address");
     let client = Client::new(Options {
         server: format!("http://{address}"),
-        key: Some(Key::new(KEY)),
-        admin_token: Some(Key::new(KEY)),
+        key: Some(SecretKey::new(KEY)),
+        admin_token: Some(SecretKey::new(KEY)),
         timeout: TIMEOUT,
         ..Options::default()
     });

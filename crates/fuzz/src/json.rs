@@ -1,7 +1,8 @@
 //! JSON: the kernel's four operations on a text agree with each other, and with serde where it applies.
 
 use consign_kernel::json::{
-    DEPTH_MAX, Defect, Kind, Object, Raw, Refusal, canonical, compact, fingerprint, utf8_len,
+    CanonicalError, DEPTH_MAX, Defect, JsonKind, Object, Raw, canonical, compact, fingerprint,
+    utf8_len,
 };
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -63,7 +64,7 @@ fn signed(bytes: &[u8], compacted: &str) {
         Ok(again) => assert_eq!(again, form, "canonical is not its own fixed point"),
         // Documented: written with an exponent, printed as the plain integer that is refused.
         Err(refusal) => assert!(
-            matches!(refusal, Refusal::UnsafeInteger { .. }),
+            matches!(refusal, CanonicalError::UnsafeInteger { .. }),
             "{refusal}"
         ),
     }
@@ -111,15 +112,15 @@ fn read(whole: Raw<'_>) {
         open.extend(raw.items().unwrap_or_default());
         match raw.object() {
             Ok(object) => {
-                assert_eq!(raw.kind(), Kind::Object);
+                assert_eq!(raw.kind(), JsonKind::Object);
                 for (key, _) in object.members() {
                     assert!(object.get(key).is_some());
                 }
                 open.extend(object.members().iter().map(|(_, value)| *value));
             }
-            Err(Defect::LoneSurrogate { .. }) => assert_eq!(raw.kind(), Kind::Object),
+            Err(Defect::LoneSurrogate { .. }) => assert_eq!(raw.kind(), JsonKind::Object),
             Err(defect) => assert!(
-                matches!(defect, Defect::Unexpected { .. }) && raw.kind() != Kind::Object,
+                matches!(defect, Defect::Unexpected { .. }) && raw.kind() != JsonKind::Object,
                 "{defect}"
             ),
         }

@@ -5,7 +5,7 @@
 //! for values that a fuzzer cannot guess: the last id, claim token and API key in a response, and the valid signature
 //! of the request. Invalid requests are skipped, because hyper would refuse them.
 
-use consign_client::{Key, signature};
+use consign_client::{SecretKey, signature};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 
 use crate::headers;
@@ -94,7 +94,7 @@ impl ScriptRequest {
             .path_and_query()
             .map_or("", |target| target.as_str());
         let made = signature(
-            &Key::new(text("x-api-key")),
+            &SecretKey::new(text("x-api-key")),
             self.method.as_str(),
             target,
             text("x-timestamp"),

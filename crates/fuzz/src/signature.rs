@@ -2,7 +2,7 @@
 //!
 //! Input: a line with the request target, then the body.
 
-use consign_client::{Key, canonical_query as client_query, signature};
+use consign_client::{SecretKey, canonical_query as client_query, signature};
 use consign_intent::signature::{
     SignatureError, SignedRequest, canonical_paths, canonical_query, verify,
 };
@@ -37,7 +37,7 @@ fn query_form(text: &str) {
 }
 
 fn round_trip(uri: &Uri, target: &str, body: &[u8]) {
-    let made = signature(&Key::new(KEY), "POST", target, TIMESTAMP, NONCE, body);
+    let made = signature(&SecretKey::new(KEY), "POST", target, TIMESTAMP, NONCE, body);
     let signed = SignedRequest {
         method: "POST",
         path: uri.path(),

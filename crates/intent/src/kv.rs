@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use consign_kernel::command::Command;
 use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
-use consign_kernel::json::Kind as JsonKind;
+use consign_kernel::json::JsonKind;
 use consign_kernel::limits;
 use consign_kernel::record::{self, Kind};
 

@@ -39,7 +39,7 @@ use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 
 use consign_web::reject::Reject;
-use consign_web::shell::{self, BoxFuture, MetricsText, Mount, RootMount, Shell};
+use consign_web::shell::{self, MetricsText, Mount, MountFuture, RootMount, Shell};
 use http::request::Parts;
 use rate_limited_keys::RateLimitedKeys;
 
@@ -131,7 +131,7 @@ impl Mount for IntentFace {
         &'a self,
         operator: Operator,
         text: &'a mut MetricsText,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> MountFuture<'a, Result<(), Error>> {
         Box::pin(metrics::write(&self.engine, operator, text))
     }
 
@@ -161,18 +161,18 @@ impl RootMount for IntentFace {
         openapi::html()
     }
 
-    fn check_transport<'a>(&'a self, parts: &'a Parts) -> BoxFuture<'a, Result<(), Reject>> {
+    fn check_transport<'a>(&'a self, parts: &'a Parts) -> MountFuture<'a, Result<(), Reject>> {
         Box::pin(Self::check_transport(self, parts))
     }
 
-    fn admit(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>> {
+    fn admit(&self, request: Request) -> MountFuture<'_, Result<(), Reject>> {
         Box::pin(async move {
             let request = self.authenticate(request, limits::BODY_BYTES_MAX).await?;
             request.pass().await
         })
     }
 
-    fn admit_unknown(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>> {
+    fn admit_unknown(&self, request: Request) -> MountFuture<'_, Result<(), Reject>> {
         Box::pin(self.reject_unknown(request))
     }
 }

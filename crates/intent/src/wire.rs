@@ -6,7 +6,7 @@
 use consign_kernel::command::{NewIntent, OnceGuard};
 use consign_kernel::error::Code;
 use consign_kernel::intent::{Outcome, ResultKind, Ties};
-use consign_kernel::json::{self, Defect, Kind, Object, Raw};
+use consign_kernel::json::{self, Defect, JsonKind, Object, Raw};
 use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
@@ -103,7 +103,7 @@ pub(super) fn once_guard(owner: &str, key: &str, body: &[u8]) -> Result<OnceGuar
         ));
     }
     let fingerprint = json::fingerprint(body).map_err(|defect| malformed(&defect))?;
-    let key = once::Key {
+    let key = once::OnceKey {
         scope: once::Scope::IntentIdempotency,
         owner: owner.to_owned(),
         key: key.to_owned(),
@@ -291,7 +291,7 @@ pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
     let outcome = if text {
         let body = raw
             .as_str()
-            .filter(|_| raw.kind() == Kind::String)
+            .filter(|_| raw.kind() == JsonKind::String)
             .ok_or_else(|| {
                 Reject::new(
                     Code::InvalidResult,

@@ -160,7 +160,7 @@ pub struct Unless {
 
 #[derive(Clone, Debug)]
 pub struct OnceGuard {
-    pub key: once::Key,
+    pub key: once::OnceKey,
     pub fingerprint: [u8; 32],
     pub lifetime_us: i64,
 }

@@ -14,9 +14,9 @@ pub enum Scope {
     IntentNonce,
 }
 
-impl Row {
+impl FirstUse {
     /// The use of a key without fingerprint and answer.
-    pub const fn bare(key: Key, until: Micros) -> Self {
+    pub const fn bare(key: OnceKey, until: Micros) -> Self {
         Self {
             key,
             fingerprint: [0; 32],
@@ -66,7 +66,7 @@ impl Scope {
 
 /// What must not happen twice, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct OnceKey {
     pub scope: Scope,
     /// The owner of the key: the same text under another owner is another key.
     pub owner: String,
@@ -75,8 +75,8 @@ pub struct Key {
 
 /// The first use of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub key: Key,
+pub struct FirstUse {
+    pub key: OnceKey,
     pub fingerprint: [u8; 32],
     pub intent: Option<IntentId>,
     /// What the face needs besides the id to repeat the first answer.
@@ -88,12 +88,16 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
     First,
-    Same(&'a Row),
-    Different(&'a Row),
+    Same(&'a FirstUse),
+    Different(&'a FirstUse),
 }
 
 /// An expired row counts as never written.
-pub fn compare<'a>(stored: Option<&'a Row>, fingerprint: &[u8; 32], now: Micros) -> Verdict<'a> {
+pub fn compare<'a>(
+    stored: Option<&'a FirstUse>,
+    fingerprint: &[u8; 32],
+    now: Micros,
+) -> Verdict<'a> {
     match stored {
         Some(row) if row.until > now => {
             if row.fingerprint == *fingerprint {

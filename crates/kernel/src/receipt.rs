@@ -67,7 +67,7 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error("malformed receipt: {0}")]
-    NotCanonical(#[from] json::Refusal),
+    NotCanonical(#[from] json::CanonicalError),
     #[error("malformed receipt: it is not UTF-8")]
     NotText(#[source] std::str::Utf8Error),
     #[error("not a receipt of type {TYPE}")]
@@ -95,8 +95,8 @@ impl Signer {
     /// The signed document, in canonical form itself.
     ///
     /// Refuses integers beyond 2^53-1, which microseconds reach in the year 2255.
-    pub fn sign(&self, statement: &Statement) -> Result<String, json::Refusal> {
-        let unsigned = Document {
+    pub fn sign(&self, statement: &Statement) -> Result<String, json::CanonicalError> {
+        let unsigned = ReceiptDocument {
             type_: TYPE.into(),
             key_id: self.key_id().into(),
             algorithm: ALGORITHM.into(),
@@ -104,7 +104,7 @@ impl Signer {
             statement: statement.clone(),
         };
         let signature = self.sign_bytes(&unsigned.canonical()?);
-        let signed = Document {
+        let signed = ReceiptDocument {
             signature: Some(BASE64URL_NOPAD.encode(&signature)),
             ..unsigned
         };
@@ -119,7 +119,7 @@ impl Signer {
 pub fn verify(document: &str, keys: &[PublicKey]) -> Result<Verified, VerifyError> {
     let received = json::canonical(document.as_bytes())?;
     check_type(&received)?;
-    let signed: Document = serde_json::from_slice(&received).map_err(VerifyError::Shape)?;
+    let signed: ReceiptDocument = serde_json::from_slice(&received).map_err(VerifyError::Shape)?;
     if signed.canonical()? != received {
         return Err(VerifyError::UnexpectedMember);
     }
@@ -134,7 +134,7 @@ pub fn verify(document: &str, keys: &[PublicKey]) -> Result<Verified, VerifyErro
     };
     let signature = signed.signature.as_deref().and_then(decode_signature);
     let signature = signature.ok_or(VerifyError::BadSignature)?;
-    let unsigned = Document {
+    let unsigned = ReceiptDocument {
         signature: None,
         ..signed
     };
@@ -148,7 +148,7 @@ pub fn verify(document: &str, keys: &[PublicKey]) -> Result<Verified, VerifyErro
 }
 
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct ReceiptDocument {
     #[serde(rename = "type")]
     type_: String,
     key_id: String,
@@ -159,8 +159,8 @@ struct Document {
     statement: Statement,
 }
 
-impl Document {
-    fn canonical(&self) -> Result<Vec<u8>, json::Refusal> {
+impl ReceiptDocument {
+    fn canonical(&self) -> Result<Vec<u8>, json::CanonicalError> {
         let text = serde_json::to_vec(self).expect("strings and integers always serialise");
         json::canonical(&text)
     }
@@ -168,7 +168,7 @@ impl Document {
 
 /// Looks at the type before the shape, so that another kind of receipt is called just that.
 fn check_type(document: &[u8]) -> Result<(), VerifyError> {
-    let members = Object::parse(document, DEPTH_MAX).map_err(json::Refusal::from)?;
+    let members = Object::parse(document, DEPTH_MAX).map_err(json::CanonicalError::from)?;
     let type_ = members.get("type").and_then(|value| value.as_str());
     match type_.as_deref() {
         Some(TYPE) => Ok(()),

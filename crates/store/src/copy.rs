@@ -46,7 +46,7 @@ pub enum CopyStage {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct CopyProgress {
     pub stage: CopyStage,
     pub table: LedgerTable,
     pub done: u64,
@@ -165,7 +165,7 @@ impl TargetCheck {
 }
 
 /// Copies everything, and verifies it. Blocks until the end.
-pub fn copy(options: &Options, progress: impl FnMut(Progress)) -> Result<CopyReport, Error> {
+pub fn copy(options: &Options, progress: impl FnMut(CopyProgress)) -> Result<CopyReport, Error> {
     let Options { from, to, anew, .. } = options;
     // Taken before the source is opened, and released after it is closed.
     let _hold = from.hold()?;
@@ -207,7 +207,7 @@ pub fn save(
     from: &DatabaseAddress,
     to: &Path,
     now_us: i64,
-    progress: impl FnMut(Progress),
+    progress: impl FnMut(CopyProgress),
 ) -> Result<CopyReport, Error> {
     let from = CopyEnd::Database(Box::new(from.clone()));
     let mut source = from.source()?;
@@ -321,7 +321,7 @@ struct CopyRun<'a, P> {
     progress: P,
 }
 
-impl<P: FnMut(Progress)> CopyRun<'_, P> {
+impl<P: FnMut(CopyProgress)> CopyRun<'_, P> {
     fn run(
         &mut self,
         from: &CopyEnd,
@@ -400,7 +400,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
                     digest.add(&page.rows);
                     if is_source {
                         done += page.rows.len() as u64;
-                        let progress = Progress {
+                        let progress = CopyProgress {
                             stage: CopyStage::Verifying,
                             table: *table,
                             done,
@@ -444,7 +444,7 @@ impl<P: FnMut(Progress)> CopyRun<'_, P> {
     }
 
     fn report_progress(&mut self, stage: CopyStage, table: LedgerTable, done: u64) {
-        (self.progress)(Progress {
+        (self.progress)(CopyProgress {
             stage,
             table,
             done,

@@ -129,7 +129,7 @@ pub(crate) trait Tx {
         after: Seq,
         until: Seq,
     ) -> Result<Vec<Intent>, Error>;
-    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error>;
+    fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error>;
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error>;
     /// What is in a series, which nobody else touches until this transaction ends.
     fn series(&mut self, name: &str, now: Micros) -> Result<Series, Error>;
@@ -142,7 +142,7 @@ pub(crate) trait Tx {
     fn append(&mut self, fact: Fact) -> Result<(), Error>;
     /// Removes a fact of this owner and all those before it in its chain.
     fn remove_facts(&mut self, owner: &str, last: FactSeq) -> Result<(), Error>;
-    fn put_once(&mut self, row: once::Row) -> Result<(), Error>;
+    fn put_once(&mut self, row: once::FirstUse) -> Result<(), Error>;
     fn put_record(&mut self, record: Record) -> Result<(), Error>;
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error>;
     fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error>;

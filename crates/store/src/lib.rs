@@ -43,7 +43,7 @@ pub use error::Error;
 pub use forwarding::Forwarding;
 pub use ledger::News;
 pub use outline::{JobCount, Outline, OutlinePage};
-pub use query::{NamePage, Query, Rows, TypedReads, View};
+pub use query::{IntentColumns, NamePage, Query, Rows, TypedReads};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {
@@ -196,7 +196,7 @@ pub struct Dump {
     /// Claimable rows with their lanes.
     pub lanes: Vec<(Seq, Vec<Probe>)>,
     pub facts: Vec<Fact>,
-    pub once: Vec<consign_kernel::once::Row>,
+    pub once: Vec<consign_kernel::once::FirstUse>,
     pub records: Vec<Record>,
     pub counts: Vec<(String, i64)>,
 }

@@ -25,9 +25,9 @@ use consign_kernel::state::State;
 use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentFilter,
-    IntentPage, JobCount, LeaseCount, NamePage, News, Outline, OutlinePage, Query, Rows, Stats,
-    Store, View,
+    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentColumns,
+    IntentFilter, IntentPage, JobCount, LeaseCount, NamePage, News, Outline, OutlinePage, Query,
+    Rows, Stats, Store,
 };
 
 pub struct Memory {
@@ -42,7 +42,7 @@ struct ModelData {
     ids: HashMap<IntentId, Seq>,
     lanes: BTreeMap<Seq, Lanes>,
     facts: BTreeMap<FactSeq, Fact>,
-    once: BTreeMap<once::Key, once::Row>,
+    once: BTreeMap<once::OnceKey, once::FirstUse>,
     records: BTreeMap<record::Key, Record>,
     counts: BTreeMap<Counter, i64>,
     position: Position,
@@ -122,8 +122,8 @@ impl ModelData {
             Query::Intents { filter, view } => {
                 let page = self.page(filter);
                 match view {
-                    View::Full => Rows::IntentPage(page),
-                    View::Outline => Rows::OutlinePage(OutlinePage {
+                    IntentColumns::Full => Rows::IntentPage(page),
+                    IntentColumns::Outline => Rows::OutlinePage(OutlinePage {
                         outlines: page.intents.iter().map(Outline::from).collect(),
                         next: page.next,
                     }),

@@ -21,7 +21,7 @@ pub enum Query {
     /// Newest first.
     Intents {
         filter: IntentFilter,
-        view: View,
+        view: IntentColumns,
     },
     /// The intents that an intent caused, in the order of admission.
     Children {
@@ -106,7 +106,7 @@ pub enum Query {
 
 /// Which columns of an intent a listing reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum IntentColumns {
     Full,
     /// Without payloads and results.
     Outline,
@@ -150,8 +150,8 @@ macro_rules! typed {
 pub trait TypedReads: Store {
     typed! {
         fn intent(id: IntentId) -> Option<Intent> = Query::Intent(id);
-        fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: View::Full };
-        fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: View::Outline };
+        fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: IntentColumns::Full };
+        fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: IntentColumns::Outline };
         fn children(parent: IntentId, limit: u32) -> Vec<Intent> = Query::Children { parent, limit };
         fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline> = Query::ChildJobs { parent, limit };
         fn find_job_by_payload(text: String, after: IntentId, scan_max: u32) -> Option<Outline> =

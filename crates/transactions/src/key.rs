@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use consign_kernel::json::Kind;
+use consign_kernel::json::JsonKind;
 use consign_kernel::receipt::sha256_hex;
 
 use crate::document::{AtpDocument, hash};
@@ -98,7 +98,7 @@ fn found<'a>(header: Option<&'a [u8]>, body: &'a AtpDocument) -> Result<Cow<'a, 
     let header = header.map(str::from_utf8).transpose();
     let header = header.map_err(|_| invalid("is not UTF-8"))?;
     let member = match body.get("idempotency_key") {
-        Some(member) if member.kind() == Kind::String => member.as_str(),
+        Some(member) if member.kind() == JsonKind::String => member.as_str(),
         Some(member) if !member.is_null() => return Err(invalid("must be text")),
         _ => None,
     };

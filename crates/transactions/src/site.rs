@@ -52,8 +52,8 @@ pub use answer::{CancelledIntent, ConsentAnswer, CreatedIntent, TransactionAnswe
 pub use keys::SiteKeyError;
 pub use sweep::SweepCounts;
 pub use views::{
-    CompensationView, IntentPage, IntentView, RailView, ReceiptList, ReceiptView, TransactionEntry,
-    TransactionPage, TransactionView, Transition, TransitionPage, VerdictView,
+    CompensationView, IntentView, IntentViewPage, RailView, ReceiptList, ReceiptView,
+    TransactionEntry, TransactionPage, TransactionView, Transition, TransitionPage, VerdictView,
 };
 
 /// The owner of all rows of this face: the site itself. The permission names the agent that signed it.

@@ -13,7 +13,7 @@ use http::Extensions;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 
-use super::body_budget::{BodySender, Reservation};
+use super::body_budget::{BodyReservation, BodySender};
 use super::connections::client;
 use super::server::Peer;
 
@@ -52,7 +52,7 @@ impl BodyError {
 #[derive(Debug, Default)]
 pub struct ReceivedBody {
     bytes: Bytes,
-    _reservation: Option<Reservation>,
+    _reservation: Option<BodyReservation>,
 }
 
 impl Deref for ReceivedBody {
@@ -81,7 +81,7 @@ pub async fn receive(
     if body.is_end_stream() {
         return Ok(ReceivedBody::default());
     }
-    let mut reservation = Reservation::new(holder);
+    let mut reservation = BodyReservation::new(holder);
     let bytes = read_reserving(body, limit, deadline, Some(&mut reservation)).await?;
     Ok(ReceivedBody {
         bytes,
@@ -101,7 +101,7 @@ async fn read_reserving(
     body: Body,
     limit: usize,
     deadline: Duration,
-    mut reservation: Option<&mut Reservation>,
+    mut reservation: Option<&mut BodyReservation>,
 ) -> Result<Bytes, BodyError> {
     // With Content-Length the size is known before the first byte. Refusing here also spares a client with `Expect:
     // 100-continue` the upload.
@@ -118,7 +118,7 @@ async fn read_reserving(
     }
 }
 
-fn grow(reservation: &mut Option<&mut Reservation>, bytes: usize) -> Result<(), BodyError> {
+fn grow(reservation: &mut Option<&mut BodyReservation>, bytes: usize) -> Result<(), BodyError> {
     let Some(reservation) = reservation else {
         return Ok(());
     };
@@ -130,7 +130,7 @@ async fn collect(
     mut body: Body,
     limit: usize,
     announced: usize,
-    mut reservation: Option<&mut Reservation>,
+    mut reservation: Option<&mut BodyReservation>,
 ) -> Result<Bytes, BodyError> {
     let Some(first) = next_chunk(&mut body).await? else {
         return Ok(Bytes::new());

@@ -93,7 +93,7 @@ impl Budget {
 
 /// The reserved bytes of one body, released when it is dropped.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub(super) struct BodyReservation {
     budget: &'static Budget,
     sender: BodySender,
     /// Small bodies are not counted for the sender.
@@ -101,7 +101,7 @@ pub(super) struct Reservation {
     is_counted: bool,
 }
 
-impl Reservation {
+impl BodyReservation {
     pub(super) fn new(sender: BodySender) -> Self {
         Self::of(&BODIES, sender)
     }
@@ -135,7 +135,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         let counted = self.is_counted.then_some(&self.sender);
         self.budget.release(counted, self.bytes);
@@ -156,7 +156,7 @@ mod tests {
     fn s11_all_bodies_share_one_budget_and_give_it_back() {
         static BUDGET: Budget = Budget::new(100 * KIB, 60 * KIB);
         let take = |sender, bytes| {
-            let mut reservation = Reservation::of(&BUDGET, sender);
+            let mut reservation = BodyReservation::of(&BUDGET, sender);
             reservation.grow_to(bytes).map(|()| reservation)
         };
         let first = take(key("a"), 50 * KIB).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn s11_a_body_that_grows_counts_for_its_holder_once_it_is_not_small() {
         static BUDGET: Budget = Budget::new(100 * KIB, 60 * KIB);
-        let mut growing = Reservation::of(&BUDGET, key("a"));
+        let mut growing = BodyReservation::of(&BUDGET, key("a"));
         for kib in [1, 4, 5, 60] {
             growing.grow_to(kib * KIB).unwrap();
             assert_eq!(BUDGET.taken.load(Ordering::Relaxed), kib * KIB);

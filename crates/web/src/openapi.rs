@@ -8,7 +8,7 @@ mod operation;
 mod page;
 pub mod schema;
 
-pub use document::{Dialect, Refusal, VERSION, document, merge};
+pub use document::{Dialect, ErrorResponseSpec, VERSION, document, merge};
 pub use operation::{
     Access, Endpoint, Operation, OperationLink, Parameter, ParameterIn, RequestBody,
     ResponseContent, ResponseSpec, Tag,

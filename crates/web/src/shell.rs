@@ -50,7 +50,7 @@ pub const PATHS: [&str; 6] = [
     "/docs",
 ];
 
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type MountFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a protocol adds to the server.
 pub trait Mount: Send + Sync + 'static {
@@ -70,7 +70,7 @@ pub trait Mount: Send + Sync + 'static {
         &'a self,
         operator: Operator,
         text: &'a mut MetricsText,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    ) -> MountFuture<'a, Result<(), Error>> {
         let _ = (operator, text);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -94,14 +94,14 @@ pub trait RootMount: Mount {
     fn documentation(&self) -> &'static str;
 
     /// Refuses plain HTTP where HTTPS is enforced.
-    fn check_transport<'a>(&'a self, parts: &'a Parts) -> BoxFuture<'a, Result<(), Reject>>;
+    fn check_transport<'a>(&'a self, parts: &'a Parts) -> MountFuture<'a, Result<(), Reject>>;
 
     /// Authenticates a client for the documents.
-    fn admit(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>>;
+    fn admit(&self, request: Request) -> MountFuture<'_, Result<(), Reject>>;
 
     /// Authenticates a request for an unknown path or with a wrong method, as for every other path, so that an
     /// unauthenticated client does not learn which paths exist.
-    fn admit_unknown(&self, request: Request) -> BoxFuture<'_, Result<(), Reject>>;
+    fn admit_unknown(&self, request: Request) -> MountFuture<'_, Result<(), Reject>>;
 }
 
 #[derive(Debug)]
@@ -115,10 +115,10 @@ pub struct Options {
 /// The routes of the server and of all mounts.
 #[derive(Clone)]
 pub struct Shell {
-    inner: Arc<Inner>,
+    inner: Arc<ShellState>,
 }
 
-struct Inner {
+struct ShellState {
     options: Options,
     root: Arc<dyn RootMount>,
     mounts: Vec<Arc<dyn Mount>>,
@@ -137,7 +137,7 @@ impl Shell {
         let further: Vec<Value> = mounts.iter().map(|mount| mount.openapi()).collect();
         let openapi = merged_openapi(root.openapi(), &further);
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ShellState {
                 options,
                 root,
                 mounts,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::ApiState;
 use super::api_error::{ApiError, ok};
 use super::auth::{AuthorizedCaller, JobsRead, JobsWrite, PluginRead};
-use super::query::{QueryParams, Segments};
+use super::query::{ApiQuery, Segments};
 use super::views::jobs as views;
 use super::views::service::plugin_facts;
 use consign_web::body;
@@ -75,7 +75,7 @@ pub(super) async fn inspect(
 pub(super) async fn list(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let jobs = state.runtime.jobs(&params.jobs()?).await?;
     Ok(ok(&views::job_list(&jobs)))
@@ -84,7 +84,7 @@ pub(super) async fn list(
 pub(super) async fn logs(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let (filter, runtime) = (params.logs()?, state.runtime.clone());
     let read = async move { Ok(ok(&views::log_page(&runtime.job_logs(&filter).await?))) };
@@ -94,7 +94,7 @@ pub(super) async fn logs(
 pub(super) async fn queue(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let queue = state.runtime.queue(params.queue_limit()?).await?;
     Ok(ok(&json!({"jobs": views::jobs(&queue)})))
@@ -119,7 +119,7 @@ pub(super) async fn facts(
     State(state): State<ApiState>,
     _: AuthorizedCaller<PluginRead>,
     Segments(plugin): Segments<String>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let limit = params.limit(FACTS_DEFAULT, FACTS_MAX)?;
     let program = state.runtime.program();

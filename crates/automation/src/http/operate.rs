@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::api_error::{ApiError, ok};
 use super::auth::{AuthorizedCaller, JobsRead, SystemWrite};
-use super::query::{QueryParams, Segments};
+use super::query::{ApiQuery, Segments};
 use super::{ApiState, loader, views};
 
 pub(super) const COMMAND_DEFAULT: &str = "poll";
@@ -97,7 +97,7 @@ pub(super) async fn breaker(
     State(state): State<ApiState>,
     _: AuthorizedCaller<JobsRead>,
     Segments(plugin): Segments<String>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
@@ -110,7 +110,7 @@ pub(super) async fn reset(
     State(state): State<ApiState>,
     _: AuthorizedCaller<SystemWrite>,
     Segments(plugin): Segments<String>,
-    params: QueryParams,
+    params: ApiQuery,
 ) -> Result<Response, ApiError> {
     let command = params.get("command").unwrap_or(COMMAND_DEFAULT);
     // A reset must not create a breaker that does not exist.

@@ -28,9 +28,9 @@ const SUBMITTERS: [SubmittedBy; 7] = [
 
 /// The first value of a repeated name counts, and an empty value counts as absent.
 #[derive(Debug)]
-pub(super) struct QueryParams(Vec<(String, String)>);
+pub(super) struct ApiQuery(Vec<(String, String)>);
 
-impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
+impl<S: Send + Sync> FromRequestParts<S> for ApiQuery {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
@@ -45,7 +45,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueryParams {
     }
 }
 
-impl QueryParams {
+impl ApiQuery {
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name);
         found

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::api_error::{ApiError, answer, ok};
 use super::auth::{AuthorizedCaller, PluginRead, PluginWrite};
-use super::query::{QueryParams, Segments};
+use super::query::{ApiQuery, Segments};
 use super::views::jobs::tree_outcome;
 use super::{ApiState, until_disconnected, until_draining};
 use consign_web::body;
@@ -61,7 +61,7 @@ pub(super) async fn pipeline(
     State(state): State<ApiState>,
     allowed: AuthorizedCaller<PluginWrite>,
     Segments(name): Segments<String>,
-    params: QueryParams,
+    params: ApiQuery,
     presence: Option<Extension<Presence>>,
     body: Body,
 ) -> Result<Response, ApiError> {

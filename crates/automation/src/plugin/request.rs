@@ -65,7 +65,7 @@ impl PluginEvent {
 }
 
 #[derive(Serialize)]
-struct RequestEnvelope<'a> {
+struct PluginRequestBody<'a> {
     protocol: u8,
     job_id: &'a str,
     command: &'a str,
@@ -85,7 +85,7 @@ impl PluginRequest {
     pub fn to_line(&self) -> Vec<u8> {
         let mut context = self.context.clone();
         context.insert(PLUGIN_KEY.to_owned(), Value::from(self.plugin.as_str()));
-        let envelope = RequestEnvelope {
+        let envelope = PluginRequestBody {
             protocol: PROTOCOL,
             job_id: &self.job_id,
             command: &self.command,

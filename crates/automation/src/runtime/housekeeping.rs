@@ -29,7 +29,7 @@ const PIECES_MAX: usize = 20;
 pub(super) async fn run(inner: Arc<RuntimeInner>) {
     let mut stopping = inner.stopping.subscribe();
     let mut unreported_ends = UnreportedEnds::default();
-    let mut retention = Retention::default();
+    let mut retention = RetentionSweep::default();
     while !*stopping.borrow_and_update() {
         let program = inner.program();
         let service = &program.config().service;
@@ -53,12 +53,12 @@ pub(super) async fn run(inner: Arc<RuntimeInner>) {
 }
 
 #[derive(Default)]
-struct Retention {
+struct RetentionSweep {
     /// All facts up to this one are past retention; those that remain belong to other faces.
     facts_seen: FactSeq,
 }
 
-impl Retention {
+impl RetentionSweep {
     async fn forget(&mut self, engine: &Engine, service: &ServiceConfig) -> Result<(), Error> {
         let changes = service.breaker_transitions_retention;
         forget_records(engine, Kind::JobLog, service.job_log_retention).await?;

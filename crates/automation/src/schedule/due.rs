@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{CatchUp, IfRunning, ScheduleEntry, ScheduleMode};
 use super::fraction_of;
-use super::window::Closed;
+use super::window::DelayReason;
 
 /// The maximum number of missed runs to make up for; the newest ones are kept.
 pub const SLOTS_MAX: usize = 100;
@@ -31,7 +31,7 @@ pub enum DueDecision {
     Fire,
     NotDue(Timestamp),
     /// Due, but outside of its hours or weekdays until the given time.
-    Outside(Closed, Timestamp),
+    Outside(DelayReason, Timestamp),
     Exhausted,
 }
 
@@ -41,8 +41,8 @@ impl DueDecision {
         match self {
             Self::Fire => None,
             Self::NotDue(_) => Some(Skip::NotDue),
-            Self::Outside(Closed::Hours, _) => Some(Skip::OutsideTimeWindow),
-            Self::Outside(Closed::Weekday, _) => Some(Skip::OutsideDayConstraint),
+            Self::Outside(DelayReason::Hours, _) => Some(Skip::OutsideTimeWindow),
+            Self::Outside(DelayReason::Weekday, _) => Some(Skip::OutsideDayConstraint),
             Self::Exhausted => Some(Skip::Exhausted),
         }
     }

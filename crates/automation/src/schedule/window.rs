@@ -26,7 +26,7 @@ pub enum Error {
 
 /// Why a due entry is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum DelayReason {
     Hours,
     Weekday,
 }
@@ -59,7 +59,7 @@ impl FiringWindow {
     }
 
     /// `None` if open at `now`; otherwise the reason, and when it opens again.
-    pub fn closed(&self, now: Timestamp, zone: &TimeZone) -> Option<(Closed, Timestamp)> {
+    pub fn closed(&self, now: Timestamp, zone: &TimeZone) -> Option<(DelayReason, Timestamp)> {
         let reason = self.reason(now, zone)?;
         let mut at = now;
         // Each step moves to the start of the window or of a day. At least one day in seven is open, and a clock change may
@@ -73,11 +73,11 @@ impl FiringWindow {
         Some((reason, at))
     }
 
-    fn reason(&self, now: Timestamp, zone: &TimeZone) -> Option<Closed> {
+    fn reason(&self, now: Timestamp, zone: &TimeZone) -> Option<DelayReason> {
         let wall = now.to_zoned(zone.clone());
         let day = wall.weekday().to_sunday_zero_offset();
         if self.not_on & (1 << day) != 0 {
-            return Some(Closed::Weekday);
+            return Some(DelayReason::Weekday);
         }
         let (start, end) = self.between?;
         let time = wall.time();
@@ -88,7 +88,7 @@ impl FiringWindow {
         } else {
             start <= time || time < end
         };
-        (!inside).then_some(Closed::Hours)
+        (!inside).then_some(DelayReason::Hours)
     }
 
     fn next_edge(&self, at: Timestamp, zone: &TimeZone) -> Timestamp {
@@ -178,7 +178,7 @@ mod tests {
         assert!(!open(&day, "2026-01-05T06:59:59Z") && !open(&day, "2026-01-05T21:00:00Z"));
         assert_eq!(
             day.closed(at("2026-01-05T21:00:00Z"), &berlin),
-            Some((Closed::Hours, at("2026-01-06T07:00:00Z")))
+            Some((DelayReason::Hours, at("2026-01-06T07:00:00Z")))
         );
         let night = FiringWindow::parse(Some("22:00-06:00"), None).unwrap();
         assert!(open(&night, "2026-01-05T21:00:00Z") && open(&night, "2026-01-05T04:59:00Z"));
@@ -209,7 +209,7 @@ mod tests {
             let window = FiringWindow::parse(None, Some(&json!([day]))).unwrap();
             assert_eq!(
                 window.closed(at(monday), &TimeZone::UTC),
-                Some((Closed::Weekday, at("2026-01-06T00:00:00Z"))),
+                Some((DelayReason::Weekday, at("2026-01-06T00:00:00Z"))),
                 "{day}"
             );
         }

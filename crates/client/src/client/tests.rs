@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{Claim, Output, Publish};
+use crate::{ClaimFilter, Output, Publish};
 
 /// Serves connections one after the other; each inner list has the answers of one connection, after
 /// which it is closed. Returns the requests as text.
@@ -62,8 +62,8 @@ fn answer(status: &str, body: &str) -> String {
 fn client(server: String) -> Client {
     Client::new(Options {
         server,
-        key: Some(Key::new("tk_test")),
-        admin_token: Some(Key::new("adm_test")),
+        key: Some(SecretKey::new("tk_test")),
+        admin_token: Some(SecretKey::new("adm_test")),
         ..Options::default()
     })
     .unwrap()
@@ -82,10 +82,10 @@ async fn two_calls_share_one_connection() {
     let client = client(server);
     let publish = Publish::new("g", &json!({"x": 1})).unwrap();
     assert_eq!(client.publish(&publish, Some("k1")).await.unwrap().id, "a1");
-    let claim = Claim {
+    let claim = ClaimFilter {
         goal: Some("a b".to_owned()),
         wait_s: Some(5),
-        ..Claim::default()
+        ..ClaimFilter::default()
     };
     let claimed = client.claim(&claim).await.unwrap();
     assert_eq!(claimed[0].payload.get(), r#"{"x":1}"#);
@@ -109,9 +109,9 @@ async fn a_batch_claim_reads_a_list_and_a_single_intent_alike() {
     let answers = vec![answer("200 OK", &list), answer("200 OK", CLAIM)];
     let (server, task) = scripted(vec![answers]).await;
     let client = client(server);
-    let claim = Claim {
+    let claim = ClaimFilter {
         max: Some(2),
-        ..Claim::default()
+        ..ClaimFilter::default()
     };
     assert_eq!(client.claim(&claim).await.unwrap().len(), 2);
     assert_eq!(client.claim(&claim).await.unwrap().len(), 1);
@@ -136,7 +136,7 @@ async fn what_is_sent_verifies_against_its_own_headers() {
     };
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
     let expected = crate::signature(
-        &Key::new("tk_test"),
+        &SecretKey::new("tk_test"),
         "POST",
         "/set/my%20k%C3%A9",
         &header("x-timestamp"),
@@ -151,19 +151,31 @@ async fn a_kept_connection_that_was_closed_is_replaced_once() {
     let empty = || answer("204 No Content", "").replace("content-length: 0\r\n", "");
     let (server, task) = scripted(vec![vec![empty()], vec![empty()]]).await;
     let client = client(server);
-    assert!(client.claim(&Claim::default()).await.unwrap().is_empty());
+    assert!(
+        client
+            .claim(&ClaimFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let is_closed = || {
         client
             .kept
             .lock()
             .unwrap()
             .as_ref()
-            .is_none_or(Connection::is_closed)
+            .is_none_or(HttpConnection::is_closed)
     };
     while !is_closed() {
         tokio::task::yield_now().await;
     }
-    assert!(client.claim(&Claim::default()).await.unwrap().is_empty());
+    assert!(
+        client
+            .claim(&ClaimFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(task.await.unwrap().len(), 2);
 }
 

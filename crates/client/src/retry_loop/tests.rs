@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::client::tests::read_request;
-use crate::{Client, Key, Options, TransactionView};
+use crate::{AtpTransaction, Client, Options, SecretKey};
 
 const ROW: &str = r#"{"ok":true,"intent_id":"i","transaction_id":"atp_tx_1","state":"STATE","amount_cents":1500,"currency":"EUR","rail":{"name":"null","reference":"atp_1"},"created_at":"a","updated_at":"b"}"#;
 
@@ -27,7 +27,7 @@ async fn scripted(answers: Vec<String>) -> (Client, JoinHandle<Vec<String>>) {
     });
     let options = Options {
         server,
-        key: Some(Key::new("ck_of_the_server")),
+        key: Some(SecretKey::new("ck_of_the_server")),
         ..Options::default()
     };
     (Client::new(options).unwrap(), task)
@@ -47,11 +47,11 @@ fn row(status: &str, state: &str) -> String {
 async fn execute(
     client: &Client,
     left: Duration,
-) -> (Result<Reply<TransactionView>, Error>, Vec<String>) {
+) -> (Result<ParsedResponse<AtpTransaction>, Error>, Vec<String>) {
     let reasons = RefCell::new(Vec::new());
     let note = |why: &str, _: Duration| reasons.borrow_mut().push(why.to_owned());
     let patience = RetryLoop::until(SystemTime::now() + left, &note);
-    let key = Key::new("0123456789abcdef");
+    let key = SecretKey::new("0123456789abcdef");
     let result = patience
         .send(|| client.transactions().execute(&key, r#"{"intent_id":"i"}"#))
         .await;

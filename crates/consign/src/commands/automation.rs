@@ -11,13 +11,13 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum AutomationSubcommand {
     /// Check, seal and change the configuration
     #[command(subcommand)]
-    Config(config::Action),
+    Config(config::ConfigSubcommand),
 }
 
-impl Action {
+impl AutomationSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Config(action) => action.run(),

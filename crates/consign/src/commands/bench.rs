@@ -13,7 +13,7 @@ use clap::{ValueEnum, value_parser};
 use consign_bench::{
     BATCH_MAX, BenchPlan, BenchReport, BenchTarget, Error, NAMESPACE, RestartSample, Workload,
 };
-use consign_client::{Address, Key};
+use consign_client::{Address, SecretKey};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -147,7 +147,7 @@ struct LoadTargetArgs {
 
     /// API key; prefer --key-file or the variable, other users can see arguments
     #[arg(long, value_name = "KEY", env = "CONSIGN_KEY", hide_env_values = true)]
-    key: Option<Key>,
+    key: Option<SecretKey>,
 
     /// File that holds the API key; wins over --key
     #[arg(long, value_name = "FILE", requires = "url")]
@@ -160,7 +160,7 @@ struct LoadTargetArgs {
         env = "CONSIGN_ADMIN_TOKEN",
         hide_env_values = true
     )]
-    admin_token: Option<Key>,
+    admin_token: Option<SecretKey>,
 
     /// File that holds the admin token; wins over --admin-token
     #[arg(long, value_name = "FILE", requires = "url")]
@@ -229,7 +229,7 @@ impl Args {
         // Checked before a server is started for nothing.
         self.check_against(BenchTarget {
             server: Address::parse("http://127.0.0.1:1")?,
-            key: Key::new(""),
+            key: SecretKey::new(""),
             admin_token: None,
             pid: None,
             dir: None,

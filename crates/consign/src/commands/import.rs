@@ -8,12 +8,12 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum ImportSubcommand {
     /// Import the database of an Intent Bus server
     IntentBus(Box<intent_bus::Args>),
 }
 
-impl Action {
+impl ImportSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::IntentBus(args) => args.run().await,

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum IntentSubcommand {
     /// Publish an intent
     Publish(Box<publish::Args>),
     /// Claim intents
@@ -28,7 +28,7 @@ pub(crate) enum Action {
     List(Box<list::Args>),
 }
 
-impl Action {
+impl IntentSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Publish(args) => args.run().await,

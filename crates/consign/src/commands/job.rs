@@ -16,17 +16,17 @@ pub(crate) use logs::LogsArgs;
 pub(crate) use tree::job_tree_table;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum JobSubcommand {
     /// List jobs, newest first
-    List(list::ListArgs),
+    List(list::JobListArgs),
     /// Show one job
-    Show(show::ShowArgs),
+    Show(show::JobShowArgs),
     /// Show one job with its ancestors, baggage, transitions and attempts
-    Inspect(show::ShowArgs),
+    Inspect(show::JobShowArgs),
     /// Show the log of finished attempts, newest first
     Logs(logs::LogsArgs),
     /// Show a job and its descendants
-    Tree(show::ShowArgs),
+    Tree(show::JobShowArgs),
     /// Cancel a queued or running job
     Cancel(change::Args),
     /// Retry a job that is failed, timed out or dead
@@ -36,7 +36,7 @@ pub(crate) enum Action {
     Retry(change::Args),
 }
 
-impl Action {
+impl JobSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run(),

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum KeySubcommand {
     /// Create a key for an owner
     Create(Box<create::Args>),
     /// List keys, without their text
@@ -18,7 +18,7 @@ pub(crate) enum Action {
     Revoke(Box<revoke::Args>),
 }
 
-impl Action {
+impl KeySubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Create(args) => args.run().await,

@@ -5,7 +5,7 @@ mod list;
 mod resume;
 
 use clap::Subcommand;
-use consign_client::NodeInfo;
+use consign_client::NodeStatus;
 
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -13,7 +13,7 @@ use crate::link::AdminArgs;
 use crate::render;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum NodeSubcommand {
     /// List the nodes of the ledger, their status and the number of their leases
     List(Box<list::Args>),
     /// Stop a node from handing out work, so that it can be stopped when its workers are done
@@ -22,7 +22,7 @@ pub(crate) enum Action {
     Resume(Box<resume::Args>),
 }
 
-impl Action {
+impl NodeSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run().await,
@@ -51,13 +51,13 @@ struct OneArgs {
 }
 
 impl OneArgs {
-    fn find<'a>(&self, nodes: &'a [NodeInfo]) -> Result<&'a NodeInfo, Failure> {
+    fn find<'a>(&self, nodes: &'a [NodeStatus]) -> Result<&'a NodeStatus, Failure> {
         find(nodes, &self.node)
     }
 }
 
 /// The node with this id or this name.
-fn find<'a>(nodes: &'a [NodeInfo], wanted: &str) -> Result<&'a NodeInfo, Failure> {
+fn find<'a>(nodes: &'a [NodeStatus], wanted: &str) -> Result<&'a NodeStatus, Failure> {
     if let Some(node) = nodes.iter().find(|node| node.id.to_string() == wanted) {
         return Ok(node);
     }
@@ -78,7 +78,7 @@ fn find<'a>(nodes: &'a [NodeInfo], wanted: &str) -> Result<&'a NodeInfo, Failure
 }
 
 /// Name and id, for messages.
-fn called(node: &NodeInfo) -> String {
+fn called(node: &NodeStatus) -> String {
     format!("{} ({})", render::safe(&node.name), node.id)
 }
 
@@ -86,8 +86,8 @@ fn called(node: &NodeInfo) -> String {
 mod tests {
     use super::*;
 
-    pub(super) fn node(id: i64, name: &str) -> NodeInfo {
-        NodeInfo {
+    pub(super) fn node(id: i64, name: &str) -> NodeStatus {
+        NodeStatus {
             id,
             name: name.to_owned(),
             address: format!("http://127.0.0.1:{id}"),

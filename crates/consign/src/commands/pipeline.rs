@@ -13,23 +13,23 @@ use crate::failure::{Exit, Failure};
 use crate::system::path_segment;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum PipelineSubcommand {
     /// List the pipelines and what starts them
-    List(ListArgs),
+    List(PipelineListArgs),
     /// Show a pipeline, or one of its runs, as the graph of its steps
-    Show(ShowArgs),
+    Show(PipelineShowArgs),
     /// Start a pipeline by name
-    Run(RunArgs),
+    Run(PipelineRunArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct PipelineListArgs {
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct PipelineShowArgs {
     /// The name of the pipeline
     #[arg(required_unless_present = "run")]
     name: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct RunArgs {
+pub(crate) struct PipelineRunArgs {
     /// The name of the pipeline
     #[arg(value_name = "PIPELINE")]
     name: String,
@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl Action {
+impl PipelineSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => list(&args),
@@ -73,7 +73,7 @@ impl Action {
     }
 }
 
-fn list(args: &ListArgs) -> anyhow::Result<Exit> {
+fn list(args: &PipelineListArgs) -> anyhow::Result<Exit> {
     let known = |program: &Program| Ok(catalogue::pipeline_list(program));
     get_or_load(&args.service, "/pipelines", known, |answer| {
         let columns = [
@@ -86,7 +86,7 @@ fn list(args: &ListArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn show(args: &ShowArgs) -> anyhow::Result<Exit> {
+fn show(args: &PipelineShowArgs) -> anyhow::Result<Exit> {
     if let Some(id) = &args.run {
         let path = format!("/pipeline-run/{}", path_segment(id));
         return get_and_print(&args.service, &path, run_table);
@@ -144,7 +144,7 @@ fn run_table(run: &Value) -> String {
     text
 }
 
-fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+fn run(args: &PipelineRunArgs) -> anyhow::Result<Exit> {
     if args.payload.is_dry_run() {
         if args.service.api_url.is_some() {
             get(

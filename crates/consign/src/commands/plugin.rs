@@ -10,24 +10,24 @@ use clap::Subcommand;
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::failure::Exit;
 
-pub(crate) use list::ListArgs;
-pub(crate) use run::{PayloadArgs, RunArgs, start};
+pub(crate) use list::PluginListArgs;
+pub(crate) use run::{PayloadArgs, PluginRunArgs, start};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum PluginSubcommand {
     /// List the plugins that can be run
-    List(list::ListArgs),
+    List(list::PluginListArgs),
     /// Show a plugin and its commands
-    Show(list::ShowArgs),
+    Show(list::PluginShowArgs),
     /// Run a command of a plugin
-    Run(run::RunArgs),
+    Run(run::PluginRunArgs),
     /// Create a new plugin that works immediately
     Init(init::Args),
     /// Report all problems of the plugin in a directory
     Validate(validate::Args),
 }
 
-impl Action {
+impl PluginSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run(),

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum ReceiptSubcommand {
     /// List the receipts of agent transactions
     List(Box<list::Args>),
     /// Print a receipt of an agent transaction, exactly as the site signed it
@@ -19,7 +19,7 @@ pub(crate) enum Action {
     Verify(Box<verify::Args>),
 }
 
-impl Action {
+impl ReceiptSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => args.run().await,

@@ -12,27 +12,27 @@ use crate::render;
 use crate::system::path_segment;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum ScheduleSubcommand {
     /// List the schedules and their state
-    List(ListArgs),
+    List(ScheduleListArgs),
     /// Show the next runs
     Next(next::Args),
     /// Pause a schedule until it is resumed
-    Pause(ChangeArgs),
+    Pause(ScheduleChangeArgs),
     /// Resume a paused schedule
-    Resume(ChangeArgs),
+    Resume(ScheduleChangeArgs),
     /// Run the job of a schedule now
-    Run(ChangeArgs),
+    Run(ScheduleChangeArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct ScheduleListArgs {
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ChangeArgs {
+pub(crate) struct ScheduleChangeArgs {
     /// The plugin of the schedule
     plugin: String,
 
@@ -48,7 +48,7 @@ pub(crate) struct ChangeArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl Action {
+impl ScheduleSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(args) => list(&args.service),
@@ -99,7 +99,7 @@ pub(crate) fn in_flight(service: &ServiceArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn change_schedule(args: &ChangeArgs, verb: &str) -> anyhow::Result<Exit> {
+fn change_schedule(args: &ScheduleChangeArgs, verb: &str) -> anyhow::Result<Exit> {
     let (plugin, id) = (&args.plugin, &args.id);
     let path = format!("/schedule/{}/{}", path_segment(plugin), path_segment(id));
     let wanted = ChangeRequest {

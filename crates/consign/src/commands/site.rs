@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::failure::Exit;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum SiteSubcommand {
     /// Show and change the keys that sign receipts
     #[command(subcommand)]
     Key(KeyAction),
@@ -28,7 +28,7 @@ pub(crate) enum KeyAction {
     Revoke(Box<revoke::Args>),
 }
 
-impl Action {
+impl SiteSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Key(KeyAction::Show(args)) => args.run().await,

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use consign_kernel::ids::Micros;
-use consign_store::copy::{CopyStage, Progress};
+use consign_store::copy::{CopyProgress, CopyStage};
 use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_store::sqlite::{FileKind, identify};
 
@@ -21,7 +21,7 @@ use crate::ledger_location::{LedgerFlags, LedgerLocation};
 use crate::out;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum StoreSubcommand {
     /// Read the whole database once and report damage
     Check(Box<check::Args>),
     /// Copy the database to a new SQLite file, also while servers run
@@ -32,7 +32,7 @@ pub(crate) enum Action {
     Copy(Box<copy::Args>),
 }
 
-impl Action {
+impl StoreSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Check(args) => args.run().await,
@@ -154,7 +154,7 @@ impl ProgressPrinter {
         Self { show, shown: None }
     }
 
-    fn print(&mut self, progress: Progress) {
+    fn print(&mut self, progress: CopyProgress) {
         let percent = progress.done * 100 / progress.all.max(1);
         let state = Some((progress.stage, percent));
         if !self.show || self.shown == state {

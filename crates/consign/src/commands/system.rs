@@ -19,7 +19,7 @@ pub(crate) use skills::SkillsArgs;
 pub(crate) use status::StatusArgs;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum SystemSubcommand {
     /// Run the automation service in the foreground
     Start(start::Args),
     /// Show whether the service runs, and the health of the service and its plugins
@@ -27,13 +27,13 @@ pub(crate) enum Action {
     /// Close the breaker of a plugin, so that its schedules run again
     Reset(breaker::ResetArgs),
     /// Show the breaker of a plugin and its history
-    Breaker(breaker::ShowArgs),
+    Breaker(breaker::BreakerShowArgs),
     /// Reload the configuration of the running service
     Reload(reload::Args),
     /// Show the facts of a plugin, newest first
     PluginFacts(breaker::FactsArgs),
     /// List the schedules with their open jobs
-    Scheduler(schedule::ListArgs),
+    Scheduler(schedule::ScheduleListArgs),
     /// Check configuration, plugins, breakers and schedules for problems
     Doctor(checks::DoctorArgs),
     /// Check the whole ledger while no service runs
@@ -44,7 +44,7 @@ pub(crate) enum Action {
     Skills(skills::SkillsArgs),
 }
 
-impl Action {
+impl SystemSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Start(args) => args.run(),

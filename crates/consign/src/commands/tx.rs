@@ -32,7 +32,7 @@ After any failure, run the same command again: authorize, execute and compensate
 idempotency keys in the directory of the agent (--state), so nothing happens twice.";
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum TxSubcommand {
     /// Create an intent and sign it
     Create(Box<create::Args>),
     /// Authorize an intent
@@ -55,7 +55,7 @@ pub(crate) enum Action {
     Key(Box<key::Args>),
 }
 
-impl Action {
+impl TxSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Create(args) => args.run().await,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use consign_client::{Client, Key, Options};
+use consign_client::{Client, Options, SecretKey};
 use http::header::InvalidHeaderValue;
 use http::{HeaderValue, Method, StatusCode};
 
@@ -16,7 +16,11 @@ pub(super) struct RemoteService {
 }
 
 impl RemoteService {
-    pub(super) fn new(url: &str, key: Option<&Key>, timeout: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(
+        url: &str,
+        key: Option<&SecretKey>,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
         let client = Client::new(Options {
             server: url.to_owned(),
             timeout,

@@ -12,7 +12,7 @@ use axum::body::Body;
 use consign_automation::config::SealCheck;
 use consign_automation::program::Program;
 use consign_automation::runtime::{Options, Runtime};
-use consign_client::Key;
+use consign_client::SecretKey;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
@@ -101,7 +101,7 @@ impl ServiceClient {
     }
 
     /// A remote service, by the URL of its HTTP interface.
-    pub(crate) fn remote(url: &str, key: Option<&Key>) -> anyhow::Result<Self> {
+    pub(crate) fn remote(url: &str, key: Option<&SecretKey>) -> anyhow::Result<Self> {
         let remote = RemoteService::new(url, key, REQUEST_TIMEOUT)?;
         Ok(Self {
             transport: Transport::Url(Box::new(remote)),

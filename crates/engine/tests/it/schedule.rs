@@ -166,7 +166,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
     for drains in [false, true] {
         let world = World::new();
         let mut timekeeper = Timekeeper::new(world.engine.clone());
-        let key = once::Key {
+        let key = once::OnceKey {
             scope: Scope::IntentIdempotency,
             owner: "main".to_owned(),
             key: "first".to_owned(),

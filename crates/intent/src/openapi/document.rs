@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use consign_kernel::error::Code;
 use consign_kernel::profile::Face;
 use consign_web::openapi::schema::{Schema, exactly, integer, optional, required, text};
-use consign_web::openapi::{self, Dialect, Endpoint, Operation, PageTexts, Refusal};
+use consign_web::openapi::{self, Dialect, Endpoint, ErrorResponseSpec, Operation, PageTexts};
 use consign_web::{headers, request_id};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ impl Dialect for IntentDialect {
         BTreeMap::from([(status, vec![Code::InvalidRequest])])
     }
 
-    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> Refusal {
+    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec {
         let extra: &[&str] = match status {
             401 => operation.access.challenge,
             503 => &["Maybe-Retry-After"],
@@ -85,7 +85,7 @@ impl Dialect for IntentDialect {
             }
             name
         });
-        Refusal {
+        ErrorResponseSpec {
             about: meaning(status),
             headers,
             schema: error(codes, operation.batch),

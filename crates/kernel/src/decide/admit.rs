@@ -35,7 +35,7 @@ fn asked_series(item: &NewIntent) -> Option<&str> {
 }
 
 pub(super) fn decide(view: &View, admit: &Admit, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
-    let mut batch = Batch::default();
+    let mut batch = AdmitBatch::default();
     for (index, item) in admit.items.iter().enumerate() {
         let stored = view.once.get(index).and_then(Option::as_ref);
         let series = view.series.get(index).and_then(Option::as_ref);
@@ -59,17 +59,17 @@ pub(super) fn decide(view: &View, admit: &Admit, cx: &mut Cx<'_>) -> Result<Deci
 }
 
 #[derive(Default)]
-struct Batch<'a> {
+struct AdmitBatch<'a> {
     writes: Vec<Write>,
     admitted: Vec<Admitted>,
     fresh: u64,
     /// Keys first used by an earlier item of this command.
-    used: HashMap<&'a once::Key, once::Row>,
+    used: HashMap<&'a once::OnceKey, once::FirstUse>,
     /// Series to which an earlier item of this command added a row.
     waiting: HashMap<&'a str, Admitted>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> AdmitBatch<'a> {
     /// Whether another row of the series answers the request instead.
     fn is_served(&mut self, item: &NewIntent, series: Option<&Series>, now: Micros) -> bool {
         let (Some(unless), Some(name)) = (item.unless, asked_series(item)) else {
@@ -100,7 +100,7 @@ impl<'a> Batch<'a> {
         &mut self,
         index: usize,
         item: &'a NewIntent,
-        stored: Option<&once::Row>,
+        stored: Option<&once::FirstUse>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
         if let Some(guard) = &item.once {
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
         }
         let mut intent = admitted(item, cx);
         if let Some(guard) = &item.once {
-            let row = once::Row {
+            let row = once::FirstUse {
                 key: guard.key.clone(),
                 fingerprint: guard.fingerprint,
                 intent: Some(intent.id),
@@ -154,7 +154,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-fn replay(row: &once::Row) -> Admitted {
+fn replay(row: &once::FirstUse) -> Admitted {
     Admitted {
         id: row.intent.unwrap_or(IntentId([0; 16])),
         namespace: row.answer.clone(),

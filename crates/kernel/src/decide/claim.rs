@@ -32,16 +32,16 @@ fn rows_max(claim: &Claim) -> u32 {
 
 /// A claim between two loads.
 #[derive(Debug)]
-pub(super) struct Progress<'a> {
+pub(super) struct ClaimProgress<'a> {
     claim: &'a Claim,
     probes: Vec<Probe>,
     /// Rows that were set back since the last sweep.
     set_back: usize,
-    stage: Stage,
+    stage: ClaimStage,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ClaimStage {
     /// Rows whose deadline has passed are loaded: what came due competes, what is exhausted dies.
     Sweep,
     /// The best rows of the lanes are loaded.
@@ -61,12 +61,12 @@ struct Picked {
     set_back: usize,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> ClaimProgress<'a> {
     pub(super) fn new(claim: &'a Claim, sweeps: &Sweeps) -> Self {
         let stage = if sweeps.is_due() {
-            Stage::Sweep
+            ClaimStage::Sweep
         } else {
-            Stage::Pick
+            ClaimStage::Pick
         };
         Self {
             claim,
@@ -78,12 +78,12 @@ impl<'a> Progress<'a> {
 
     pub(super) fn needs(&self, now: Micros) -> Needs<'_> {
         match &self.stage {
-            Stage::Sweep => sweep_needs(SWEEP, now),
-            Stage::Pick => Needs::Lanes {
+            ClaimStage::Sweep => sweep_needs(SWEEP, now),
+            ClaimStage::Pick => Needs::Lanes {
                 probes: Cow::Borrowed(&self.probes),
                 max: rows_max(self.claim),
             },
-            Stage::Series { row, .. } => {
+            ClaimStage::Series { row, .. } => {
                 Needs::Series(row.ties.series.as_deref().unwrap_or_default())
             }
         }
@@ -91,15 +91,15 @@ impl<'a> Progress<'a> {
 
     pub(super) fn decide(mut self, mut view: View, cx: &mut Cx<'_>) -> Decided<'a> {
         match self.stage {
-            Stage::Sweep => {
+            ClaimStage::Sweep => {
                 cx.sweeps.add(view.intents.len(), SWEEP.limit);
                 let rows = view.intents.into_iter();
                 let writes = rows.flat_map(|row| on_time(row, cx)).collect();
                 self.set_back = 0;
-                self.stage = Stage::Pick;
+                self.stage = ClaimStage::Pick;
                 self.again(writes)
             }
-            Stage::Pick => {
+            ClaimStage::Pick => {
                 let rows = view.intents.into_iter();
                 let (over, live): (Vec<_>, Vec<_>) = rows.partition(|row| row.expires_at <= cx.now);
                 let picked = Picked {
@@ -108,10 +108,10 @@ impl<'a> Progress<'a> {
                     over,
                     set_back: 0,
                 };
-                self.stage = Stage::Pick;
+                self.stage = ClaimStage::Pick;
                 self.sort(picked, Vec::new(), cx)
             }
-            Stage::Series { row, mut picked } => {
+            ClaimStage::Series { row, mut picked } => {
                 let series = view.series.pop().flatten().unwrap_or_default();
                 let taken = (picked.free.iter()).any(|free| free.ties.series == row.ties.series);
                 let writes = set_back(&row, &series, taken, self.claim, cx);
@@ -120,7 +120,7 @@ impl<'a> Progress<'a> {
                 } else {
                     picked.free.push(*row);
                 }
-                self.stage = Stage::Pick;
+                self.stage = ClaimStage::Pick;
                 self.sort(picked, writes.unwrap_or_default(), cx)
             }
         }
@@ -131,7 +131,7 @@ impl<'a> Progress<'a> {
         while let Some(row) = picked.rest.next() {
             if row.ties.series.is_some() {
                 let row = Box::new(row);
-                self.stage = Stage::Series { row, picked };
+                self.stage = ClaimStage::Series { row, picked };
                 return self.again(writes);
             }
             picked.free.push(row);
@@ -145,7 +145,7 @@ impl<'a> Progress<'a> {
         }
         // One sweep is bounded: as long as more is due and nothing was found, time acts again.
         if picked.free.is_empty() && cx.sweeps.is_due() {
-            self.stage = Stage::Sweep;
+            self.stage = ClaimStage::Sweep;
             return self.again(writes);
         }
         let mut decision = hand_out(picked.free, self.claim, cx);

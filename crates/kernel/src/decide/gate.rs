@@ -19,8 +19,8 @@ pub struct GateDecision {
 }
 
 impl Gate {
-    pub fn nonce_key(&self) -> Option<once::Key> {
-        self.nonce.as_ref().map(|nonce| once::Key {
+    pub fn nonce_key(&self) -> Option<once::OnceKey> {
+        self.nonce.as_ref().map(|nonce| once::OnceKey {
             scope: Scope::IntentNonce,
             owner: self.caller.clone(),
             key: nonce.clone(),
@@ -32,7 +32,7 @@ impl Gate {
 pub fn gate(
     gate: &Gate,
     key: Option<Record>,
-    nonce: Option<&once::Row>,
+    nonce: Option<&once::FirstUse>,
     now: Micros,
 ) -> GateDecision {
     let mut writes = Vec::new();
@@ -43,7 +43,7 @@ pub fn gate(
 fn pass(
     gate: &Gate,
     key: Option<Record>,
-    nonce: Option<&once::Row>,
+    nonce: Option<&once::FirstUse>,
     now: Micros,
     writes: &mut Vec<Write>,
 ) -> Result<(), Refusal> {
@@ -59,7 +59,7 @@ fn pass(
             return Err(Refusal::Replay);
         }
         let until = now.plus(limits::NONCE_US);
-        writes.push(Write::Once(once::Row::bare(nonce_key, until)));
+        writes.push(Write::Once(once::FirstUse::bare(nonce_key, until)));
     }
     match key {
         // A waiting request was counted when it arrived; only its key must still be valid.

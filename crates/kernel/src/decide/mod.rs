@@ -105,7 +105,7 @@ pub enum Write {
         last: FactSeq,
     },
     Fact(Fact),
-    Once(once::Row),
+    Once(once::FirstUse),
     Put(record::Record),
     Delete(record::Key),
 }
@@ -131,7 +131,7 @@ pub enum Needs<'a> {
     Intent(IntentId),
     /// Once-rows and series in the order of the items, and the owner's number of unsettled intents where that is `capped`.
     Admission {
-        once: Vec<Option<&'a once::Key>>,
+        once: Vec<Option<&'a once::OnceKey>>,
         series: Vec<Option<&'a str>>,
         face: Face,
         owner: &'a str,
@@ -165,7 +165,7 @@ pub enum Needs<'a> {
 #[derive(Debug, Default)]
 pub struct View {
     pub intents: Vec<Intent>,
-    pub once: Vec<Option<once::Row>>,
+    pub once: Vec<Option<once::FirstUse>>,
     /// The series of the items of an admission, or of the one intent.
     pub series: Vec<Option<Series>>,
     pub unsettled: u64,
@@ -188,7 +188,7 @@ pub struct Pending<'a>(Stage<'a>);
 enum Stage<'a> {
     /// One load and one decision.
     Single(&'a Command),
-    Claim(claim::Progress<'a>),
+    Claim(claim::ClaimProgress<'a>),
 }
 
 /// What follows from a load.
@@ -205,13 +205,13 @@ pub enum Decided<'a> {
 impl<'a> Pending<'a> {
     pub fn new(command: &'a Command, sweeps: &Sweeps) -> Self {
         if let Command::Claim(claim) = command {
-            Self::claim(claim::Progress::new(claim, sweeps))
+            Self::claim(claim::ClaimProgress::new(claim, sweeps))
         } else {
             Self(Stage::Single(command))
         }
     }
 
-    fn claim(progress: claim::Progress<'a>) -> Self {
+    fn claim(progress: claim::ClaimProgress<'a>) -> Self {
         Self(Stage::Claim(progress))
     }
 

@@ -9,12 +9,12 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 use super::{DEPTH_MAX, Defect, number};
 
 /// Why a text has no canonical form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CanonicalError {
     #[error(transparent)]
     Defect(#[from] Defect),
     #[error("the integer at byte {at} is beyond 2^53-1 and not exact everywhere; send a string")]
@@ -26,7 +26,7 @@ pub enum Refusal {
 }
 
 /// The canonical bytes of exactly one JSON value, nested at most [`DEPTH_MAX`] deep.
-pub fn canonical(text: &[u8]) -> Result<Vec<u8>, Refusal> {
+pub fn canonical(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
     let mut scanner = Scanner::new(text, DEPTH_MAX)?;
     let mut writer = Writer {
         out: String::with_capacity(text.len()),
@@ -43,7 +43,7 @@ pub fn canonical(text: &[u8]) -> Result<Vec<u8>, Refusal> {
 ///
 /// A `Value` has forgotten duplicates and has rounded integers beyond 64 bits, so what came from
 /// outside goes through [`canonical`] instead.
-pub fn canonical_value(value: &serde_json::Value) -> Result<Vec<u8>, Refusal> {
+pub fn canonical_value(value: &serde_json::Value) -> Result<Vec<u8>, CanonicalError> {
     canonical(value.to_string().as_bytes())
 }
 
@@ -68,21 +68,21 @@ struct Member<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn take(&mut self, token: Token<'a>, at: usize) -> Result<(), Refusal> {
+    fn take(&mut self, token: JsonToken<'a>, at: usize) -> Result<(), CanonicalError> {
         let complete = !matches!(
             token,
-            Token::ObjectStart | Token::ArrayStart | Token::Key(_)
+            JsonToken::ObjectStart | JsonToken::ArrayStart | JsonToken::Key(_)
         );
         match token {
-            Token::ObjectStart => self.start('{', true),
-            Token::ArrayStart => self.start('[', false),
-            Token::Key(quoted) => self.key(quoted.decode(at)?, at),
-            Token::ObjectEnd | Token::ArrayEnd => self.end()?,
-            Token::String(quoted) => write_string(&quoted.decode(at)?, &mut self.out),
-            Token::Number(token) => self.number(token, at)?,
-            Token::True => self.out.push_str("true"),
-            Token::False => self.out.push_str("false"),
-            Token::Null => self.out.push_str("null"),
+            JsonToken::ObjectStart => self.start('{', true),
+            JsonToken::ArrayStart => self.start('[', false),
+            JsonToken::Key(quoted) => self.key(quoted.decode(at)?, at),
+            JsonToken::ObjectEnd | JsonToken::ArrayEnd => self.end()?,
+            JsonToken::String(quoted) => write_string(&quoted.decode(at)?, &mut self.out),
+            JsonToken::Number(token) => self.number(token, at)?,
+            JsonToken::True => self.out.push_str("true"),
+            JsonToken::False => self.out.push_str("false"),
+            JsonToken::Null => self.out.push_str("null"),
         }
         if complete && let Some(parent) = self.open.last() {
             self.out.push(',');
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
         });
     }
 
-    fn end(&mut self) -> Result<(), Refusal> {
+    fn end(&mut self) -> Result<(), CanonicalError> {
         let open = self.open.pop().expect("the scanner closes what it opened");
         if open.object {
             self.sort(&open)?;
@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn sort(&mut self, open: &Open) -> Result<(), Refusal> {
+    fn sort(&mut self, open: &Open) -> Result<(), CanonicalError> {
         let members = &mut self.members[open.members_from..];
         let in_order = |pair: &[Member<'_>]| by_utf16(&pair[0].key, &pair[1].key) == Ordering::Less;
         if members.windows(2).all(in_order) {
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
         }
         members.sort_by(|a, b| by_utf16(&a.key, &b.key));
         if let Some(pair) = members.windows(2).find(|pair| pair[0].key == pair[1].key) {
-            return Err(Refusal::DuplicateKey {
+            return Err(CanonicalError::DuplicateKey {
                 at: pair[1].text_at,
             });
         }
@@ -149,16 +149,16 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn number(&mut self, token: &str, at: usize) -> Result<(), Refusal> {
+    fn number(&mut self, token: &str, at: usize) -> Result<(), CanonicalError> {
         if number::is_plain(token) {
             match token.trim_start_matches('-').parse::<u64>() {
                 Ok(0) => self.out.push('0'),
                 Ok(..=number::SAFE_INTEGER_MAX) => self.out.push_str(token),
-                _ => return Err(Refusal::UnsafeInteger { at }),
+                _ => return Err(CanonicalError::UnsafeInteger { at }),
             }
             return Ok(());
         }
-        let value = number::finite(token).ok_or(Refusal::NotFinite { at })?;
+        let value = number::finite(token).ok_or(CanonicalError::NotFinite { at })?;
         number::write_ecmascript(value, &mut self.out);
         Ok(())
     }
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(String::from_utf8(actual).unwrap(), expected);
     }
 
-    fn refused(text: &str, expected: Refusal) {
+    fn refused(text: &str, expected: CanonicalError) {
         assert_eq!(canonical(text.as_bytes()), Err(expected), "{text}");
     }
 
@@ -271,16 +271,22 @@ mod tests {
             "[9007199254740991,-9007199254740991]",
             "[9007199254740991,-9007199254740991]",
         );
-        refused("9007199254740993", Refusal::UnsafeInteger { at: 0 });
-        refused("[ 9007199254740992]", Refusal::UnsafeInteger { at: 2 });
-        refused("-9007199254740992", Refusal::UnsafeInteger { at: 0 });
-        refused("100000000000000000000000", Refusal::UnsafeInteger { at: 0 });
-        refused("[1e400]", Refusal::NotFinite { at: 1 });
-        refused("-1e400", Refusal::NotFinite { at: 0 });
-        refused(r#"{"a":1,"a":1}"#, Refusal::DuplicateKey { at: 7 });
+        refused("9007199254740993", CanonicalError::UnsafeInteger { at: 0 });
+        refused(
+            "[ 9007199254740992]",
+            CanonicalError::UnsafeInteger { at: 2 },
+        );
+        refused("-9007199254740992", CanonicalError::UnsafeInteger { at: 0 });
+        refused(
+            "100000000000000000000000",
+            CanonicalError::UnsafeInteger { at: 0 },
+        );
+        refused("[1e400]", CanonicalError::NotFinite { at: 1 });
+        refused("-1e400", CanonicalError::NotFinite { at: 0 });
+        refused(r#"{"a":1,"a":1}"#, CanonicalError::DuplicateKey { at: 7 });
         refused(
             r#"{"b":{"z":1,"a":2,"\u007a":3}}"#,
-            Refusal::DuplicateKey { at: 18 },
+            CanonicalError::DuplicateKey { at: 18 },
         );
         refused(r#"["\ud800"]"#, Defect::LoneSurrogate { at: 1 }.into());
         refused(r#"{"\udc00":1}"#, Defect::LoneSurrogate { at: 1 }.into());
@@ -301,7 +307,7 @@ mod tests {
         let big = serde_json::json!({ "n": 9_007_199_254_740_993_u64 });
         assert!(matches!(
             canonical_value(&big),
-            Err(Refusal::UnsafeInteger { .. })
+            Err(CanonicalError::UnsafeInteger { .. })
         ));
     }
 }

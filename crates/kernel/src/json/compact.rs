@@ -4,7 +4,7 @@
 //! It does not normalise: `1.0`, `"\u0041"` and duplicate members survive untouched.
 
 use super::Defect;
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 
 /// Checks that `text` is exactly one JSON value and returns it without white space.
 pub fn compact(text: &[u8], depth_max: usize) -> Result<String, Defect> {
@@ -17,32 +17,32 @@ pub fn compact(text: &[u8], depth_max: usize) -> Result<String, Defect> {
 pub(super) fn write(scanner: &mut Scanner<'_>, compact: &mut String) -> Result<(), Defect> {
     let mut comma_due = false;
     while let Some(token) = scanner.next()? {
-        let closes = matches!(token, Token::ObjectEnd | Token::ArrayEnd);
+        let closes = matches!(token, JsonToken::ObjectEnd | JsonToken::ArrayEnd);
         if comma_due && !closes {
             compact.push(',');
         }
         comma_due = true;
         match token {
-            Token::ObjectStart => {
+            JsonToken::ObjectStart => {
                 compact.push('{');
                 comma_due = false;
             }
-            Token::ArrayStart => {
+            JsonToken::ArrayStart => {
                 compact.push('[');
                 comma_due = false;
             }
-            Token::Key(key) => {
+            JsonToken::Key(key) => {
                 compact.push_str(key.raw());
                 compact.push(':');
                 comma_due = false;
             }
-            Token::ObjectEnd => compact.push('}'),
-            Token::ArrayEnd => compact.push(']'),
-            Token::String(quoted) => compact.push_str(quoted.raw()),
-            Token::Number(number) => compact.push_str(number),
-            Token::True => compact.push_str("true"),
-            Token::False => compact.push_str("false"),
-            Token::Null => compact.push_str("null"),
+            JsonToken::ObjectEnd => compact.push('}'),
+            JsonToken::ArrayEnd => compact.push(']'),
+            JsonToken::String(quoted) => compact.push_str(quoted.raw()),
+            JsonToken::Number(number) => compact.push_str(number),
+            JsonToken::True => compact.push_str("true"),
+            JsonToken::False => compact.push_str("false"),
+            JsonToken::Null => compact.push_str("null"),
         }
     }
     Ok(())

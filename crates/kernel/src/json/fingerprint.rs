@@ -6,7 +6,7 @@
 //! These bytes are kept in stores, so the encoding must never change; a new one needs a new name.
 
 use super::Defect;
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 use super::text::{Piece, Quoted};
 
 const DOMAIN: &[u8] = b"consign.fingerprint.v1\0";
@@ -30,39 +30,39 @@ pub fn fingerprint(text: &[u8]) -> Result<[u8; 32], Defect> {
 #[derive(Default)]
 struct Encoder {
     encoded: Vec<u8>,
-    open: Vec<Open>,
-    members: Vec<Member>,
+    open: Vec<OpenEncoding>,
+    members: Vec<EncodedMember>,
 }
 
-struct Open {
+struct OpenEncoding {
     encoded_from: usize,
     members_from: usize,
     object: bool,
 }
 
 /// Offsets into the encoding: the key, its value, and where the value ends.
-struct Member {
+struct EncodedMember {
     key_at: usize,
     value_at: usize,
     end: usize,
 }
 
 impl Encoder {
-    fn take(&mut self, token: Token<'_>) {
+    fn take(&mut self, token: JsonToken<'_>) {
         match token {
-            Token::ObjectStart => return self.start(true),
-            Token::ArrayStart => return self.start(false),
-            Token::Key(key) => return self.key(key),
-            Token::ObjectEnd | Token::ArrayEnd => self.end(),
-            Token::String(quoted) => self.string(quoted),
-            Token::Number(number) => {
+            JsonToken::ObjectStart => return self.start(true),
+            JsonToken::ArrayStart => return self.start(false),
+            JsonToken::Key(key) => return self.key(key),
+            JsonToken::ObjectEnd | JsonToken::ArrayEnd => self.end(),
+            JsonToken::String(quoted) => self.string(quoted),
+            JsonToken::Number(number) => {
                 self.encoded.push(b'#');
                 push_length(&mut self.encoded, number.len());
                 self.encoded.extend_from_slice(number.as_bytes());
             }
-            Token::True => self.encoded.push(b't'),
-            Token::False => self.encoded.push(b'f'),
-            Token::Null => self.encoded.push(b'n'),
+            JsonToken::True => self.encoded.push(b't'),
+            JsonToken::False => self.encoded.push(b'f'),
+            JsonToken::Null => self.encoded.push(b'n'),
         }
         if self.open.last().is_some_and(|open| open.object) {
             let member = self.members.last_mut().expect("a value follows its key");
@@ -71,7 +71,7 @@ impl Encoder {
     }
 
     fn start(&mut self, object: bool) {
-        self.open.push(Open {
+        self.open.push(OpenEncoding {
             encoded_from: self.encoded.len(),
             members_from: self.members.len(),
             object,
@@ -82,7 +82,7 @@ impl Encoder {
         let key_at = self.encoded.len();
         push_wtf8(&mut self.encoded, key);
         let value_at = self.encoded.len();
-        self.members.push(Member {
+        self.members.push(EncodedMember {
             key_at,
             value_at,
             end: value_at,
@@ -111,7 +111,7 @@ impl Encoder {
 
     fn object_digest(&mut self, members_from: usize) -> blake3::Hash {
         let encoded = &self.encoded;
-        let key = |member: &Member| &encoded[member.key_at..member.value_at];
+        let key = |member: &EncodedMember| &encoded[member.key_at..member.value_at];
         let members = &mut self.members[members_from..];
         // Ordering: the sort is stable, so the last of equal keys is the last one sent.
         members.sort_by(|a, b| key(a).cmp(key(b)));

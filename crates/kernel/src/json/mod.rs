@@ -19,7 +19,7 @@ mod text;
 
 use std::fmt;
 
-pub use canonical::{Refusal, canonical, canonical_value};
+pub use canonical::{CanonicalError, canonical, canonical_value};
 pub use compact::compact;
 pub use fingerprint::fingerprint;
 pub use measure::utf8_len;
@@ -31,7 +31,7 @@ pub const DEPTH_MAX: usize = 128;
 
 /// What a JSON value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     Null,
     Bool,
     Number,
@@ -40,7 +40,7 @@ pub enum Kind {
     Object,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for JsonKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Null => "null",
@@ -74,5 +74,5 @@ pub enum Defect {
     #[error("half of a surrogate pair at byte {at}, which is not text")]
     LoneSurrogate { at: usize },
     #[error("expected {wanted}, found {found}")]
-    Unexpected { wanted: Kind, found: Kind },
+    Unexpected { wanted: JsonKind, found: JsonKind },
 }

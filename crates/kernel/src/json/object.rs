@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::scan::{Scanner, Token};
+use super::scan::{JsonToken, Scanner};
 use super::text::Quoted;
-use super::{Defect, Kind, Raw};
+use super::{Defect, JsonKind, Raw};
 
 /// An object whose values are still text.
 #[derive(Debug, Clone, Default)]
@@ -23,9 +23,9 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn from_children(children: Children<'a>) -> Result<Self, Defect> {
-        if children.of != Kind::Object {
+        if children.of != JsonKind::Object {
             return Err(Defect::Unexpected {
-                wanted: Kind::Object,
+                wanted: JsonKind::Object,
                 found: children.of,
             });
         }
@@ -61,7 +61,7 @@ impl<'a> Object<'a> {
 /// What lies directly inside a value; empty for scalars.
 #[derive(Debug)]
 pub(super) struct Children<'a> {
-    pub(super) of: Kind,
+    pub(super) of: JsonKind,
     pub(super) list: Vec<Child<'a>>,
 }
 
@@ -83,20 +83,24 @@ pub(super) fn children<'a>(scanner: &mut Scanner<'a>) -> Result<Children<'a>, De
         of.get_or_insert(token.kind());
         let depth = scanner.depth();
         let complete = match token {
-            Token::Key(quoted) => {
+            JsonToken::Key(quoted) => {
                 if depth == 1 {
                     key = Some((quoted, scanner.token_at()));
                 }
                 false
             }
-            Token::ObjectStart | Token::ArrayStart => {
+            JsonToken::ObjectStart | JsonToken::ArrayStart => {
                 if depth == 2 {
                     start = scanner.token_at();
                 }
                 false
             }
-            Token::ObjectEnd | Token::ArrayEnd => depth == 1,
-            Token::String(_) | Token::Number(_) | Token::True | Token::False | Token::Null => {
+            JsonToken::ObjectEnd | JsonToken::ArrayEnd => depth == 1,
+            JsonToken::String(_)
+            | JsonToken::Number(_)
+            | JsonToken::True
+            | JsonToken::False
+            | JsonToken::Null => {
                 if depth == 1 {
                     start = scanner.token_at();
                 }
@@ -150,11 +154,11 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_refused_by_kind_but_bad_text_first() {
-        let wanted = Kind::Object;
+        let wanted = JsonKind::Object;
         for (text, found) in [
-            ("[1,[2]]", Kind::Array),
-            ("7", Kind::Number),
-            ("null", Kind::Null),
+            ("[1,[2]]", JsonKind::Array),
+            ("7", JsonKind::Number),
+            ("null", JsonKind::Null),
         ] {
             assert_eq!(
                 parse(text).unwrap_err(),

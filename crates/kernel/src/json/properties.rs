@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::{DEPTH_MAX, Object, Raw, Refusal, canonical, compact, fingerprint};
+use super::{CanonicalError, DEPTH_MAX, Object, Raw, canonical, compact, fingerprint};
 
 /// A document with unique keys; numbers are kept as tokens.
 #[derive(Debug, Clone)]
@@ -217,7 +217,7 @@ proptest! {
             Ok(again) => prop_assert_eq!(again, expected),
             // Written with an exponent, printed as the plain integer that is refused on its own.
             Err(refusal) => {
-                let expected_refusal = matches!(refusal, Refusal::UnsafeInteger { .. });
+                let expected_refusal = matches!(refusal, CanonicalError::UnsafeInteger { .. });
                 prop_assert!(expected_refusal, "{}", refusal);
             }
         }

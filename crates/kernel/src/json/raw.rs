@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::scan::{Scanner, Token};
-use super::{Defect, Kind, Object, compact, number, object};
+use super::scan::{JsonToken, Scanner};
+use super::{Defect, JsonKind, Object, compact, number, object};
 
 /// A view of one well-formed value inside a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,19 +37,19 @@ impl<'a> Raw<'a> {
         self.text
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> JsonKind {
         match self.text.as_bytes()[0] {
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'"' => Kind::String,
-            b't' | b'f' => Kind::Bool,
-            b'n' => Kind::Null,
-            _ => Kind::Number,
+            b'{' => JsonKind::Object,
+            b'[' => JsonKind::Array,
+            b'"' => JsonKind::String,
+            b't' | b'f' => JsonKind::Bool,
+            b'n' => JsonKind::Null,
+            _ => JsonKind::Number,
         }
     }
 
     pub fn is_null(&self) -> bool {
-        self.kind() == Kind::Null
+        self.kind() == JsonKind::Null
     }
 
     /// The decoded text; `None` if it is no string or not expressible as text.
@@ -61,8 +61,8 @@ impl<'a> Raw<'a> {
     /// The decoded text, or why there is none.
     pub fn string(&self) -> Result<Cow<'a, str>, Defect> {
         match self.scanner().next()? {
-            Some(Token::String(quoted)) => quoted.decode(0),
-            _ => Err(self.unexpected(Kind::String)),
+            Some(JsonToken::String(quoted)) => quoted.decode(0),
+            _ => Err(self.unexpected(JsonKind::String)),
         }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Raw<'a> {
 
     /// The elements in order; `None` if it is no array.
     pub fn items(&self) -> Option<Vec<Self>> {
-        if self.kind() != Kind::Array {
+        if self.kind() != JsonKind::Array {
             return None;
         }
         let children = object::children(&mut self.scanner()).expect("a Raw is well-formed");
@@ -105,7 +105,7 @@ impl<'a> Raw<'a> {
         written
     }
 
-    pub(super) fn unexpected(&self, wanted: Kind) -> Defect {
+    pub(super) fn unexpected(&self, wanted: JsonKind) -> Defect {
         Defect::Unexpected {
             wanted,
             found: self.kind(),
@@ -113,7 +113,7 @@ impl<'a> Raw<'a> {
     }
 
     fn number_token(&self) -> Option<&'a str> {
-        (self.kind() == Kind::Number).then_some(self.text)
+        (self.kind() == JsonKind::Number).then_some(self.text)
     }
 
     // The depth was bounded when the Raw was made; asking again could only fail a good value.
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn a_value_is_trimmed_and_knows_its_kind() {
         for (text, kind) in [
-            (" null ", Kind::Null),
-            ("\ttrue", Kind::Bool),
-            ("false\n", Kind::Bool),
-            (" -1 ", Kind::Number),
-            (" \" x \" ", Kind::String),
-            (" [ 1 ] ", Kind::Array),
-            (" { } ", Kind::Object),
+            (" null ", JsonKind::Null),
+            ("\ttrue", JsonKind::Bool),
+            ("false\n", JsonKind::Bool),
+            (" -1 ", JsonKind::Number),
+            (" \" x \" ", JsonKind::String),
+            (" [ 1 ] ", JsonKind::Array),
+            (" { } ", JsonKind::Object),
         ] {
             assert_eq!(raw(text).kind(), kind);
             assert_eq!(raw(text).text(), text.trim());
@@ -177,8 +177,8 @@ mod tests {
             assert_eq!(raw(text).as_str(), None, "{text}");
             assert_eq!(raw(text).string(), Err(Defect::LoneSurrogate { at: 0 }));
         }
-        let found = Kind::Null;
-        let wanted = Kind::String;
+        let found = JsonKind::Null;
+        let wanted = JsonKind::String;
         assert_eq!(
             raw("null").string(),
             Err(Defect::Unexpected { wanted, found })

@@ -5,10 +5,10 @@
 //! sent; the scanner decodes nothing and allocates nothing up to 64 levels of nesting.
 
 use super::text::Quoted;
-use super::{Defect, Kind};
+use super::{Defect, JsonKind};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Token<'a> {
+pub(super) enum JsonToken<'a> {
     ObjectStart,
     ObjectEnd,
     ArrayStart,
@@ -21,16 +21,16 @@ pub(super) enum Token<'a> {
     Null,
 }
 
-impl Token<'_> {
+impl JsonToken<'_> {
     /// The kind of the value this token belongs to.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> JsonKind {
         match self {
-            Self::ObjectStart | Self::ObjectEnd => Kind::Object,
-            Self::ArrayStart | Self::ArrayEnd => Kind::Array,
-            Self::Key(_) | Self::String(_) => Kind::String,
-            Self::Number(_) => Kind::Number,
-            Self::True | Self::False => Kind::Bool,
-            Self::Null => Kind::Null,
+            Self::ObjectStart | Self::ObjectEnd => JsonKind::Object,
+            Self::ArrayStart | Self::ArrayEnd => JsonKind::Array,
+            Self::Key(_) | Self::String(_) => JsonKind::String,
+            Self::Number(_) => JsonKind::Number,
+            Self::True | Self::False => JsonKind::Bool,
+            Self::Null => JsonKind::Null,
         }
     }
 }
@@ -92,7 +92,7 @@ impl<'a> Scanner<'a> {
         self.nesting.depth
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Token<'a>>, Defect> {
+    pub(super) fn next(&mut self) -> Result<Option<JsonToken<'a>>, Defect> {
         // The end of the last token must stay visible to `since`, so trailing white space is
         // looked at without moving past it.
         if self.expect == Expect::SeparatorOrEnd && self.nesting.depth == 0 {
@@ -140,7 +140,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn open(&mut self, object: bool) -> Result<Token<'a>, Defect> {
+    fn open(&mut self, object: bool) -> Result<JsonToken<'a>, Defect> {
         if self.nesting.depth >= self.depth_max {
             return Err(Defect::TooDeep {
                 max: self.depth_max,
@@ -149,19 +149,19 @@ impl<'a> Scanner<'a> {
         self.nesting.push(object);
         self.at += 1;
         let (expect, token) = if object {
-            (Expect::KeyOrEnd, Token::ObjectStart)
+            (Expect::KeyOrEnd, JsonToken::ObjectStart)
         } else {
-            (Expect::ValueOrEnd, Token::ArrayStart)
+            (Expect::ValueOrEnd, JsonToken::ArrayStart)
         };
         self.expect = expect;
         Ok(token)
     }
 
-    fn close(&mut self) -> Token<'a> {
+    fn close(&mut self) -> JsonToken<'a> {
         let token = if self.nesting.in_object {
-            Token::ObjectEnd
+            JsonToken::ObjectEnd
         } else {
-            Token::ArrayEnd
+            JsonToken::ArrayEnd
         };
         self.nesting.pop();
         self.token_at = self.at;
@@ -170,7 +170,7 @@ impl<'a> Scanner<'a> {
         token
     }
 
-    fn key(&mut self) -> Result<Token<'a>, Defect> {
+    fn key(&mut self) -> Result<JsonToken<'a>, Defect> {
         let key = self.quoted()?;
         self.skip_space();
         if self.peek() != Some(b':') {
@@ -178,21 +178,21 @@ impl<'a> Scanner<'a> {
         }
         self.at += 1;
         self.expect = Expect::Value;
-        Ok(Token::Key(key))
+        Ok(JsonToken::Key(key))
     }
 
-    fn scalar(&mut self, first: u8) -> Result<Token<'a>, Defect> {
+    fn scalar(&mut self, first: u8) -> Result<JsonToken<'a>, Defect> {
         match first {
-            b'"' => self.quoted().map(Token::String),
-            b'-' | b'0'..=b'9' => self.number().map(Token::Number),
-            b't' => self.literal("true", Token::True),
-            b'f' => self.literal("false", Token::False),
-            b'n' => self.literal("null", Token::Null),
+            b'"' => self.quoted().map(JsonToken::String),
+            b'-' | b'0'..=b'9' => self.number().map(JsonToken::Number),
+            b't' => self.literal("true", JsonToken::True),
+            b'f' => self.literal("false", JsonToken::False),
+            b'n' => self.literal("null", JsonToken::Null),
             _ => Err(self.defect()),
         }
     }
 
-    fn literal(&mut self, word: &str, token: Token<'a>) -> Result<Token<'a>, Defect> {
+    fn literal(&mut self, word: &str, token: JsonToken<'a>) -> Result<JsonToken<'a>, Defect> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
             return Err(self.defect());
         }

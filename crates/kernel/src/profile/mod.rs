@@ -47,7 +47,7 @@ stored! {
 
 /// One legal step: asked for `on` in `from`, an intent may end up in any of `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct LegalStep {
     pub from: State,
     pub on: Verb,
     pub to: &'static [State],
@@ -136,7 +136,7 @@ pub struct Profile {
     pub face: Face,
     /// The states in which a new row may begin.
     pub start: &'static [State],
-    pub rows: &'static [Row],
+    pub rows: &'static [LegalStep],
     /// The steps an operator may take. Pages and commands that cross faces offer these only.
     pub operator: &'static [(State, Verb)],
     /// The steps that need no lease, taken by [`crate::command::Advance`].
@@ -196,7 +196,7 @@ impl ProfileId {
 
 impl Profile {
     /// The legal outcomes of a verb in a state, if it may be asked there at all.
-    pub fn row(&self, from: State, on: Verb) -> Option<&'static Row> {
+    pub fn row(&self, from: State, on: Verb) -> Option<&'static LegalStep> {
         self.rows
             .iter()
             .find(|row| row.from == from && row.on == on)
@@ -251,6 +251,6 @@ impl Profile {
 }
 
 /// Keeps the tables to one line a row.
-const fn row(from: State, on: Verb, to: &'static [State]) -> Row {
-    Row { from, on, to }
+const fn row(from: State, on: Verb, to: &'static [State]) -> LegalStep {
+    LegalStep { from, on, to }
 }

@@ -206,7 +206,10 @@ fn integers_that_are_not_exact_everywhere_are_never_signed() {
     let mut statement = statement();
     statement.settled_at = 1 << 53;
     let refused = signer().sign(&statement);
-    assert!(matches!(refused, Err(json::Refusal::UnsafeInteger { .. })));
+    assert!(matches!(
+        refused,
+        Err(json::CanonicalError::UnsafeInteger { .. })
+    ));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use consign_kernel::command::{Admit, Answer, Command, Forget, NewIntent, OnceGuard, Purge};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, HOUR_US, Seq};
-use consign_kernel::once::{Key, Scope};
+use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::Face;
 
 use super::{World, item};
@@ -12,7 +12,7 @@ pub fn guarded(owner: &str, key: &str, fingerprint: u8) -> NewIntent {
     NewIntent {
         owner: owner.to_owned(),
         once: Some(OnceGuard {
-            key: Key {
+            key: OnceKey {
                 scope: Scope::IntentIdempotency,
                 owner: owner.to_owned(),
                 key: key.to_owned(),

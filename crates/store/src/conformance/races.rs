@@ -71,7 +71,7 @@ pub async fn each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163(worl
 pub async fn one_key_from_many_tasks_admits_once_ip_091(world: World) {
     let answers = together(50, |_| {
         let world = world.clone();
-        let key = once::Key {
+        let key = once::OnceKey {
             scope: once::Scope::IntentIdempotency,
             owner: "alice".to_owned(),
             key: "k".to_owned(),

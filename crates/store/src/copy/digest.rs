@@ -146,9 +146,9 @@ fn fact(fields: &mut RowHasher, fact: &Fact) {
     fields.maybe_text(detail.as_ref());
 }
 
-fn once(fields: &mut RowHasher, row: &once::Row) {
-    let once::Row {
-        key: once::Key { scope, owner, key },
+fn once(fields: &mut RowHasher, row: &once::FirstUse) {
+    let once::FirstUse {
+        key: once::OnceKey { scope, owner, key },
         fingerprint,
         intent,
         answer,

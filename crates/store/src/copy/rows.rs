@@ -52,7 +52,7 @@ pub(crate) enum TableRows {
     Intents(Vec<(Intent, Option<Lanes>)>),
     Facts(Vec<Fact>),
     /// With or without an answer: of [`LedgerTable::Once`] and of [`LedgerTable::Nonces`].
-    Once(Vec<once::Row>),
+    Once(Vec<once::FirstUse>),
     Records(Vec<Record>),
     Counts(Vec<(Counter, i64)>),
 }

@@ -11,7 +11,7 @@ use crate::{CommitListener, Error, News};
 
 /// The callers of a group with their replies, in the order of the group.
 pub(super) type PendingReplies = Vec<(ReplySender, Option<Reply>)>;
-pub(super) type ReplySender = oneshot::Sender<Delivery>;
+pub(super) type ReplySender = oneshot::Sender<ReplyBatch>;
 
 /// Listeners for the effects of commits.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl fmt::Debug for CommitListeners {
 /// wake is cheap, while each send from this thread might be a system call.
 pub(super) fn deliver(mut answers: PendingReplies) {
     while let Some((reply_to, Some(own))) = answers.pop() {
-        let delivery = Delivery {
+        let delivery = ReplyBatch {
             own: Some(Ok(own)),
             others: answers,
         };
@@ -82,18 +82,18 @@ pub(super) fn deliver(mut answers: PendingReplies) {
 pub(super) fn refuse(answers: PendingReplies, error: impl Fn() -> Error) {
     for (reply_to, _) in answers {
         // The caller may be gone.
-        let _ = reply_to.send(Delivery::alone(Err(error())));
+        let _ = reply_to.send(ReplyBatch::alone(Err(error())));
     }
 }
 
 /// A reply, and the replies of other callers that are sent with it.
-pub(super) struct Delivery {
+pub(super) struct ReplyBatch {
     /// `None` only after it was taken.
     own: Option<Result<Reply, Error>>,
     others: PendingReplies,
 }
 
-impl Delivery {
+impl ReplyBatch {
     fn alone(own: Result<Reply, Error>) -> Self {
         Self {
             own: Some(own),
@@ -107,7 +107,7 @@ impl Delivery {
 }
 
 /// The other callers get their replies even if this caller is gone.
-impl Drop for Delivery {
+impl Drop for ReplyBatch {
     fn drop(&mut self) {
         for (reply_to, own) in self.others.drain(..) {
             if let Some(own) = own {

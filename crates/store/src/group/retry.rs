@@ -142,9 +142,9 @@ mod tests {
     use tokio::sync::oneshot::{self, Receiver};
 
     use super::*;
-    use crate::group::delivery::Delivery;
+    use crate::group::delivery::ReplyBatch;
 
-    fn queued() -> (QueuedRequest, Receiver<Delivery>) {
+    fn queued() -> (QueuedRequest, Receiver<ReplyBatch>) {
         let (reply_to, answered) = oneshot::channel();
         let request = Request {
             gate: None,

@@ -75,7 +75,7 @@ impl Tx for ModelData {
         Ok(self.intents.values().filter(wanted).cloned().collect())
     }
 
-    fn once(&mut self, key: &once::Key) -> ModelResult<Option<once::Row>> {
+    fn once(&mut self, key: &once::OnceKey) -> ModelResult<Option<once::FirstUse>> {
         Ok(self.once.get(key).cloned())
     }
 
@@ -143,7 +143,7 @@ impl Tx for ModelData {
         Ok(())
     }
 
-    fn put_once(&mut self, row: once::Row) -> ModelResult<()> {
+    fn put_once(&mut self, row: once::FirstUse) -> ModelResult<()> {
         self.once.insert(row.key.clone(), row);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Tx for ModelData {
     fn forget(&mut self, forget: &Forget, now: Micros) -> ModelResult<u64> {
         match forget {
             Forget::Once { scope, limit } => {
-                let mut over: Vec<(Micros, once::Key)> = self
+                let mut over: Vec<(Micros, once::OnceKey)> = self
                     .once
                     .values()
                     .filter(|row| row.key.scope == *scope && row.until <= now)

@@ -300,7 +300,7 @@ impl PostgresEnd {
         let [owner, key] = after.texts.each_ref().map(|text| stored(text));
         let found = self.query(sql, &[&bare(), &after.numbers[0], &owner, &key, &limit])?;
         let found = read(&found, rows::once)?;
-        let cursor = |once::Key { scope, owner, key }: &once::Key| {
+        let cursor = |once::OnceKey { scope, owner, key }: &once::OnceKey| {
             Cursor::named([scope.code().into(), 0, 0], owner, key)
         };
         Ok(RowPage {
@@ -317,8 +317,8 @@ impl PostgresEnd {
         let [scope, until, _] = after.numbers;
         let wanted: Parameters<'_> = &[&bare(), &scope, &until, &owner, &key, &limit];
         let found = read(&self.query(sql, wanted)?, rows::once)?;
-        let cursor = |row: &once::Row| {
-            let once::Key { scope, owner, key } = &row.key;
+        let cursor = |row: &once::FirstUse| {
+            let once::OnceKey { scope, owner, key } = &row.key;
             Cursor::named([scope.code().into(), row.until.0, 0], owner, key)
         };
         Ok(RowPage {

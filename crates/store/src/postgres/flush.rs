@@ -93,8 +93,8 @@ pub(super) struct DecidedWrites<'r> {
     pub(super) removed: Vec<Seq>,
     pub(super) facts: &'r [Fact],
     pub(super) facts_gone: &'r [FactSeq],
-    pub(super) once: Vec<&'r once::Row>,
-    pub(super) once_again: Vec<&'r once::Row>,
+    pub(super) once: Vec<&'r once::FirstUse>,
+    pub(super) once_again: Vec<&'r once::FirstUse>,
     pub(super) records: Vec<&'r record::Record>,
     pub(super) records_again: Vec<&'r record::Record>,
     pub(super) records_gone: Vec<&'r record::Key>,
@@ -266,7 +266,7 @@ fn fact_row(fact: &Fact) -> RowEncoder {
     row_cells
 }
 
-fn once_row(row: &once::Row) -> RowEncoder {
+fn once_row(row: &once::FirstUse) -> RowEncoder {
     let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 2);
     row_cells.int2(i16::from(row.key.scope.code()));
     row_cells.text(row.key.owner.as_str());

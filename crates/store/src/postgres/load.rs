@@ -179,7 +179,7 @@ const fn lanes(column: Column) -> &'static str {
 #[derive(Debug, Default)]
 pub(super) struct Prefetch<'r> {
     pub(super) ids: BTreeSet<IntentId>,
-    pub(super) once: BTreeSet<once::Key>,
+    pub(super) once: BTreeSet<once::OnceKey>,
     pub(super) records: BTreeSet<record::Key>,
     pub(super) capped: BTreeSet<&'r str>,
     /// How many rows of each lane.

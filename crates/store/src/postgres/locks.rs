@@ -43,7 +43,7 @@ const OWNERS: &str = "SELECT k.n FROM unnest($1::text[]) WITH ORDINALITY AS k (o
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LockTarget {
     Intent(IntentId),
-    Once(once::Key),
+    Once(once::OnceKey),
     Record(record::Key),
     Owner(String),
 }

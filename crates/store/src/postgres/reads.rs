@@ -18,8 +18,8 @@ use super::rows::{
 use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, LeaseCount,
-    NamePage, OutlinePage, Query, Rows, View,
+    Count, Dump, Error, EventFilter, EventPage, IntentColumns, IntentFilter, IntentPage, JobCount,
+    LeaseCount, NamePage, OutlinePage, Query, Rows,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -304,19 +304,19 @@ macro_rules! by_owner {
 async fn page(
     readers: &PostgresReadPool,
     filter: &IntentFilter,
-    view: View,
+    view: IntentColumns,
 ) -> Result<Rows, Error> {
     let statements = match view {
-        View::Full => by_owner!(filter, intent_columns),
-        View::Outline => by_owner!(filter, outline_columns),
+        IntentColumns::Full => by_owner!(filter, intent_columns),
+        IntentColumns::Outline => by_owner!(filter, outline_columns),
     };
     let (found, next) = scan(readers, filter, statements).await?;
     Ok(match view {
-        View::Full => {
+        IntentColumns::Full => {
             let intents = found.iter().map(rows::intent).collect::<Result<_, _>>()?;
             Rows::IntentPage(IntentPage { intents, next })
         }
-        View::Outline => {
+        IntentColumns::Outline => {
             let outlines = found.iter().map(rows::outline).collect::<Result<_, _>>()?;
             Rows::OutlinePage(OutlinePage { outlines, next })
         }

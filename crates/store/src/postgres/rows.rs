@@ -137,9 +137,9 @@ fn fact_seq(row: &impl SqlRow, index: usize) -> Result<Option<FactSeq>, Error> {
     value.map(|_| unsigned(row, index).map(FactSeq)).transpose()
 }
 
-pub(super) fn once(row: &impl SqlRow) -> Result<once::Row, Error> {
-    Ok(once::Row {
-        key: once::Key {
+pub(super) fn once(row: &impl SqlRow) -> Result<once::FirstUse, Error> {
+    Ok(once::FirstUse {
+        key: once::OnceKey {
             scope: coded(row, 0, once::Scope::from_code)?,
             owner: text(row, 1)?,
             key: text(row, 2)?,

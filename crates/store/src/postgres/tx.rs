@@ -40,7 +40,7 @@ pub(super) struct PostgresTx<'a> {
     node: i64,
     shard: i16,
     working_set: WorkingSet,
-    once: HashMap<once::Key, KeyedEntry<once::Row>>,
+    once: HashMap<once::OnceKey, KeyedEntry<once::FirstUse>>,
     records: HashMap<record::Key, KeyedEntry<Record>>,
     facts: Vec<Fact>,
     /// The last facts of rows that are removed together with their facts.
@@ -338,7 +338,7 @@ impl Tx for PostgresTx<'_> {
         self.hold(&found)
     }
 
-    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
+    fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error> {
         if !self.once.contains_key(key) {
             let keys = load::keys([(key.scope.code(), &key.owner, &key.key)].into_iter());
             let found = self
@@ -429,7 +429,7 @@ impl Tx for PostgresTx<'_> {
         Ok(())
     }
 
-    fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
+    fn put_once(&mut self, row: once::FirstUse) -> Result<(), Error> {
         let entry = self
             .once
             .entry(row.key.clone())

@@ -239,8 +239,8 @@ impl SqliteSource {
         let mut statement = self.connection.prepare_cached(sql)?;
         let [owner, key] = &after.texts;
         let wanted = params![after.numbers[0], owner, key, limit];
-        let found: Vec<once::Row> = collect(&mut statement, wanted, rows::once)?;
-        let cursor = |once::Key { scope, owner, key }: &once::Key| {
+        let found: Vec<once::FirstUse> = collect(&mut statement, wanted, rows::once)?;
+        let cursor = |once::OnceKey { scope, owner, key }: &once::OnceKey| {
             Cursor::named([scope.code().into(), 0, 0], owner, key)
         };
         Ok(RowPage {
@@ -260,7 +260,7 @@ impl SqliteSource {
         }
         let sql = concat!(rows::nonces!(), " WHERE seq > ?1 ORDER BY seq LIMIT ?2");
         let mut statement = self.connection.prepare_cached(sql)?;
-        let mut found: Vec<(i64, once::Row)> =
+        let mut found: Vec<(i64, once::FirstUse)> =
             collect(&mut statement, params![after.numbers[0], limit], |row| {
                 Ok((row.get(0)?, rows::nonce(row)?))
             })?;

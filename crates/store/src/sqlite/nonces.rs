@@ -59,19 +59,19 @@ impl Nonces {
         Ok(())
     }
 
-    fn name(&self, key: &once::Key) -> u64 {
+    fn name(&self, key: &once::OnceKey) -> u64 {
         self.names.hash_one(key)
     }
 
-    pub(super) fn get(&self, key: &once::Key) -> Option<once::Row> {
+    pub(super) fn get(&self, key: &once::OnceKey) -> Option<once::FirstUse> {
         let until = *self.until.get(&self.name(key))?;
-        Some(once::Row::bare(key.clone(), until))
+        Some(once::FirstUse::bare(key.clone(), until))
     }
 
     pub(super) fn put(
         &mut self,
         prepared: &mut StatementCache<'_>,
-        row: &once::Row,
+        row: &once::FirstUse,
     ) -> Result<(), Error> {
         let sql = "INSERT INTO nonces (scope, owner, key, until) VALUES (?1, ?2, ?3, ?4)";
         let key = &row.key;
@@ -183,7 +183,7 @@ fn oldest(
     prepared: &mut StatementCache<'_>,
     scope: once::Scope,
     limit: usize,
-) -> Result<Vec<(i64, once::Row)>, Error> {
+) -> Result<Vec<(i64, once::FirstUse)>, Error> {
     let sql = concat!(rows::nonces!(), " WHERE scope = ?1 ORDER BY seq LIMIT ?2");
     let statement = prepared.get(sql)?;
     let found = statement.query_map(params![scope.code(), rows::signed(limit as u64)], |row| {

@@ -19,8 +19,8 @@ use super::writer::read_position;
 use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
-    LeaseCount, NamePage, Outline, OutlinePage, Query, Rows, View,
+    BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentColumns, IntentFilter, IntentPage,
+    JobCount, LeaseCount, NamePage, Outline, OutlinePage, Query, Rows,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -274,15 +274,19 @@ macro_rules! newest {
     };
 }
 
-fn page(connection: &Connection, filter: &IntentFilter, view: View) -> Result<Rows, Error> {
+fn page(
+    connection: &Connection,
+    filter: &IntentFilter,
+    view: IntentColumns,
+) -> Result<Rows, Error> {
     Ok(match view {
-        View::Full => {
+        IntentColumns::Full => {
             let sql = newest!(filter, intent_columns);
             let wants = |intent: &Intent| (intent.seq, filter.wants(intent));
             let (intents, next) = scan(connection, filter, sql, rows::intent, wants)?;
             Rows::IntentPage(IntentPage { intents, next })
         }
-        View::Outline => {
+        IntentColumns::Outline => {
             let sql = newest!(filter, outline_columns);
             let wants = |outline: &Outline| (outline.seq, filter.wants_outline(outline));
             let (outlines, next) = scan(connection, filter, sql, rows::outline, wants)?;

@@ -57,17 +57,17 @@ pub(super) fn outline(row: &Row<'_>) -> rusqlite::Result<Outline> {
 }
 
 /// A field as a column stores it.
-trait FromCell: Sized {
+trait FromSqliteCell: Sized {
     fn from_cell(row: &Row<'_>, index: usize) -> rusqlite::Result<Self>;
 }
 
-fn cell<T: FromCell>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+fn cell<T: FromSqliteCell>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     T::from_cell(row, index)
 }
 
 macro_rules! from_cell {
     ($($field:ty: $read:expr;)*) => {
-        $(impl FromCell for $field {
+        $(impl FromSqliteCell for $field {
             fn from_cell(row: &Row<'_>, index: usize) -> rusqlite::Result<Self> {
                 let read: fn(&Row<'_>, usize) -> rusqlite::Result<Self> = $read;
                 read(row, index)
@@ -141,9 +141,9 @@ fn fact_seq(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<FactSeq>> {
     value.map(|_| unsigned(row, index).map(FactSeq)).transpose()
 }
 
-pub(super) fn once(row: &Row<'_>) -> rusqlite::Result<once::Row> {
-    Ok(once::Row {
-        key: once::Key {
+pub(super) fn once(row: &Row<'_>) -> rusqlite::Result<once::FirstUse> {
+    Ok(once::FirstUse {
+        key: once::OnceKey {
             scope: coded(row, 0, once::Scope::from_code)?,
             owner: row.get(1)?,
             key: row.get(2)?,
@@ -163,13 +163,13 @@ macro_rules! nonces {
 }
 pub(super) use nonces;
 
-pub(super) fn nonce(row: &Row<'_>) -> rusqlite::Result<once::Row> {
-    let key = once::Key {
+pub(super) fn nonce(row: &Row<'_>) -> rusqlite::Result<once::FirstUse> {
+    let key = once::OnceKey {
         scope: coded(row, 1, once::Scope::from_code)?,
         owner: row.get(2)?,
         key: row.get(3)?,
     };
-    Ok(once::Row::bare(key, Micros(row.get(4)?)))
+    Ok(once::FirstUse::bare(key, Micros(row.get(4)?)))
 }
 
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {

@@ -175,7 +175,7 @@ impl Tx for SqliteTx<'_, '_> {
         Ok(all)
     }
 
-    fn once(&mut self, key: &once::Key) -> Result<Option<once::Row>, Error> {
+    fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error> {
         if key.scope.is_bare() {
             return Ok(self.nonces.get(key));
         }
@@ -346,7 +346,7 @@ impl Tx for SqliteTx<'_, '_> {
         Ok(())
     }
 
-    fn put_once(&mut self, row: once::Row) -> Result<(), Error> {
+    fn put_once(&mut self, row: once::FirstUse) -> Result<(), Error> {
         if row.key.scope.is_bare() {
             return self.nonces.put(self.prepared, &row);
         }

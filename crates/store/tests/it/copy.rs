@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use consign_kernel::ids::IntentId;
 use consign_store::conformance::{ManualClock, START, World, claim_by, item};
-use consign_store::copy::{self, CopyEnd, CopyReport, LedgerTable, Progress, TargetContent};
+use consign_store::copy::{self, CopyEnd, CopyProgress, CopyReport, LedgerTable, TargetContent};
 use consign_store::postgres::{DatabaseAddress, Postgres};
 use consign_store::sqlite::{self, QUEUE_REQUESTS_MAX, Sqlite};
 use consign_store::{Clock, Dump, Error, SharedStore};
@@ -87,7 +87,7 @@ async fn copied(from: &CopyEnd, to: &CopyEnd) -> CopyReport {
 
 async fn run(
     options: copy::Options,
-    progress: impl FnMut(Progress) + Send + 'static,
+    progress: impl FnMut(CopyProgress) + Send + 'static,
 ) -> Result<CopyReport, Error> {
     tokio::task::spawn_blocking(move || copy::copy(&options, progress))
         .await

@@ -10,7 +10,7 @@ use consign_kernel::profile::{Face, Profile, ProfileId};
 use consign_kernel::state::{Cause, State};
 
 use super::reads::row_payload;
-use super::views::{IntentPage, TransactionEntry, TransactionPage, Transition, TransitionPage};
+use super::views::{IntentViewPage, TransactionEntry, TransactionPage, Transition, TransitionPage};
 use super::{OWNER, Site, unavailable};
 use crate::key::IdempotencyKey;
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ impl Site {
         limit: u32,
         offset: u32,
         before: Option<u64>,
-    ) -> Result<IntentPage, Problem> {
+    ) -> Result<IntentViewPage, Problem> {
         if offset > OFFSET_MAX {
             let reason = format!(
                 "must be at most {OFFSET_MAX}; continue with from=, which each page returns as next"
@@ -53,7 +53,7 @@ impl Site {
                 intents.push(self.intent_shown(&permission, LISTED_MAX).await?);
             }
         }
-        Ok(IntentPage { intents, next })
+        Ok(IntentViewPage { intents, next })
     }
 
     /// The newest matching rows, and where to continue if there may be more.

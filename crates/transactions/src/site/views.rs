@@ -155,7 +155,7 @@ pub struct IntentView {
 
 /// A page of intents for operators.
 #[derive(Clone, Debug)]
-pub struct IntentPage {
+pub struct IntentViewPage {
     pub intents: Vec<IntentView>,
     /// The start of the next page, if there may be one.
     pub next: Option<Seq>,

@@ -26,12 +26,12 @@ pub trait Dialect {
     fn refused_early(&self) -> BTreeMap<u16, Vec<Code>>;
 
     /// The response with this status and one of these codes.
-    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> Refusal;
+    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec;
 }
 
 /// An error response.
 #[derive(Debug, Clone)]
-pub struct Refusal {
+pub struct ErrorResponseSpec {
     pub about: &'static str,
     /// The names of components under `headers`.
     pub headers: Vec<&'static str>,
@@ -42,7 +42,7 @@ pub struct Refusal {
 
 /// The frame, completed with version, paths, schemas and shared responses.
 pub fn document(endpoints: &[Endpoint], dialect: &impl Dialect, mut frame: Value) -> Value {
-    let mut components = Components {
+    let mut components = ComponentMap {
         dialect,
         schemas: Map::new(),
         responses: Map::new(),
@@ -94,13 +94,13 @@ pub fn merge<'a>(mut whole: Value, others: impl IntoIterator<Item = &'a Value>) 
 }
 
 /// The components that operations refer to.
-struct Components<'d, D> {
+struct ComponentMap<'d, D> {
     dialect: &'d D,
     schemas: Map<String, Value>,
     responses: Map<String, Value>,
 }
 
-impl<D: Dialect> Components<'_, D> {
+impl<D: Dialect> ComponentMap<'_, D> {
     fn operation(&mut self, operation: &Operation) -> Value {
         let mut out = Map::new();
         out.insert("operationId".to_owned(), operation.id.into());
@@ -199,7 +199,7 @@ impl<D: Dialect> Components<'_, D> {
         out
     }
 
-    fn refusal(&mut self, refusal: Refusal) -> Value {
+    fn refusal(&mut self, refusal: ErrorResponseSpec) -> Value {
         let mut response = described(refusal.about, &refusal.headers);
         response["content"] = json!({"application/json": {"schema": self.schema(&refusal.schema)}});
         let Some(name) = refusal.shared_as else {

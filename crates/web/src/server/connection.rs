@@ -102,7 +102,7 @@ where
         );
         let request_activity = Arc::clone(&activity);
         let answer = service_fn(move |request: Request<Incoming>| {
-            let context = RequestContext {
+            let context = ConnectionContext {
                 peer,
                 presence: presence.clone(),
                 unread_body: unread_body.clone(),
@@ -152,7 +152,7 @@ where
 }
 
 /// What a connection adds to each request.
-struct RequestContext {
+struct ConnectionContext {
     peer: Peer,
     presence: Presence,
     unread_body: UnreadBody,
@@ -163,12 +163,12 @@ struct RequestContext {
 async fn answer<S>(
     service: S,
     request: Request<Incoming>,
-    context: RequestContext,
+    context: ConnectionContext,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
-    let RequestContext {
+    let ConnectionContext {
         peer,
         presence,
         unread_body,

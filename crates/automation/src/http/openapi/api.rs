@@ -10,7 +10,7 @@ use consign_kernel::error::Code;
 use consign_web::openapi::schema::{
     Schema, boolean, exactly, integer, list, object, optional, required, text,
 };
-use consign_web::openapi::{self, Access, Dialect, Endpoint, Operation, Refusal, Tag};
+use consign_web::openapi::{self, Access, Dialect, Endpoint, ErrorResponseSpec, Operation, Tag};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ impl Dialect for AutomationDialect {
         BTreeMap::from([(status, vec![Code::InvalidRequest])])
     }
 
-    fn refusal(&self, _: &Operation, status: u16, codes: &[Code]) -> Refusal {
+    fn refusal(&self, _: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec {
         let about = match status {
             400 => "The request is invalid.",
             401 => "The token is missing or unknown.",
@@ -147,7 +147,7 @@ impl Dialect for AutomationDialect {
             fields.push(optional("bytes_actual", integer()));
             fields.push(optional("bytes_limit", integer()));
         }
-        Refusal {
+        ErrorResponseSpec {
             about,
             headers: Vec::new(),
             schema: exactly(fields),

@@ -105,11 +105,11 @@ fn closed_hours_hold_a_due_entry_back_without_using_it_up_du_066() {
     let monday = at("2026-01-05T08:00:00Z");
     assert_eq!(
         entry.due(&state, at("2026-01-02T10:00:00Z")),
-        DueDecision::Outside(Closed::Hours, monday)
+        DueDecision::Outside(DelayReason::Hours, monday)
     );
     assert_eq!(
         entry.due(&state, at("2026-01-03T09:00:00Z")),
-        DueDecision::Outside(Closed::Weekday, monday)
+        DueDecision::Outside(DelayReason::Weekday, monday)
     );
     assert_eq!(entry.due(&state, monday), DueDecision::Fire);
     let words = [

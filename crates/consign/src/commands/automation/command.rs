@@ -11,19 +11,19 @@ use crate::failure::{self, Exit};
 pub(crate) enum AutomationCommand {
     /// Start, inspect and reload the automation service
     #[command(subcommand)]
-    System(system::Action),
+    System(system::SystemSubcommand),
     /// List, run, create and check plugins
     #[command(subcommand)]
-    Plugin(plugin::Action),
+    Plugin(plugin::PluginSubcommand),
     /// Inspect, cancel and retry jobs
     #[command(subcommand)]
-    Job(job::Action),
+    Job(job::JobSubcommand),
     /// List, show and run pipelines
     #[command(subcommand)]
-    Pipeline(pipeline::Action),
+    Pipeline(pipeline::PipelineSubcommand),
     /// List schedules and their next runs; pause, resume or run them
     #[command(subcommand)]
-    Schedule(schedule::Action),
+    Schedule(schedule::ScheduleSubcommand),
     /// List queued and running jobs, oldest first
     Queue(job::QueueArgs),
     /// Show the log of finished attempts, newest first
@@ -33,11 +33,11 @@ pub(crate) enum AutomationCommand {
     /// Send any HTTP request to the service
     Api(ApiArgs),
     /// Run a command of a plugin; short for `plugin run`
-    Run(plugin::RunArgs),
+    Run(plugin::PluginRunArgs),
     /// Show the status of the service; short for `system status`
     Status(system::StatusArgs),
     /// List the plugins; short for `plugin list`
-    Plugins(plugin::ListArgs),
+    Plugins(plugin::PluginListArgs),
 }
 
 impl AutomationCommand {

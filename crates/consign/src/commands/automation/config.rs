@@ -19,13 +19,13 @@ use clap::Subcommand;
 use crate::failure::{self, Exit};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum ConfigSubcommand {
     /// Report all problems of a configuration
     Check(check::Args),
     /// Seal the files and plugins as they are now
     Lock(lock::Args),
     /// Show the configuration, or one part of it, without secrets
-    Show(show::ShowArgs),
+    Show(show::ConfigShowArgs),
     /// Show one value, without secrets
     Get(show::GetArgs),
     /// Change one value in place
@@ -34,10 +34,10 @@ pub(crate) enum Action {
     Init(init::Args),
     /// Create, list and delete tokens
     #[command(subcommand)]
-    Token(token::Action),
+    Token(token::TokenSubcommand),
     /// Change the scopes of a token
     #[command(subcommand)]
-    Scope(scope::Action),
+    Scope(scope::ScopeSubcommand),
     /// List, show and change the plugins of the configuration
     #[command(subcommand)]
     Plugin(parts::PluginAction),
@@ -53,7 +53,7 @@ pub(crate) enum Action {
     Restore(backup::RestoreArgs),
 }
 
-impl Action {
+impl ConfigSubcommand {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let json = self.wants_json();
         match self.act() {

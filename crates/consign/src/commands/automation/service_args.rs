@@ -2,7 +2,7 @@
 //!
 //! Invariant: a token is only sent to the URL that was given with it.
 
-use consign_client::Key;
+use consign_client::SecretKey;
 
 use super::config::tree::TreeArgs;
 use super::request::block_on;
@@ -24,7 +24,7 @@ pub(crate) struct ServiceArgs {
         env = "DUCTILE_API_KEY",
         hide_env_values = true
     )]
-    api_key: Option<Key>,
+    api_key: Option<SecretKey>,
 }
 
 impl ServiceArgs {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use consign_bench::BenchTarget;
-use consign_client::{Address, Key};
+use consign_client::{Address, SecretKey};
 use data_encoding::HEXLOWER;
 
 use crate::data_dir::DataDir;
@@ -100,10 +100,10 @@ impl PrivateServer {
         let data = self.directory.data();
         let (key, admin_token) = match self.mode {
             ServerMode::Serve | ServerMode::Site => {
-                let key = |name| -> anyhow::Result<Key> {
+                let key = |name| -> anyhow::Result<SecretKey> {
                     let secret = secrets::read(&data, name)?;
                     let secret = secret.context("the server created no keys")?;
-                    Ok(Key::new(secret.reveal()))
+                    Ok(SecretKey::new(secret.reveal()))
                 };
                 (
                     key(SecretName::BusSecret)?,
@@ -111,7 +111,7 @@ impl PrivateServer {
                 )
             }
             // As long as a real key, so that requests have the same size.
-            ServerMode::Empty => (Key::new(&format!("ck_{:040}", 0)), None),
+            ServerMode::Empty => (SecretKey::new(&format!("ck_{:040}", 0)), None),
         };
         Ok(BenchTarget {
             server: Address::parse(&self.url)?,

@@ -1,6 +1,6 @@
 //! `consign intent claim`
 
-use consign_client::{Claim, Claimed};
+use consign_client::{ClaimFilter, Claimed};
 use consign_kernel::limits::CLAIM_BATCH_MAX;
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ struct ClaimedList<'a> {
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let words = self.capabilities.iter().map(|word| word.trim());
-        let claim = Claim {
+        let claim = ClaimFilter {
             goal: self.goal.clone(),
             namespace: self.namespace.clone(),
             publisher: None,

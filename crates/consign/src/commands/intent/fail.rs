@@ -1,6 +1,6 @@
 //! `consign intent fail ID --token T --error S`
 
-use consign_client::Key;
+use consign_client::SecretKey;
 
 use super::fulfil::SettledOutput;
 use crate::commands::OutputArgs;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
     /// Token from the claim
     #[arg(long)]
-    token: Key,
+    token: SecretKey,
 
     /// Reason of the failure: TEXT, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT")]

@@ -1,6 +1,6 @@
 //! `consign intent fulfil ID --token T`
 
-use consign_client::{Key, Output};
+use consign_client::{Output, SecretKey};
 use serde::Serialize;
 
 use crate::commands::OutputArgs;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
     /// Token from the claim
     #[arg(long)]
-    token: Key,
+    token: SecretKey,
 
     /// Result: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", conflicts_with = "text")]

@@ -1,6 +1,6 @@
 //! `consign intent show ID`
 
-use consign_client::{Fact, IntentResult, Timeline};
+use consign_client::{IntentResult, Timeline, TimelineEntry};
 use serde_json::Value;
 
 use crate::commands::OutputArgs;
@@ -87,7 +87,7 @@ fn history(timeline: &Timeline) -> String {
     )
 }
 
-fn row(fact: &Fact) -> Vec<String> {
+fn row(fact: &TimelineEntry) -> Vec<String> {
     let word = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), render::safe);
     let at = match &fact.at {
         Value::Number(number) => number

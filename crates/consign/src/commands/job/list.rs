@@ -8,7 +8,7 @@ use crate::failure::Exit;
 use crate::system::query_string;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct JobListArgs {
     /// Only jobs of this plugin
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct QueueArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl ListArgs {
+impl JobListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let wanted = query_string(&[
             ("plugin", self.plugin),

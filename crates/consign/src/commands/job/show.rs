@@ -12,7 +12,7 @@ use crate::failure::Exit;
 use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct JobShowArgs {
     /// The id of the job
     #[arg(value_name = "ID")]
     id: String,
@@ -21,7 +21,7 @@ pub(crate) struct ShowArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl ShowArgs {
+impl JobShowArgs {
     pub(crate) fn show(self) -> anyhow::Result<Exit> {
         get_and_print(
             &self.service,

@@ -1,6 +1,6 @@
 //! `consign key list`
 
-use consign_client::KeyInfo;
+use consign_client::ApiKeyInfo;
 
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
@@ -30,7 +30,7 @@ impl Args {
     }
 }
 
-fn human(keys: &[KeyInfo]) -> String {
+fn human(keys: &[ApiKeyInfo]) -> String {
     let rows: Vec<Vec<String>> = keys
         .iter()
         .map(|key| {
@@ -53,7 +53,7 @@ mod tests {
     fn a_list_of_keys_is_a_table() {
         let json =
             r#"[{"id":"k1","owner":"a\u001bb","total_requests":12,"created_at":1700000000.25}]"#;
-        let keys: Vec<KeyInfo> = serde_json::from_str(json).unwrap();
+        let keys: Vec<ApiKeyInfo> = serde_json::from_str(json).unwrap();
         assert_eq!(
             human(&keys),
             "ID  REQUESTS  CREATED               OWNER\n\

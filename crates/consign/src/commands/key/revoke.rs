@@ -1,6 +1,6 @@
 //! `consign key revoke KEY`
 
-use consign_client::Key;
+use consign_client::SecretKey;
 use consign_engine::key_id;
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::{input, out, render};
 pub(crate) struct Args {
     /// The key: @FILE, - for standard input, or the key itself (other users can see arguments)
     #[arg(value_name = "KEY")]
-    revoked: Key,
+    revoked: SecretKey,
 
     /// Do not ask for confirmation
     #[arg(long)]
@@ -52,7 +52,7 @@ impl Args {
     }
 
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let key = Key::new(&input::text("the key", self.revoked.reveal())?);
+        let key = SecretKey::new(&input::text("the key", self.revoked.reveal())?);
         if key.is_empty() {
             return Err(Failure::usage("the key to revoke is empty").into());
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consign_client::{Client, NodeInfo};
+use consign_client::{Client, NodeStatus};
 
 use super::{OneArgs, called};
 use crate::failure::{Exit, Failure};
@@ -50,7 +50,11 @@ impl Args {
     }
 
     /// Without a time limit, because workers may extend their leases.
-    async fn until_drained(&self, client: &Client, mut node: NodeInfo) -> anyhow::Result<NodeInfo> {
+    async fn until_drained(
+        &self,
+        client: &Client,
+        mut node: NodeStatus,
+    ) -> anyhow::Result<NodeStatus> {
         let mut printed = None;
         while node.state != "drained" {
             let status = (node.state.clone(), node.leases);
@@ -72,7 +76,7 @@ impl Args {
     }
 }
 
-fn others_serve(nodes: &[NodeInfo], id: i64) -> bool {
+fn others_serve(nodes: &[NodeStatus], id: i64) -> bool {
     let mut others = nodes.iter().filter(|other| other.id != id);
     others.any(|other| other.state == "serving")
 }

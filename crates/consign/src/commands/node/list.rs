@@ -1,6 +1,6 @@
 //! `consign node list`
 
-use consign_client::NodeInfo;
+use consign_client::NodeStatus;
 
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
@@ -30,7 +30,7 @@ impl Args {
     }
 }
 
-fn human(nodes: &[NodeInfo]) -> String {
+fn human(nodes: &[NodeStatus]) -> String {
     let rows: Vec<Vec<String>> = nodes
         .iter()
         .map(|node| {

@@ -8,13 +8,13 @@ use crate::failure::{Exit, Failure};
 use crate::system::path_segment;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct PluginListArgs {
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct PluginShowArgs {
     /// The name of the plugin
     name: String,
 
@@ -22,7 +22,7 @@ pub(crate) struct ShowArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl ListArgs {
+impl PluginListArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let known =
             |program: &consign_automation::program::Program| Ok(catalogue::plugin_list(program));
@@ -38,7 +38,7 @@ impl ListArgs {
     }
 }
 
-impl ShowArgs {
+impl PluginShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let name = &self.name;
         let path = format!("/plugin/{}", path_segment(name));

@@ -27,7 +27,7 @@ Examples (use `consign` if the binary has that name):
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct RunArgs {
+pub(crate) struct PluginRunArgs {
     /// The name of the plugin
     #[arg(value_name = "PLUGIN")]
     name: String,
@@ -63,7 +63,7 @@ pub(crate) struct PayloadArgs {
     dry_run: bool,
 }
 
-impl RunArgs {
+impl PluginRunArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let (plugin, command) = (&self.name, &self.command);
         if self.payload.dry_run {
@@ -79,7 +79,7 @@ impl RunArgs {
     }
 }
 
-impl RunArgs {
+impl PluginRunArgs {
     fn require_command(&self) -> anyhow::Result<()> {
         let (plugin, command) = (&self.name, &self.command);
         let sheet = if self.service.api_url.is_some() {

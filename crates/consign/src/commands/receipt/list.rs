@@ -1,6 +1,6 @@
 //! `consign receipt list [INTENT]`
 
-use consign_client::TransactionView;
+use consign_client::AtpTransaction;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -49,7 +49,7 @@ impl Args {
     }
 }
 
-fn both(transaction: TransactionView) -> impl Iterator<Item = Box<RawValue>> {
+fn both(transaction: AtpTransaction) -> impl Iterator<Item = Box<RawValue>> {
     [transaction.receipt, transaction.compensation_receipt]
         .into_iter()
         .flatten()

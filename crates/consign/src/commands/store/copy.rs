@@ -54,7 +54,7 @@ both sides are counted and hashed. Keys are not in a database: servers on the ta
 need the `keys` of the servers on the source.";
 
 #[derive(Serialize)]
-struct CopyReport {
+struct CopyOutput {
     from: String,
     to: String,
     dry_run: bool,
@@ -113,7 +113,7 @@ impl Args {
             rows: copied.rows,
             digest: Some(copied.digest),
         });
-        self.show(&CopyReport {
+        self.show(&CopyOutput {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: false,
@@ -156,7 +156,7 @@ impl Args {
             rows: *rows,
             digest: None,
         });
-        self.show(&CopyReport {
+        self.show(&CopyOutput {
             from: from.to_string(),
             to: to.to_string(),
             dry_run: true,
@@ -177,7 +177,7 @@ impl Args {
         }
     }
 
-    fn show(&self, report: &CopyReport) -> anyhow::Result<()> {
+    fn show(&self, report: &CopyOutput) -> anyhow::Result<()> {
         if self.output.json {
             return out::json(report);
         }

@@ -8,7 +8,7 @@ use crate::failure::Exit;
 use crate::system::{path_segment, query_string};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct BreakerShowArgs {
     /// The name of the plugin
     plugin: String,
 
@@ -58,7 +58,7 @@ pub(crate) struct FactsArgs {
     pub(crate) service: ServiceArgs,
 }
 
-impl ShowArgs {
+impl BreakerShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let wanted = query_string(&[
             ("command", self.command),

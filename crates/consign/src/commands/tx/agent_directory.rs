@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use consign_client::Key;
+use consign_client::SecretKey;
 use consign_transactions::document::{AtpDocument, REQUEST_BYTES_MAX};
 use consign_transactions::intent::SignedIntent;
 use data_encoding::HEXLOWER;
@@ -58,13 +58,13 @@ impl AgentDirectory {
     }
 
     /// The idempotency key of a request: that of the first attempt, created if this is the first.
-    pub(super) fn request_key(&self, id: &str, request: &str) -> anyhow::Result<Key> {
+    pub(super) fn request_key(&self, id: &str, request: &str) -> anyhow::Result<SecretKey> {
         let folder = self.folder(id)?;
         create_private(&folder)?;
         let path = folder.join(request);
         let fresh = format!("{}\n", HEXLOWER.encode(&random_bytes::<KEY_BYTES>()?));
         let kept = write_private_once(&path, fresh.as_bytes())?;
-        let key = Key::new(&String::from_utf8_lossy(&kept));
+        let key = SecretKey::new(&String::from_utf8_lossy(&kept));
         if key.is_empty() {
             let message = format!("{} is empty", path.display());
             return Err(Failure::failed(message)
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn commands_that_begin_a_request_together_get_the_same_key() {
         let (_directory, state) = state();
-        let keys: Vec<Key> = std::thread::scope(|scope| {
+        let keys: Vec<SecretKey> = std::thread::scope(|scope| {
             let begin = || state.request_key("int_1", "execute-1").unwrap();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
             threads.into_iter().map(|one| one.join().unwrap()).collect()

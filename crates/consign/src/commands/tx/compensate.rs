@@ -1,6 +1,6 @@
 //! `consign tx compensate INTENT --reason TEXT`
 
-use consign_client::{Reply, TransactionView};
+use consign_client::{AtpTransaction, ParsedResponse};
 use consign_transactions::envelope::RequestOperation;
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ impl Args {
     }
 }
 
-fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
+fn outcome(answer: &ParsedResponse<AtpTransaction>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {

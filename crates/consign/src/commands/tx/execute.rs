@@ -1,6 +1,6 @@
 //! `consign tx execute INTENT`
 
-use consign_client::{Client, Reply, TransactionView};
+use consign_client::{AtpTransaction, Client, ParsedResponse};
 use consign_kernel::ids::Micros;
 use consign_transactions::envelope::RequestOperation;
 use consign_transactions::money::Cents;
@@ -94,7 +94,7 @@ impl Args {
         Ok(shown.body.expires_at.as_deref().and_then(parsed))
     }
 
-    fn show_reply(&self, answer: &Reply<TransactionView>) -> anyhow::Result<()> {
+    fn show_reply(&self, answer: &ParsedResponse<AtpTransaction>) -> anyhow::Result<()> {
         if self.ask.output.json {
             return out::data(&answer.text);
         }
@@ -103,7 +103,7 @@ impl Args {
 }
 
 /// Only a settled transaction is a success, so that scripts can rely on the exit code.
-fn outcome(answer: &Reply<TransactionView>) -> anyhow::Result<Exit> {
+fn outcome(answer: &ParsedResponse<AtpTransaction>) -> anyhow::Result<Exit> {
     let transaction = &answer.body;
     let id = render::safe(&transaction.transaction_id);
     if answer.is_open() {
@@ -145,7 +145,7 @@ mod tests {
         for (name, value) in more.as_object().unwrap() {
             row[name] = value.clone();
         }
-        let answer = Reply {
+        let answer = ParsedResponse {
             status,
             retry_after: Some(Duration::ZERO),
             replayed: false,

@@ -1,6 +1,6 @@
 //! `consign tx list`
 
-use consign_client::TransactionView;
+use consign_client::AtpTransaction;
 use consign_kernel::ids::{Micros, SECOND_US};
 
 use super::request::{amount, now, parsed};
@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-fn human(transactions: &[TransactionView], now: Micros) -> String {
+fn human(transactions: &[AtpTransaction], now: Micros) -> String {
     let rows: Vec<Vec<String>> = transactions.iter().map(|one| row(one, now)).collect();
     let heading = [
         "TRANSACTION",
@@ -69,7 +69,7 @@ fn human(transactions: &[TransactionView], now: Micros) -> String {
     render::table(&heading, &rows)
 }
 
-fn row(transaction: &TransactionView, now: Micros) -> Vec<String> {
+fn row(transaction: &AtpTransaction, now: Micros) -> Vec<String> {
     let begun = parsed(&transaction.created_at);
     let tries = transaction.attempts.map(|tries| tries.to_string());
     vec![
@@ -112,7 +112,7 @@ mod tests {
         let json = r#"[{"intent_id":"int_1","transaction_id":"atp_tx_1","state":"executing","amount_cents":1500,"currency":"EUR",
             "rail":{"name":"stripe","reference":"atp_5d"},"created_at":"2026-05-25T12:00:00.000Z","updated_at":"2026-05-25T12:00:00.000Z",
             "attempts":3,"alert":"amount\u001bdiffers"}]"#;
-        let transactions: Vec<TransactionView> = serde_json::from_str(json).unwrap();
+        let transactions: Vec<AtpTransaction> = serde_json::from_str(json).unwrap();
         let now = parsed("2026-05-25T12:05:00.000Z").unwrap();
         assert_eq!(
             human(&transactions, now),

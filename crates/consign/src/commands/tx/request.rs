@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use consign_client::{Key, RetryLoop, TransactionView};
+use consign_client::{AtpTransaction, RetryLoop, SecretKey};
 use consign_kernel::ids::Micros;
 use consign_transactions::document::AgentSigner;
 use consign_transactions::envelope::{RequestContext, RequestOperation};
@@ -58,7 +58,7 @@ pub(super) struct RequestDraft {
 
 impl RequestDraft {
     /// Signs for this key and the current time. A request may be signed again for every attempt.
-    pub(super) fn signed(&self, key: &Key) -> anyhow::Result<String> {
+    pub(super) fn signed(&self, key: &SecretKey) -> anyhow::Result<String> {
         let Some((signer, site)) = &self.signer else {
             return Ok(self.shown());
         };
@@ -176,11 +176,11 @@ impl RetryNotes {
 pub(super) async fn send_signed<T, F>(
     until: SystemTime,
     draft: &RequestDraft,
-    key: &Key,
+    key: &SecretKey,
     send: impl Fn(String) -> F,
-) -> anyhow::Result<consign_client::Reply<T>>
+) -> anyhow::Result<consign_client::ParsedResponse<T>>
 where
-    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::ParsedResponse<T>, consign_client::Error>>,
 {
     let first = draft.signed(key)?;
     let body = || draft.signed(key).unwrap_or_else(|_| first.clone());
@@ -191,9 +191,9 @@ where
 pub(super) async fn send_with_retries<T, F>(
     until: SystemTime,
     send: impl Fn() -> F,
-) -> Result<consign_client::Reply<T>, consign_client::Error>
+) -> Result<consign_client::ParsedResponse<T>, consign_client::Error>
 where
-    F: Future<Output = Result<consign_client::Reply<T>, consign_client::Error>>,
+    F: Future<Output = Result<consign_client::ParsedResponse<T>, consign_client::Error>>,
 {
     let notes = RetryNotes::new();
     let hear = |why: &str, _: Duration| notes.note(why);
@@ -238,7 +238,7 @@ pub(super) fn show_dry_run(
 }
 
 /// The fields of a transaction.
-pub(super) fn transaction_fields(transaction: &TransactionView) -> String {
+pub(super) fn transaction_fields(transaction: &AtpTransaction) -> String {
     let receipt_id = |receipt: &Option<Box<RawValue>>| {
         receipt.as_deref().and_then(|receipt| id_of(receipt.get()))
     };

@@ -1,6 +1,6 @@
 //! `consign tx show ID`
 
-use consign_client::IntentView;
+use consign_client::AtpIntent;
 
 use super::request::{amount, transaction_fields};
 use crate::commands::OutputArgs;
@@ -38,7 +38,7 @@ impl Args {
     }
 }
 
-fn summary(intent: &IntentView) -> String {
+fn summary(intent: &AtpIntent) -> String {
     let safe = |text: &Option<String>| text.as_deref().map(render::safe);
     let allowed = intent.data.as_ref();
     let mut text = render::fields(&[
@@ -86,7 +86,7 @@ mod tests {
             "transactions":[{"intent_id":"int_1","transaction_id":"atp_tx_1","state":"settled","amount_cents":1500,"currency":"EUR",
             "rail":{"name":"null","reference":"atp_5d"},"receipt":{"receipt_id":"atp_rcpt_1"},
             "created_at":"2026-05-25T12:00:02.000Z","updated_at":"2026-05-25T12:00:05.000Z"}]}"#;
-        let intent: IntentView = serde_json::from_str(json).unwrap();
+        let intent: AtpIntent = serde_json::from_str(json).unwrap();
         assert_eq!(
             summary(&intent),
             "intent         int_1\n\

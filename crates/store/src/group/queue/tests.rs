@@ -36,7 +36,7 @@ fn a_claim_weighs_what_it_may_find_in_all_its_lanes() {
 
 pub(in crate::group) fn empty_request() -> (
     QueuedRequest,
-    oneshot::Receiver<crate::group::delivery::Delivery>,
+    oneshot::Receiver<crate::group::delivery::ReplyBatch>,
 ) {
     let (reply_to, answered) = oneshot::channel();
     let request = Request {

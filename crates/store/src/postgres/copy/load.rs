@@ -150,7 +150,7 @@ const ONCE: TableColumns = (
     ],
 );
 
-fn once_row(row: &once::Row) -> Vec<CellValue<'_>> {
+fn once_row(row: &once::FirstUse) -> Vec<CellValue<'_>> {
     vec![
         code(row.key.scope.code()),
         text(&row.key.owner),

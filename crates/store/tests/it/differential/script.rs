@@ -394,7 +394,7 @@ fn new_intent(item: &Item) -> NewIntent {
         attempts_max: item.attempts_max,
         backoff_us: SECOND_US,
         once: item.once.map(|(key, fingerprint)| OnceGuard {
-            key: once::Key {
+            key: once::OnceKey {
                 scope: once::Scope::IntentIdempotency,
                 owner: owner.clone(),
                 key: key.to_string(),

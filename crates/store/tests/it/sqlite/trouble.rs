@@ -40,7 +40,7 @@ async fn one_key_asked_for_many_times_in_one_commit_admits_once_ip_091() {
         tokio::task::yield_now().await;
     }
     let guarded = || {
-        let key = once::Key {
+        let key = once::OnceKey {
             scope: once::Scope::IntentIdempotency,
             owner: "alice".to_owned(),
             key: "k".to_owned(),

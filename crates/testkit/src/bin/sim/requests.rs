@@ -219,7 +219,7 @@ impl PublishSpec {
 
     fn intent(&self) -> NewIntent {
         let guard = || OnceGuard {
-            key: once::Key {
+            key: once::OnceKey {
                 scope: once::Scope::IntentIdempotency,
                 owner: HOLDER.to_owned(),
                 key: self.key.to_string(),

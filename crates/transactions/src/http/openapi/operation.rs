@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::key::{KEY_CHARS_MAX, KEY_CHARS_MIN};
 use consign_kernel::error::Code;
 use consign_web::openapi::schema::{Schema, reference_to, text};
-use consign_web::openapi::{Access, Dialect, Endpoint, Operation, Refusal};
+use consign_web::openapi::{Access, Dialect, Endpoint, ErrorResponseSpec, Operation};
 use http::{Method, StatusCode};
 
 use super::{OPERATOR, TAG};
@@ -145,7 +145,7 @@ impl Dialect for AtpDialect {
         BTreeMap::new()
     }
 
-    fn refusal(&self, _: &Operation, status: u16, _: &[Code]) -> Refusal {
+    fn refusal(&self, _: &Operation, status: u16, _: &[Code]) -> ErrorResponseSpec {
         let (about, schema) = match status {
             // A malformed request head is refused before its face is known, so the error may have
             // another format.
@@ -177,7 +177,7 @@ impl Dialect for AtpDialect {
                 "AtpRefusal",
             ),
         };
-        Refusal {
+        ErrorResponseSpec {
             about,
             headers: Vec::new(),
             schema: reference_to(schema),

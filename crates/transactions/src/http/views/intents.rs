@@ -6,7 +6,7 @@ use super::transactions::transaction_value;
 use crate::http::SiteResponse;
 use crate::instant;
 use crate::problem::ExpiredReason;
-use crate::site::{CancelledIntent, ConsentAnswer, CreatedIntent, IntentPage, IntentView};
+use crate::site::{CancelledIntent, ConsentAnswer, CreatedIntent, IntentView, IntentViewPage};
 use crate::state::AtpState;
 
 impl From<CreatedIntent> for SiteResponse {
@@ -77,8 +77,8 @@ impl From<IntentView> for SiteResponse {
     }
 }
 
-impl From<IntentPage> for SiteResponse {
-    fn from(page: IntentPage) -> Self {
+impl From<IntentViewPage> for SiteResponse {
+    fn from(page: IntentViewPage) -> Self {
         let intents = page.intents.iter().map(|view| {
             let mut intent = intent_value(view);
             leave_out_receipts(&mut intent);

@@ -14,9 +14,9 @@ use crate::failure::Exit;
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginAction {
     /// List the configured plugins
-    List(ListArgs),
+    List(PartListArgs),
     /// Show one with all defaults
-    Show(ShowArgs),
+    Show(PartShowArgs),
     /// Change one value of a plugin in place
     Set(SetArgs),
 }
@@ -24,7 +24,7 @@ pub(crate) enum PluginAction {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouteAction {
     /// List the routes
-    List(ListArgs),
+    List(PartListArgs),
     /// Route events of one type from one plugin to another
     Add(RouteArgs),
     /// Remove a route
@@ -34,19 +34,19 @@ pub(crate) enum RouteAction {
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookAction {
     /// List the endpoints, without secrets
-    List(ListArgs),
+    List(PartListArgs),
     /// Add an endpoint
     Add(WebhookArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct PartListArgs {
     #[command(flatten)]
     tree: TreeArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct PartShowArgs {
     /// The name of the plugin
     name: String,
 
@@ -217,7 +217,7 @@ impl WebhookArgs {
     }
 }
 
-impl ListArgs {
+impl PartListArgs {
     fn list(&self, wanted: &str, columns: &[(&str, &str)]) -> anyhow::Result<Exit> {
         let config = self.tree.find()?.peek()?;
         let found = config::get(&config, wanted).unwrap_or_else(|| json!([]));

@@ -9,19 +9,19 @@ use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum ScopeSubcommand {
     /// Add scopes to a token
-    Add(ChangeArgs),
+    Add(ScopeChangeArgs),
     /// Remove scopes from a token
-    Remove(ChangeArgs),
+    Remove(ScopeChangeArgs),
     /// Replace the scopes of a token
-    Set(ChangeArgs),
+    Set(ScopeChangeArgs),
     /// Check whether scopes are known
     Validate(ValidateArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ChangeArgs {
+pub(crate) struct ScopeChangeArgs {
     /// The name of the token
     name: String,
 
@@ -46,7 +46,7 @@ pub(crate) struct ValidateArgs {
     tree: TreeArgs,
 }
 
-impl Action {
+impl ScopeSubcommand {
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
             Self::Add(args) | Self::Remove(args) | Self::Set(args) => &args.tree,
@@ -64,7 +64,7 @@ impl Action {
     }
 }
 
-fn change(args: &ChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
+fn change(args: &ScopeChangeArgs, wanted: &ScopeChange) -> anyhow::Result<Exit> {
     let tree = args.tree.find()?;
     let edit = edit::change_scopes(&tree.path, &tree.environment, &args.name, wanted);
     let edit = edit.map_err(|no| refused(&no))?;

@@ -8,7 +8,7 @@ use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct ConfigShowArgs {
     /// plugin:NAME, pipeline:NAME, webhook:NAME, plugin:*, or a path; the default is everything
     #[arg(value_name = "ENTITY")]
     wanted: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct GetArgs {
     pub(crate) tree: TreeArgs,
 }
 
-impl ShowArgs {
+impl ConfigShowArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         show(&self.tree, self.wanted.as_deref(), self.effective)
     }

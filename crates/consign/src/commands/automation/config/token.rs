@@ -17,17 +17,17 @@ use crate::{out, render};
 const KEY_BYTES: usize = 32;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Action {
+pub(crate) enum TokenSubcommand {
     /// Create a token; its value is shown only once
     Create(CreateArgs),
     /// List tokens, without their values
-    List(ListArgs),
+    List(TokenListArgs),
     /// Show one token, without its value
     Inspect(NamedArgs),
     /// Accept the current scope file of a token
-    Rehash(ChangeArgs),
+    Rehash(TokenChangeArgs),
     /// Delete a token and its scope file
-    Delete(ChangeArgs),
+    Delete(TokenChangeArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) struct CreateArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct TokenListArgs {
     #[command(flatten)]
     tree: TreeArgs,
 }
@@ -69,7 +69,7 @@ pub(crate) struct NamedArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ChangeArgs {
+pub(crate) struct TokenChangeArgs {
     name: String,
 
     /// Show what would be written, and write nothing
@@ -80,7 +80,7 @@ pub(crate) struct ChangeArgs {
     tree: TreeArgs,
 }
 
-impl Action {
+impl TokenSubcommand {
     pub(crate) fn tree(&self) -> &TreeArgs {
         match self {
             Self::Create(args) => &args.tree,
@@ -225,7 +225,7 @@ fn inspect(args: &NamedArgs) -> anyhow::Result<Exit> {
 type Planned = Result<edit::Edit, edit::EditRefused>;
 
 fn change(
-    args: &ChangeArgs,
+    args: &TokenChangeArgs,
     done: &str,
     plan: impl Fn(&std::path::Path, &consign_automation::config::Environment, &str) -> Planned,
 ) -> anyhow::Result<Exit> {
