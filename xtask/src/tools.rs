@@ -314,7 +314,8 @@ pub(crate) fn cargo_deny(context: &Context) -> Result<PathBuf, String> {
     if installed.is_some_and(|text| text.trim().ends_with(CARGO_DENY)) {
         return Ok(program);
     }
-    let mut install = context.cargo(&["install", name, "--locked", "--force"]);
+    // It runs for a second, so optimising it costs more than it saves.
+    let mut install = context.cargo(&["install", name, "--locked", "--force", "--debug"]);
     install.args(["--version", CARGO_DENY]);
     install.arg("--root").arg(&folder);
     process::run(install, Output::Terminal, context.deadline)

@@ -48,12 +48,9 @@ impl Engine {
             self.put(new_put(key(), &own)).await?;
             return Ok(Vec::new());
         }
-        let compare = |stored: &mut Option<Fingerprints>| match stored {
-            Some(theirs) => Ok(differences(&own, theirs)),
-            None => {
-                *stored = Some(own.clone());
-                Ok(Vec::new())
-            }
+        let compare = |stored: &mut Option<Fingerprints>| {
+            let theirs = stored.get_or_insert_with(|| own.clone());
+            Ok(differences(&own, theirs))
         };
         self.update(key(), compare).await
     }
