@@ -170,7 +170,7 @@ pub(crate) fn has_name(name: &str, word: &str) -> bool {
 /// A client crate with its version, as it was built into this program.
 fn client_version(name: &str) -> Result<String, Error> {
     let entry = format!("name = \"{name}\"\nversion = \"");
-    let locked = include_str!("../../Cargo.lock").split_once(&entry);
+    let locked = include_str!("../Cargo.lock").split_once(&entry);
     let version = locked.and_then(|(_, rest)| rest.split('"').next());
     let version =
         version.ok_or_else(|| Error::Program(format!("Cargo.lock has no version of {name}")))?;
