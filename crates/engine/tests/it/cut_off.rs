@@ -1,6 +1,6 @@
-//! Whoever waits is woken even if those before it went away at the worst moment.
+//! A waiting claim is woken even if the waiters before it are cancelled at the worst moment.
 //!
-//! The ledger does one thing at a time here, and time stands still: without a hint, nobody ever looks again.
+//! The ledger executes one request at a time, and time does not advance: without a wake, no claim queries the store again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::manual_store::ManualStore;
 use crate::world::{Frozen, World, claim, intent, woken};
 
-/// An engine whose ledger works only when told to.
+/// An engine whose ledger executes requests only on demand.
 struct CutOffSetup {
     world: World,
     ledger: Arc<ManualStore>,
@@ -31,7 +31,7 @@ impl CutOffSetup {
         }
     }
 
-    /// Somebody who has looked in vain and waits.
+    /// A claim that found nothing and waits.
     async fn wait(&self) -> JoinHandle<Result<Vec<Intent>, Error>> {
         let engine = self.world.engine.clone();
         let waiter =
@@ -40,7 +40,7 @@ impl CutOffSetup {
         waiter
     }
 
-    /// A publisher whose intent was committed and who has not heard of it.
+    /// A publisher whose intent is committed and that has not received the answer.
     async fn publish(&self) -> JoinHandle<Result<Answer, Error>> {
         let engine = self.world.engine.clone();
         let items = vec![intent()];
@@ -51,7 +51,7 @@ impl CutOffSetup {
     }
 }
 
-/// Whatever the task held is given back when this returns.
+/// Everything that the task held is released when this returns.
 async fn cut_off<T>(task: &JoinHandle<T>) {
     task.abort();
     while !task.is_finished() {
@@ -65,7 +65,7 @@ async fn a_publisher_that_is_cut_off_after_its_commit_still_wakes_a_waiting_clai
     let waiter = bench.wait().await;
     let publisher = bench.publish().await;
     publisher.abort();
-    // The waiter looks, although nobody heard the answer.
+    // The waiter queries the store, although the publisher did not receive its answer.
     bench.ledger.turn().await;
     assert!(publisher.await.unwrap_err().is_cancelled());
     assert_eq!(woken(waiter).await.unwrap().len(), 1);
@@ -84,7 +84,7 @@ async fn a_publisher_that_is_cut_off_before_its_answer_still_wakes_a_waiting_cla
     let items = vec![intent()];
     let admit = Command::Admit(Admit { items, cap: None });
     let mut publisher = Box::pin(world.engine.apply(None, admit));
-    // The ledger has taken it, and that is all that is waited for.
+    // Waits only until the ledger has accepted the request.
     while world.store.stats().requests == 1 {
         tokio::select! {
             biased;
@@ -103,7 +103,7 @@ async fn a_waiter_that_was_woken_and_goes_before_it_could_look_passes_the_hint_o
         let first = bench.wait().await;
         let second = bench.wait().await;
         let publisher = bench.publish().await;
-        // The first one looks now. Its connection breaks, or the disk refuses.
+        // The first waiter queries now. Its connection is cut, or the disk fails.
         bench.ledger.asked().await;
         if cut {
             cut_off(&first).await;
@@ -126,7 +126,7 @@ async fn a_hint_given_to_a_waiter_that_goes_away_is_passed_on() {
     let bench = CutOffSetup::new();
     let first = bench.wait().await;
     let second = bench.wait().await;
-    // The first in line was told, and dies before it could ask.
+    // The first waiter was woken and is cancelled before it can query.
     bench.publish().await;
     cut_off(&first).await;
     bench.ledger.turn().await;

@@ -1,4 +1,4 @@
-//! API keys: made, recognised, revoked, sealed.
+//! API keys: creation, authentication, revocation, sealing.
 
 use consign_engine::{Error, Operator, key_id};
 use consign_kernel::record::{ApiKey, Kind};

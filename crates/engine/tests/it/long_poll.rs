@@ -1,6 +1,6 @@
-//! A waiting claim is woken at once by whatever makes a row claimable.
+//! A waiting claim is woken at once by every change that makes a row claimable.
 //!
-//! Time stands still while it waits, so a poll in between can never be what found the intent.
+//! Time does not advance during the wait, so an intermediate poll cannot find the intent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,13 +111,13 @@ async fn every_one_of_many_waiters_gets_exactly_one_of_many_intents() {
     for waiter in waiters {
         claimed.extend(woken(waiter).await.into_iter().map(|intent| intent.id));
     }
-    // Ids of one instant sort by admission within one commit only.
+    // Ids of the same instant are ordered by admission only within one commit.
     claimed.sort();
     published.sort();
     assert_eq!(claimed, published);
 }
 
-/// Carries out whatever is asked, in its turn.
+/// Executes all requests in order.
 fn carried_out(ledger: &Arc<ManualStore>) -> JoinHandle<()> {
     let ledger = Arc::clone(ledger);
     tokio::spawn(async move {
@@ -163,7 +163,7 @@ async fn who_finds_nothing_wakes_nobody_else() {
         waiters.spawn(async move { engine.claim(None, claim(), WAIT).await.unwrap() });
     }
     until_waiting(&world, 100).await;
-    // Everybody has looked once when the first intent comes.
+    // Every waiter has queried the store once before the first intent is published.
     while world.engine.stats().requests < 50 {
         tokio::task::yield_now().await;
     }
@@ -176,7 +176,8 @@ async fn who_finds_nothing_wakes_nobody_else() {
         tokio::task::yield_now().await;
     }
     let looks = world.engine.stats().requests - 51;
-    // One begins and each find wakes two; PostgreSQL wakes one more for each row that a claim held and left.
+    // The commit wakes one waiter and each successful claim wakes two. PostgreSQL wakes one more for each row that a claim
+    // locked and did not take.
     assert!((3..=12).contains(&looks), "{looks} looks of 50");
     carrying.abort();
 }

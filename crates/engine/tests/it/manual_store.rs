@@ -1,4 +1,4 @@
-//! A ledger that carries out one request at a time, when a test says so.
+//! A ledger that executes one request at a time, on demand of the test.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ struct PendingRequest {
 pub(crate) struct ManualStore {
     inner: SharedStore,
     pending: Mutex<VecDeque<PendingRequest>>,
-    /// What commits did is told as if another node had told it.
+    /// Reports commits as if they were made by another node.
     far: bool,
 }
 
@@ -29,7 +29,7 @@ impl ManualStore {
         })
     }
 
-    /// One whose news come from afar: each lane is named once, however many rows it got.
+    /// A store that reports commits as remote ones: each lane is named once, however many rows it received.
     pub(crate) fn far_from(inner: SharedStore) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -38,15 +38,15 @@ impl ManualStore {
         })
     }
 
-    /// Carries out the request that waits longest, and answers it. Whoever asked has not heard it when this returns.
+    /// Executes the oldest pending request and answers it. The caller has not yet received the answer when this returns.
     pub(crate) async fn turn(&self) {
         let job = self.next().await;
         let answer = self.inner.execute(job.request).await;
-        // It may have gone away meanwhile.
+        // The caller may have been cancelled.
         let _ = job.reply.send(answer);
     }
 
-    /// Lets all requests of `asking` pass those that wait already, as a second writer would.
+    /// Executes all requests of `asking` before those that are already pending, as a second writer would.
     pub(crate) async fn past<T>(&self, asking: impl Future<Output = T>) -> T {
         let waiting = self.pending().len();
         tokio::pin!(asking);
@@ -68,13 +68,13 @@ impl ManualStore {
         let _ = job.reply.send(answer);
     }
 
-    /// Refuses the request that waits longest, as a disk would.
+    /// Refuses the oldest pending request, as a failing disk would.
     pub(crate) async fn refuse(&self) {
         let refusal = Err(Error::Unavailable("planned".to_owned()));
         let _ = self.next().await.reply.send(refusal);
     }
 
-    /// Waits until somebody asks. One who went away before its turn is passed over, as every ledger does.
+    /// Waits for a pending request. Requests of cancelled callers are skipped, as in every ledger.
     pub(crate) async fn asked(&self) {
         while !self.is_asked() {
             tokio::task::yield_now().await;

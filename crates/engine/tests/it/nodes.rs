@@ -1,4 +1,4 @@
-//! Nodes on one ledger: who is there, who drains, who is gone.
+//! Nodes on one ledger: listing, draining and expiry.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn identity(id: i64) -> NodeIdentity {
     }
 }
 
-/// Another node on the ledger of this world, and its heart.
+/// Another node on the ledger of this world, and its heartbeat.
 fn join(world: &World, id: i64) -> (Engine, Heartbeat) {
     let engine = engine(&world.store, &world.clock, [7; 32]);
     let heartbeat = Heartbeat::new(engine.clone(), identity(id));
@@ -121,7 +121,7 @@ async fn a_node_whose_clock_is_wrong_is_not_listed_as_serving() {
     first.beat().await.unwrap();
     let seen = [(1, NodeState::WrongClock), (2, NodeState::Serving)];
     assert_eq!(states(&other).await, seen);
-    // What an operator wishes is told first.
+    // The drain that an operator requested takes precedence over the wrong clock.
     wish(&other, 1, true).await;
     assert_eq!(states(&other).await[0], (1, NodeState::Draining));
     wish(&other, 1, false).await;
@@ -163,7 +163,7 @@ async fn a_drained_node_hears_of_it_finishes_and_may_serve_again() {
     second.beat().await.unwrap();
     let held = take(&world).await;
 
-    // Asked of another node, heard at the next heartbeat.
+    // Requested through another node, effective at the next heartbeat.
     let wished = wish(&other, 1, true).await.unwrap();
     assert_eq!((wished.id, wished.state), (1, NodeState::Draining));
     assert!(!world.engine.is_draining());
@@ -188,7 +188,7 @@ async fn a_drained_node_hears_of_it_finishes_and_may_serve_again() {
     assert_eq!(wish(&world.engine, 3, true).await, None, "nobody is node 3");
 }
 
-/// Whoever asks, and whatever else is asked for in the same commit.
+/// For every caller, and regardless of the other steps in the same commit.
 #[tokio::test(start_paused = true)]
 async fn a_draining_node_claims_for_nobody_and_wakes_those_who_wait_when_it_serves_again() {
     let _frozen = Frozen::new();
@@ -252,7 +252,7 @@ async fn nobody_is_drained_before_it_refused_claims_for_a_whole_heartbeat() {
     assert_eq!(states(&world.engine).await, [(1, NodeState::Drained)]);
 }
 
-/// Two heartbeats pass it, as they may where several write.
+/// The heartbeats overtake the claim, as is possible with several writers.
 #[tokio::test]
 async fn nobody_is_drained_while_a_claim_waits_for_the_ledger() {
     let mut held = None;
@@ -294,7 +294,7 @@ async fn a_heartbeat_undoes_no_wish_and_a_wish_makes_nobody_live_longer() {
         heart.beat().await.unwrap();
         assert!(!world.engine.is_draining());
     }
-    // Wishes go on while the node is dead.
+    // Requests to drain and resume continue while the node is dead.
     for second in 0..30 {
         wish(&world.engine, 1, second % 2 == 0).await.unwrap();
         world.clock.advance_s(1);
@@ -348,7 +348,7 @@ async fn all_nodes_of_a_ledger_have_the_secrets_of_the_first() {
     for (engine, expected) in &cases {
         assert_eq!(engine.compare_secrets(false).await.unwrap(), [*expected]);
     }
-    // Changed on purpose.
+    // The change of the main key is intended.
     assert_eq!(cases[0].0.compare_secrets(true).await.unwrap(), []);
     assert_eq!(cases[0].0.compare_secrets(false).await.unwrap(), []);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Receipts: one per settlement, the same bytes for everybody who asks.
+//! Receipts: one per settlement, with identical bytes for every request.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ async fn a_receipt_for_a_row_read_before_an_operator_settled_it_anew_tells_of_on
 #[tokio::test]
 async fn s7_a_receipt_and_its_facts_show_the_wall_clock_of_each_moment() {
     let world = World::new();
-    // The clock was an hour behind at admission, was set right, and later ran ahead.
+    // The clock is an hour behind at admission, is then corrected, and later runs ahead.
     world.clock.set_wall_ahead_s(-3_600);
     let admitted_at = world.clock.unix_s() - 3_600;
     let id = world.publish(intent()).await;
@@ -125,7 +125,7 @@ async fn s7_a_receipt_and_its_facts_show_the_wall_clock_of_each_moment() {
         .settle(&held, Settlement::Complete { result: None })
         .await;
     let done = world.engine.observe(id).await.unwrap().unwrap();
-    // What the clock shows when the receipt is made does not count.
+    // The wall clock at the creation of the receipt has no effect.
     world.clock.set_wall_ahead_s(-86_400);
     let receipt = world.engine.receipt(&done).await.unwrap();
     let statement = verify(&receipt, &world.engine.public_keys())

@@ -1,4 +1,4 @@
-//! When the cleanup pass runs, and what time does without one.
+//! The schedule of the cleanup pass, and the timekeeper.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn a_purge_larger_than_one_piece_removes_everything() {
     );
 }
 
-/// Many of a kind in a few commits.
+/// Publishes many copies of an intent in a few commits.
 async fn publish_many(world: &World, new: NewIntent, hundreds: u32) {
     for _ in 0..hundreds {
         let items = vec![new.clone(); 100];
@@ -149,7 +149,7 @@ async fn what_is_due_and_cannot_be_moved_is_not_asked_for_again_and_again() {
     let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
     assert_eq!(claimed.unwrap().len(), 1);
     world.clock.advance_s(61);
-    // As if another transaction held the row: a node with a wrong clock moves nothing.
+    // As if another transaction held the row: a node with a wrong clock changes nothing.
     world.engine.set_wrong_clock(true);
     let mut timekeeper = Timekeeper::new(world.engine.clone());
     let nap = timekeeper.tick().await.unwrap();
@@ -160,7 +160,7 @@ async fn what_is_due_and_cannot_be_moved_is_not_asked_for_again_and_again() {
     assert!(nap > Duration::from_millis(100), "nothing is due: {nap:?}");
 }
 
-/// As after a failover to a database whose clock is behind: the time of this node is ahead until the database's has caught up.
+/// As after a failover to a database whose clock is behind: the time of this node is ahead until the database catches up.
 #[tokio::test]
 async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
     for drains in [false, true] {
@@ -185,7 +185,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
         let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
         assert_eq!(claimed.unwrap().len(), 1);
         if drains {
-            // That comes first among the reasons, and hides no other.
+            // Draining is the first pause reason and must not hide the others.
             drained(&world).await;
         }
         let before = world.store.dump().await.unwrap();
@@ -265,7 +265,7 @@ async fn a_jump_of_a_day_loses_nothing() {
         .await
         .unwrap()
         .remove(0);
-    // A restart may find the clock a day ahead; the intent is past its life but its worker still held it.
+    // After a restart the clock may be a day ahead. The intent has expired, but its worker still holds the lease.
     world.clock.advance_us(DAY_US + 1);
     Timekeeper::new(world.engine.clone()).tick().await.unwrap();
     let seen = world.engine.observe(id).await.unwrap().unwrap();

@@ -84,7 +84,7 @@ async fn an_update_keeps_the_expiry_and_tells_a_missing_record_from_an_empty_one
 async fn an_update_ends_with_a_mismatch_after_a_bounded_number_of_tries() {
     let world = World::new();
     let mut tries = 0;
-    // The further step expects a version that the record never has.
+    // The additional step expects a version that the record never has.
     let outdated = |count: &mut Versioned<u64>, unit: &mut UnitOfWork| {
         tries += 1;
         count.value += 1;
@@ -100,7 +100,7 @@ async fn an_update_ends_with_a_mismatch_after_a_bounded_number_of_tries() {
     assert_eq!(counted(&world.engine).await.version, 0);
 }
 
-/// A unit whose steps are added in the reverse of their order.
+/// A unit whose steps are added in reverse order of execution.
 fn unit(version: u64, cancelled: &Intent) -> UnitOfWork {
     let mut unit = UnitOfWork::default();
     unit.claim(claim());
@@ -146,7 +146,7 @@ async fn a_unit_returns_the_answer_of_each_step() {
     let mut done = world.engine.commit(unit).await.unwrap();
     let admitted = done.get(admitted).unwrap();
     assert_eq!(done.get(settled).unwrap().state, State::Acked);
-    // The claim comes last, so it finds the new intent.
+    // The claim is executed last, so it finds the new intent.
     assert_eq!(done.get(next).unwrap()[0].id, admitted[0].id);
 }
 
@@ -185,7 +185,7 @@ async fn kept_leases_are_extended_until_they_are_dropped_and_a_lost_one_is_repor
     assert!(lost.await.is_err());
 }
 
-/// Fails every request that extends this row, as a lock of another transaction does.
+/// Fails every request that extends this row, as if another transaction held its lock.
 struct LockedRow {
     inner: SharedStore,
     row: Arc<Mutex<Option<IntentId>>>,
@@ -284,11 +284,11 @@ async fn a_worker_reserves_what_its_limits_allow() {
     let rows = claimed(second.claim()).await.unwrap();
     let (b, _) = second.start(rows).remove(0);
     assert_eq!((worker.busy(), worker.running_of("b")), (2, 1));
-    // Without a free slot only rows are claimed that need none.
+    // Without a free slot, only rows that need no slot are claimed.
     let third = worker.reserve(&all, None).unwrap();
     assert_eq!(third.claim().capabilities, ["waits"]);
     drop(third);
-    // The slot of a row that ends is given to the next one, in the same commit.
+    // The slot of a settled row is reused for the next row in the same commit.
     let next = worker.reserve(&all, Some(&a)).unwrap();
     assert_eq!(next.claim().capabilities, ["waits", "a", "b"]);
     assert_eq!(next.claim().max, 1);

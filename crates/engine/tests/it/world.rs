@@ -1,4 +1,4 @@
-//! An engine over an empty ledger, and time that stands still.
+//! An engine over an empty ledger, with simulated time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const MAIN: &str = "ck_main";
 
-/// In real time, far more than any wake takes.
+/// In real time, far longer than any wake takes.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
@@ -34,7 +34,7 @@ impl World {
         Self::over(|store| store)
     }
 
-    /// A world whose ledger is reached through something of the test's own.
+    /// A world whose store is wrapped by the test.
     pub(crate) fn over(wrap: impl FnOnce(SharedStore) -> SharedStore) -> Self {
         let clock = Arc::new(SimClock::default());
         let ledger = Ledger::new(crate::backend(), clock.clone());
@@ -52,7 +52,7 @@ impl World {
         engine(&self.store, &self.clock, seal)
     }
 
-    /// A new key and whoever presents it.
+    /// A new key and the caller that presents it.
     pub(crate) async fn tester(&self) -> (NewKey, Caller) {
         let key = self
             .engine
@@ -93,8 +93,8 @@ impl World {
     }
 }
 
-/// While this lives, the time of a paused runtime stands still, so that no poll in between can be what found something.
-/// It passes only when every task waits, and there is one that never does.
+/// While this exists, the time of a paused runtime does not advance, so an intermediate poll cannot find the row. Tokio
+/// advances paused time only when every task waits, and this task never waits.
 pub(crate) struct Frozen(JoinHandle<()>);
 
 impl Frozen {
@@ -113,7 +113,7 @@ impl Drop for Frozen {
     }
 }
 
-/// What a task came to. One that nobody wakes would wait for ever in frozen time, so real time ends it.
+/// The result of a task. Without a wake the task would wait forever in frozen time, so a real-time limit fails the test.
 pub(crate) async fn woken<T>(task: JoinHandle<T>) -> T {
     let began = Instant::now();
     while !task.is_finished() {
