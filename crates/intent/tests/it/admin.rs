@@ -1,4 +1,4 @@
-//! The operator's routes: who may use them, and the keys made there.
+//! The admin routes: authorisation, and management of keys.
 
 use consign_engine::Operator;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::steps::text;
 use crate::world::{Call, MAIN, World};
 
-/// Every admin route, with an id that fits `ID`.
+/// Every admin route, with an id in place of `ID`.
 pub(crate) const ROUTES: [(&str, &str); 11] = [
     ("GET", "/admin/dashboard"),
     ("POST", "/admin/generate_key"),
@@ -65,7 +65,7 @@ async fn ip_134_admin_routes_have_neither_allowance_nor_cap() {
         .send(Call::get("/get/none").key(&tester))
         .await
         .assert_refused(429, "rate_limited");
-    // With the key of a tester who used up its minute, an operator is still an operator.
+    // Exceeding the rate limit of a tester key in the same request does not affect the operator.
     for _ in 0..100 {
         let call = Call::get("/admin/dead").key(&tester).admin();
         assert_eq!(world.send(call).await.status, 200);
@@ -156,7 +156,7 @@ async fn ip_138_a_revoked_key_is_refused_at_once_and_its_traces_are_gone() {
     revoked.assert_ok(&json!({"ok": true}));
     publish("first").await.assert_refused(401, "unauthorized");
 
-    // The same key made known again remembers neither its allowance nor its idempotency keys; its intents stayed.
+    // After it is adopted again, the key has a new rate limit and no idempotency keys. Its intents still exist.
     let now = world.engine.now();
     world
         .engine

@@ -1,4 +1,4 @@
-//! Who may come in by the operator's door.
+//! Authentication of the admin routes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// These credentials open no admin route, and the refusal asks a browser for a password.
+/// These credentials are refused on every admin route, and the response makes a browser ask for a password.
 async fn assert_closed(world: &World, headers: &[(&str, &str)]) {
     for call in doors() {
         let call = headers
@@ -210,14 +210,14 @@ async fn ip_072_admin_credentials_do_not_stand_in_for_an_api_key() {
     world.send(both).await.assert_refused(401, "unauthorized");
 }
 
-/// Everything that changes something.
+/// All admin routes that change state.
 fn levers() -> impl Iterator<Item = Call> {
     doors()
         .into_iter()
         .filter(|call| call.method != Method::GET)
 }
 
-/// What browsers say about a page that is not ours, where ours is `http://127.0.0.1:7070`.
+/// Headers that browsers send for a page of another origin, where the own origin is `http://127.0.0.1:7070`.
 const FOREIGN: [&[(&str, &str)]; 9] = [
     &[("sec-fetch-site", "cross-site")],
     &[("sec-fetch-site", "same-site")],
@@ -302,7 +302,7 @@ async fn a_link_on_a_foreign_page_opens_the_dashboard_and_the_token_changes_thin
             assert_eq!(world.send(call).await.status, 200);
         }
         for call in levers() {
-            // A browser that remembers the password sends it all the same.
+            // A browser that has stored the password sends it as well.
             let call = with(call, page).admin().header("authorization", &password);
             let answer = world.send(call).await;
             assert_ne!(answer.status, 403, "{}", answer.text());

@@ -1,11 +1,11 @@
-//! Who may come in by the client's door.
+//! Authentication of the client routes.
 
 use http::Method;
 use serde_json::json;
 
 use crate::world::{ADMIN, Call, MAIN, METRICS, World};
 
-/// Every client route, and two paths that are none.
+/// Every client route, and two unknown paths.
 fn doors() -> Vec<Call> {
     let id = "0".repeat(32);
     let posts = [
@@ -39,7 +39,7 @@ async fn ip_048_without_a_key_no_client_route_answers() {
     let world = World::new();
     for call in doors() {
         let mut tries = vec![call.clone(), call.clone().key("")];
-        // What opens other doors does not open this one.
+        // Credentials of other routes are refused here.
         tries.push(call.clone().admin());
         tries.push(
             call.clone()

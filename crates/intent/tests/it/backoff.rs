@@ -1,4 +1,4 @@
-//! When a failed intent may be tried again.
+//! The delay before a failed intent is retried.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ impl World {
         self.engine.now().seconds()
     }
 
-    /// Claims and fails once; how many seconds from now it may run again.
+    /// Claims and fails once. Returns the seconds until the intent is due again.
     async fn pause_after_failure(&self, id: &str) -> f64 {
         let job = self.claim().await.expect("claimable");
         assert_eq!(job["id"], id);
@@ -27,7 +27,7 @@ impl World {
         self.status(id).await["run_at"].as_f64().unwrap() - self.now_s()
     }
 
-    /// Lets the pause pass, and not a microsecond more.
+    /// Advances the clock by exactly the remaining delay.
     pub(crate) async fn skip_pause(&self, id: &str) {
         self.clock.advance_us(micros(self.pause(id).await));
     }
@@ -38,7 +38,7 @@ fn micros(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
-/// Within two seconds after the bare pause; a microsecond is lost to the wire's floats.
+/// At most two seconds more than the delay without jitter. Floats on the wire lose up to a microsecond.
 fn within_jitter(pause: f64, bare: f64) -> bool {
     pause > bare - 1e-5 && pause < bare + 2.0
 }

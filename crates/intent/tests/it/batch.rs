@@ -1,4 +1,4 @@
-//! `POST /intents`: many at once, with the rules of one.
+//! `POST /intents`: many intents in one request, with the rules of a single publish.
 
 use serde_json::{Value, json};
 

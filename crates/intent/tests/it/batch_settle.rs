@@ -1,4 +1,4 @@
-//! `POST /settle`: each item by itself, and the next claims in the same commit.
+//! `POST /settle`: each item is settled independently, and the next claims are in the same commit.
 
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ async fn settling_answers_each_item_by_itself_and_claims_the_next_in_the_same_co
 #[tokio::test]
 async fn settling_frees_the_row_that_its_own_claim_then_takes() {
     let world = World::new();
-    // The claim follows the settlements, so it sees what they left and nothing else is waiting.
+    // The claim is executed after the settlements and sees their results. No other intent is open.
     let (id, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
     let item = json!({"id": id, "claim_token": token, "action": "fulfill"});
     let answer = settle(&world, &json!({"items": [item.clone(), item], "claim": {}})).await;

@@ -1,4 +1,4 @@
-//! `POST /claim`: what is offered to whom, and what a worker is handed.
+//! `POST /claim`: which intents a worker can claim, and the response to a claim.
 
 use std::collections::HashSet;
 
@@ -71,7 +71,7 @@ async fn ip_096_a_goal_filters_exactly_and_no_goal_means_all() {
         let uri = format!("/claim?goal={other}");
         assert_eq!(claimed_goal(&world, &uri).await, None, "{other}");
     }
-    // Trimmed on both sides, as the publisher's was.
+    // Trimmed on both sides, like the goal at publish.
     let spaced = claimed_goal(&world, "/claim?goal=%20send%20").await;
     assert_eq!(spaced.as_deref(), Some("send"));
 
@@ -144,7 +144,7 @@ async fn ip_101_the_publisher_filter_is_the_main_keys_for_any_key_and_a_testers_
     let foreign = world.send(Call::post(&named(&ben)).key(&anna)).await;
     foreign.assert_refused(403, "forbidden");
     assert!(world.claim_with(&named(&anna), &anna).await.is_some());
-    // The filter stands in place of the visibility rule, so the main key reaches a private intent by naming its key.
+    // The filter replaces the visibility rule, so the main key reaches a private intent by naming its key.
     assert!(world.claim().await.is_none());
     assert!(world.claim_with(&named(&ben), MAIN).await.is_some());
     assert!(world.claim_with(&named(&ben), MAIN).await.is_none());
@@ -201,7 +201,7 @@ async fn ip_103_ip_104_a_claim_hands_over_all_its_fields_with_id_and_token_befor
                 .bytes()
                 .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     );
-    // Workers without a JSON parser cut out the first id and the first token.
+    // Workers without a JSON parser extract the first id and the first token.
     let wire = answer.text();
     assert!(wire.starts_with('{') && !wire.contains('\n'));
     let keys = keys_as_written(&wire);

@@ -1,4 +1,4 @@
-//! The cleanup pass: what it removes, when it runs, what happens when it fails.
+//! The cleanup pass: the rows that it deletes, its schedule, and its failures.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ async fn cleanup(world: &World) -> Value {
     answer.json()
 }
 
-/// All ten counters, zero but for these.
+/// All ten counters, zero except for these.
 fn counted(some: &[(&str, u64)]) -> Value {
     let count = |name: &str| {
         some.iter()
@@ -158,7 +158,7 @@ fn faulty() -> (World, Arc<Faults>) {
     (world, faults)
 }
 
-/// How many passes the next request sets off.
+/// The number of passes that the next request starts.
 async fn passes(world: &World, faults: &Faults) -> usize {
     let before = faults.cleanups.load(Ordering::SeqCst);
     assert_eq!(world.claim_with("/claim", crate::world::MAIN).await, None);
@@ -168,7 +168,7 @@ async fn passes(world: &World, faults: &Faults) -> usize {
 #[tokio::test]
 async fn ip_173_ip_183_traffic_sets_a_cleanup_off_once_per_interval_and_none_before_the_first() {
     let (world, faults) = faulty();
-    // The interval of this world is the default one.
+    // This world has the default interval.
     for _ in 0..2 {
         assert_eq!(passes(&world, &faults).await, 0);
         world.clock.advance_s(21_599);

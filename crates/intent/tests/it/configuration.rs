@@ -1,4 +1,4 @@
-//! What the operator may set, as far as it shows on the wire, and the limits of tester keys.
+//! The options of the operator that affect responses, and the limits of tester keys.
 
 use serde_json::json;
 
@@ -84,7 +84,7 @@ async fn ip_170_forwarding_headers_count_behind_a_trusted_proxy_and_nowhere_else
         403,
         "anybody can write that header"
     );
-    // A local proxy passes on what came from far away: that is no program on this machine.
+    // A request that a local proxy forwards comes from a remote client and is not exempt as local.
     let through = Call {
         peer: "127.0.0.1:40000".to_owned(),
         ..claim("http")
@@ -217,7 +217,7 @@ async fn ip_178_a_tester_has_2000_open_intents_and_settling_one_makes_room() {
     );
     world.clock.advance_s(60);
     batch(1).await.assert_refused(429, "limit_exceeded");
-    // A claimed intent is still an open one; a settled one is not.
+    // A claimed intent counts as open, a settled one does not.
     let job = world.claim_with("/claim", &anna).await.unwrap();
     batch(1).await.assert_refused(429, "limit_exceeded");
     let done = Call::post(&format!("/fulfill/{}", job["id"].as_str().unwrap())).key(&anna);

@@ -1,4 +1,4 @@
-//! `GET /admin/dashboard`: one page, no script, nothing of a stranger's taken for markup.
+//! `GET /admin/dashboard`: one page without scripts, with all untrusted text escaped.
 
 use serde_json::json;
 
@@ -115,7 +115,7 @@ async fn ip_135_goal_owner_and_reason_are_escaped() {
     world.tester(EVIL).await;
     let html = page(&world).await.text();
     assert!(!html.contains("<script"));
-    // Goal in two tables, owner, reason.
+    // The goal in two tables, the owner, the reason.
     assert_eq!(html.matches(TAMED).count(), 4, "{html}");
 }
 

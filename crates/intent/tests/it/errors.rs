@@ -1,4 +1,4 @@
-//! Refusals: one shape, a status per code, and nothing told to strangers.
+//! Error responses: one format, a status per code, and no details for unauthenticated clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ async fn ip_161_a_spent_allowance_and_a_full_queue_are_both_429() {
             .key(&tester)
             .json(&json!({"intents": items}))
     };
-    // 33 minutes of 60 intents, and 20 more, are the 2000 that one key may have open.
+    // 60 intents in each of 33 minutes and 20 more reach the limit of 2000 open intents per key.
     for _ in 0..33 {
         assert_eq!(world.send(batch(60)).await.status, 201);
         world
@@ -141,7 +141,7 @@ async fn health_is_503_while_the_ledger_does_not_answer_and_asks_it_once_a_secon
         assert_eq!(refused.status, 503, "{}", refused.text());
         let body = refused.json();
         assert_eq!(body["error"]["code"], "database_busy");
-        // Beside the error it says which part is not well.
+        // Besides the error, the body names the unhealthy part.
         assert_eq!(body["ok"], false);
         assert_eq!(body["ledger"], "unreadable");
         assert_eq!(refused.headers["retry-after"], "1");

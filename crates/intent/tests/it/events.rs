@@ -1,4 +1,4 @@
-//! `GET /events`: framing, whose events, and going on where one left off.
+//! `GET /events`: framing, visibility of events, and resumption.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::world::{Call, MAIN, World};
 struct Reader {
     body: Body,
     text: String,
-    /// The id that came with the first block.
+    /// The id of the first block.
     begin: u64,
 }
 
-/// One event as it was framed.
+/// One event of the stream.
 #[derive(Debug, PartialEq)]
 struct Event {
     id: u64,
@@ -45,7 +45,7 @@ impl Reader {
         Self::open(world, Call::get("/events?after=0").key(key)).await
     }
 
-    /// The next block that an empty line ends.
+    /// The next block, which ends with an empty line.
     async fn block(&mut self) -> String {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -143,7 +143,7 @@ async fn a_stream_shows_the_callers_own_intents_and_no_others() {
             .collect();
         assert_eq!(seen, goals);
     }
-    // That Ben claims Anna's intent is an event of Anna's.
+    // The claim of Anna's intent by Ben is an event of Anna's stream.
     let mut hers = Reader::from_start(&world, &anna).await;
     hers.take(2).await;
     world.claim_with("/claim?goal=a1", &ben).await.unwrap();
@@ -207,7 +207,7 @@ async fn going_on_from_any_event_skips_nothing_and_repeats_nothing() {
             assert_eq!(rest, all[index + 1..]);
         }
     }
-    // The header is the newer word: a client that reconnects keeps its address and adds the header.
+    // The header takes precedence: a client that reconnects keeps its URL and adds the header.
     let both = Call::get("/events?after=0")
         .key(MAIN)
         .header("last-event-id", &all[6].id.to_string());
@@ -331,7 +331,7 @@ async fn a_tester_key_has_eight_streams_and_a_closed_one_makes_room() {
         (429, "limit_exceeded")
     );
     open.pop();
-    // The place is free as soon as the stream's task has noticed.
+    // The slot is free as soon as the task of the stream has noticed the disconnect.
     for attempt in 0.. {
         let response = world.respond(Call::get("/events").key(MAIN)).await;
         assert_eq!(response.status(), 200, "the main key is not in that line");

@@ -1,4 +1,4 @@
-//! A ledger that fails when a test says so.
+//! A ledger with faults that tests switch on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use consign_kernel::command::{Command, Reply, Request};
 use consign_store::{BoxFuture, Error, Forwarding, Query, Rows, SharedStore};
 
-/// What is wrong with the ledger at the moment.
+/// The current faults of the ledger, and counters of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) queue_full: AtomicBool,
     pub(crate) disk_gone: AtomicBool,
     pub(crate) cleanup_fails: AtomicBool,
-    /// How many reads were asked for.
+    /// The number of read requests.
     pub(crate) reads: AtomicUsize,
-    /// How many pieces of a cleanup pass were asked for.
+    /// The number of requested steps of cleanup passes.
     pub(crate) cleanups: AtomicUsize,
 }
 

@@ -1,11 +1,11 @@
-//! The fields of an intent: their bounds, their defaults, and what may not stand in them.
+//! The fields of an intent: bounds, defaults and invalid values.
 
 use serde_json::{Value, json};
 
 use crate::steps::text;
 use crate::world::{Answer, Call, MAIN, World};
 
-/// A publish with one field set by its JSON text, so that no serialiser tidies it up.
+/// A publish with one field given as JSON text, so that no serialiser normalises it.
 async fn with(world: &World, field: &str, token: &str) -> Answer {
     let mut members = vec![format!("\"{field}\":{token}")];
     for (name, token) in [("goal", "\"g\""), ("payload", "1")] {
@@ -17,7 +17,7 @@ async fn with(world: &World, field: &str, token: &str) -> Answer {
     world.send(Call::post("/intent").key(MAIN).raw(body)).await
 }
 
-/// The field as an operator sees it after a publish that must succeed.
+/// The field in the admin view after a publish that must succeed.
 async fn stored(world: &World, field: &str, token: &str) -> Value {
     let answer = with(world, field, token).await;
     assert_eq!(answer.status, 201, "{field} {token}: {}", answer.text());
@@ -30,7 +30,7 @@ async fn refused(world: &World, field: &str, token: &str, code: &str) {
     answer.assert_refused(400, code);
 }
 
-/// JSON of every type but those named, and strings that are not text.
+/// JSON of every type except those named, and strings that are not valid text.
 fn wrong_types(but: &[&str]) -> Vec<&'static str> {
     let all = [
         ("string", "\"x y\""),
@@ -214,7 +214,7 @@ async fn ip_038_a_delay_postpones_the_claim_by_exactly_that_much() {
             "{token} is no delay"
         );
     }
-    // A delay as long as an intent lives would let it die unseen.
+    // With a delay as long as its lifetime, an intent would expire before it is claimable.
     assert_eq!(with(&world, "delay", "86399.9").await.status, 201);
     for token in ["-0.001", "86400", "86399.9999999", "1e400", "\"5\""] {
         refused(&world, "delay", token, "invalid_delay").await;

@@ -1,4 +1,4 @@
-//! What section 12 of the protocol promises.
+//! The guarantees of section 12 of the protocol.
 
 use std::collections::HashSet;
 
@@ -64,7 +64,7 @@ async fn ip_164_tokens_share_no_pattern() {
         let (_, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
         tokens.push(token);
     }
-    // Were any of the 32 digits fixed or counted up, few values would stand at its place.
+    // A constant digit or a counter would have few distinct values at its position.
     for place in 0..32 {
         let digits: HashSet<_> = tokens.iter().map(|token| token.as_bytes()[place]).collect();
         assert!(

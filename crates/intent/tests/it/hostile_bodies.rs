@@ -1,4 +1,4 @@
-//! Bodies that are wrong, ambiguous or meant to hurt.
+//! Bodies that are invalid, ambiguous or malicious.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Publishing twice under one Idempotency-Key.
+//! Repeated publishes with one Idempotency-Key.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn publish(world: &World, key: &str, once: &str, body: &str) -> Answer {
         .await
 }
 
-/// How many intents wait, counted by claiming them.
+/// The number of open intents, counted by claiming them.
 async fn waiting(world: &World) -> usize {
     let mut count = 0;
     while world.send(Call::post("/claim").key(MAIN)).await.status == 200 {
@@ -27,7 +27,7 @@ async fn waiting(world: &World) -> usize {
     count
 }
 
-/// Publishes both under one key: the same answer twice and one intent, or a conflict.
+/// Publishes both with one key: either the same answer twice and one intent, or a conflict.
 async fn check(first: &str, second: &str, same: bool) {
     let world = World::new();
     let one = publish(&world, MAIN, "k", first).await;
@@ -110,7 +110,7 @@ async fn ip_092_another_body_under_the_same_key_is_a_conflict() {
         ("\"\\ud800\"", "\"\\ufffd\""),
         ("\"e\\u0301\"", "\"é\""),
         ("\"a\\u0000\"", "\"a\""),
-        // Doubles cannot tell these apart; numbers count as they are written.
+        // These are equal as doubles. Numbers are compared as written.
         ("9007199254740993", "9007199254740992"),
         ("1e400", "2e400"),
         ("0.1", "0.10000000000000000001"),
@@ -195,7 +195,7 @@ async fn ip_091_ip_092_only_success_is_remembered() {
     }
     let first = publish(&world, MAIN, "k", BODY).await;
     assert_eq!(first.status, 201, "{}", first.text());
-    // What is wrong with a body is told before the key is looked up.
+    // The body is validated before the key is looked up.
     let invalid = publish(&world, MAIN, "k", r#"{"goal":"","payload":1}"#).await;
     invalid.assert_refused(400, "invalid_goal");
     publish(&world, MAIN, "k", r#"{"goal":"g","payload":2}"#)

@@ -1,4 +1,4 @@
-//! `POST /extend_claim`: keeping a lease longer.
+//! `POST /extend_claim`: the extension of a lease.
 
 use serde_json::{Value, json};
 

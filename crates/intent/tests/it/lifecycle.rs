@@ -1,11 +1,11 @@
-//! From open to the end: every edge of the state machine, and what a lease allows.
+//! Every transition of the state machine, and the operations that a lease allows.
 
 use serde_json::{Value, json};
 
 use crate::steps::text;
 use crate::world::{Answer, Call, MAIN, World};
 
-/// What a worker can do with its lease.
+/// The operations of a worker on its lease.
 const VERBS: [&str; 3] = ["extend_claim", "fulfill", "fail"];
 
 impl World {
@@ -15,7 +15,7 @@ impl World {
         self.main_post(&format!("/{verb}/{id}"), &body).await
     }
 
-    /// All that an operator sees of an intent.
+    /// The admin view of an intent.
     pub(crate) async fn detail(&self, id: &str) -> Value {
         let answer = self.admin_get(&format!("/admin/intents/{id}")).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -125,7 +125,8 @@ async fn ip_014_ip_015_ip_025_a_failure_reopens_until_the_attempts_are_used_up()
 
 #[tokio::test]
 async fn ip_017_ip_026_a_lease_that_expires_on_the_last_attempt_leaves_a_dead_intent() {
-    // Whoever looks first finds it dead: a status, a result, a claim, a cleanup, the list of the dead.
+    // The first request that observes the intent finds it dead: a status, a result, a claim, a cleanup, the list of dead
+    // letters, the metrics.
     for look in ["status", "result", "claim", "cleanup", "dead", "metrics"] {
         let world = World::new();
         let (id, token) = world.leased(job(1)).await;

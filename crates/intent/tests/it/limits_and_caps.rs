@@ -1,4 +1,4 @@
-//! How many intents, how often.
+//! Caps on open intents, and rate limits.
 
 use consign_kernel::command::{Admit, Command, NewIntent};
 use consign_kernel::ids::SECOND_US;
@@ -10,7 +10,7 @@ use crate::sizes::{post, with_payload};
 use crate::steps::text;
 use crate::world::{Call, MAIN, World};
 
-/// Puts unsettled intents into a key's account without going through its allowance.
+/// Adds unsettled intents of a key without using its rate limit.
 async fn seed(world: &World, key: &str, count: u64) {
     let owner = world.engine.publisher_id(key);
     let item = NewIntent {
@@ -110,7 +110,7 @@ async fn ip_094_a_tester_key_may_have_2000_unsettled_intents() {
         201,
         "each key has its own cap"
     );
-    // An attempt that was the last one settles its intent by running out.
+    // The expiry of the last attempt settles the intent.
     world.claim_with("/claim", &tester).await.unwrap();
     world.clock.advance_s(60);
     world.claim_with("/claim", &tester).await.unwrap();
@@ -147,7 +147,7 @@ async fn ip_094_a_tester_key_has_60_requests_in_a_minute_from_the_first() {
             .json()["id"],
     );
     world.clock.advance_s(59);
-    // Whatever the request and whatever comes of it, it counts once.
+    // Every request counts once, whatever its kind and its result.
     let mixed = [
         Call::post("/intent").raw("{"),
         Call::post("/claim?namespace=none"),

@@ -1,6 +1,6 @@
-//! `POST /claim?wait=`: a waiting worker is woken, not left to its next look.
+//! `POST /claim?wait=`: a waiting worker is woken and does not depend on its next poll.
 //!
-//! The runtime's clock stands still in these tests, so a poll in between can never be what found the intent.
+//! The clock of the runtime does not advance in these tests, so an intermediate poll cannot find the intent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use crate::world::{Answer, Call, MAIN, World};
 
-/// In real time, far more than any wake takes.
+/// In real time, far longer than any wake takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Time passes only when the runtime idles; a task that is always ready never lets it.
+/// Paused time advances only when the runtime is idle. A task that is always ready prevents that.
 fn freeze_time() {
     tokio::spawn(async {
         loop {
@@ -23,7 +23,7 @@ fn freeze_time() {
     });
 }
 
-/// A worker that waits, and has looked in vain already.
+/// A worker whose claim found nothing and waits.
 async fn waiting(world: &Arc<World>, uri: &str, key: &str) -> JoinHandle<Answer> {
     let (before, lanes) = (world.engine.stats().requests, world.engine.waiters());
     let call = Call::post(uri).key(key);
@@ -32,7 +32,7 @@ async fn waiting(world: &Arc<World>, uri: &str, key: &str) -> JoinHandle<Answer>
     while world.engine.waiters() == lanes || world.engine.stats().requests == before {
         tokio::task::yield_now().await;
     }
-    // The ledger answers in order, so when this has come back the worker's look is over.
+    // The ledger answers in order, so after this response the claim of the worker has been executed.
     assert!(
         world
             .claim_with("/claim?namespace=nobody", MAIN)
@@ -43,7 +43,7 @@ async fn waiting(world: &Arc<World>, uri: &str, key: &str) -> JoinHandle<Answer>
     worker
 }
 
-/// What a worker was answered. A worker that nobody wakes would wait for ever in frozen time, so real time ends it.
+/// The response to a worker. Without a wake the worker would wait forever in frozen time, so a real-time limit fails the test.
 async fn woken(worker: JoinHandle<Answer>) -> Answer {
     let began = Instant::now();
     while !worker.is_finished() {
@@ -197,7 +197,7 @@ async fn what_is_there_already_is_answered_without_waiting_and_an_end_of_the_wai
     let world = World::new();
     world.publish(json!({"goal": "g", "payload": 1})).await;
     assert!(world.claim_with("/claim?wait=30", MAIN).await.is_some());
-    // Here time runs: nothing comes, and the wait ends by itself.
+    // Time advances here: no intent is published, and the wait times out.
     let began = tokio::time::Instant::now();
     assert!(world.claim_with("/claim?wait=2.5", MAIN).await.is_none());
     assert!(began.elapsed().as_secs_f64() >= 2.5);

@@ -1,4 +1,4 @@
-//! The Intent Protocol over its router, on a real SQLite file, in simulated time.
+//! The Intent Protocol through its router, over each ledger, in simulated time.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Nodes: who serves the ledger, and what a draining one still does.
+//! Nodes: their listing, and the requests that a draining node still serves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn wish(world: &World, id: &str, what: &str) -> Answer {
     world.send(Call::post(&path).admin()).await
 }
 
-/// A world whose only node gives out no more work.
+/// A world whose only node is drained and leases no intents.
 async fn drained_world() -> (World, Heartbeat) {
     let world = World::new();
     let mut heart = heart(&world, 1, "web-1");
@@ -114,7 +114,7 @@ async fn a_draining_node_refuses_claims_and_does_everything_else() {
     }
     assert_eq!(world.status(&open).await["status"], "open");
 
-    // Publishing, extending and settling go on; a claim that comes along is left out.
+    // Publishing, extending and settling continue. The claim inside a settle request is skipped.
     let late = world.publish(json!({"goal": "g", "payload": 4})).await;
     let extend = Call::post(&format!("/extend_claim/{held}"));
     let extend = extend

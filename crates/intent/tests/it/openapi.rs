@@ -1,4 +1,4 @@
-//! The description of the face: whole, true to the router, and shown to those who may come in.
+//! The OpenAPI document of the face: complete, consistent with the router, and served to authenticated clients only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,7 +33,7 @@ fn operations(document: &Value) -> Vec<(String, Method, Value)> {
     all
 }
 
-/// Hands every object in `value` to `visit`.
+/// Calls `visit` for every object in `value`.
 fn each_object(value: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     match value {
         Value::Object(members) => {
@@ -186,13 +186,13 @@ fn the_codes_in_the_document_are_those_of_the_table_and_have_a_page() {
             }
         }
     }
-    // Of a wrong method no operation can tell; a wrong action is refused inside an answer.
+    // No operation documents a wrong method, and a wrong action is reported inside a successful response.
     answered.insert(Code::MethodNotAllowed.name().to_owned());
     answered.insert(Code::InvalidAction.name().to_owned());
     assert_eq!(answered, in_table);
 }
 
-/// What the credentials of a kind are called in the document.
+/// Adds the credentials that the document requires for the operation.
 fn with_credentials(call: Call, operation: &Value) -> Call {
     let ways = operation["security"].as_array().unwrap();
     let Some(way) = ways.first() else {

@@ -1,4 +1,4 @@
-//! The operator's hand on single intents, and the dead letters.
+//! Admin operations on single intents, and dead letters.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! In which order intents are handed out.
+//! The order in which intents are leased.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::routing::publish_as;
 use crate::world::{MAIN, World};
 
-/// What decides the order, as an operator sees it.
+/// The sort key of the claim order, from the admin view.
 async fn rank(world: &World, id: &str) -> (Reverse<i64>, i64, i64, i64, String) {
     let detail = world.detail(id).await;
     let whole = |field: &str| {
@@ -40,7 +40,7 @@ async fn ip_078_ip_037_the_order_is_priority_then_due_then_attempts_then_age_the
             let body = json!({
                 "goal": (["a", "b"][pick(2) as usize]), "payload": 1, "max_attempts": 20,
                 "priority": ([0, 99, 100, 101, 1000][pick(5) as usize]),
-                // A burst every 5 s, so that many come due at the same instant.
+                // Delays are multiples of 5 s, so that many intents become due at the same instant.
                 "delay": 5 * pick(4),
                 "visibility": "public",
                 "target_worker": ([None, None, Some("w")][pick(3) as usize]),
@@ -49,7 +49,7 @@ async fn ip_078_ip_037_the_order_is_priority_then_due_then_attempts_then_age_the
             let key = if nth % 3 == 0 { &stranger } else { MAIN };
             ids.push(publish_as(&world, key, body).await);
         }
-        // Some are taken and never come back, so that attempts differ among equals.
+        // Some are claimed and not settled, so that attempts differ among otherwise equal intents.
         for _ in 0..5 * burst {
             world
                 .claim_with("/claim?worker_id=w&capabilities=c1,c2", MAIN)
@@ -88,7 +88,7 @@ async fn ip_078_each_rule_decides_when_those_before_it_are_equal() {
         body[field] = value;
         body
     };
-    // What is published first, how long until the second, what is second, and whether the second wins.
+    // The rule, the first publish, the seconds until the second, the second publish, and whether the second is claimed first.
     let cases = [
         (
             "priority",

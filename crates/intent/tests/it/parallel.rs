@@ -1,4 +1,4 @@
-//! Many at once: nobody waits for another, and nobody gets what another has.
+//! Concurrent requests: no request waits for another, and no intent is leased twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `POST /intent`: what is understood, what is kept as it came, and what hostile bodies get.
+//! `POST /intent`: accepted bodies, values that are stored unchanged, and the responses to hostile bodies.
 
 use serde_json::{Value, json};
 

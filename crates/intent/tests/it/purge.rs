@@ -1,4 +1,4 @@
-//! `POST /admin/purge`, and what no operator of this face may touch.
+//! `POST /admin/purge`, and rows that no operator of this face can change.
 
 use consign_kernel::profile::ProfileId;
 use serde_json::json;
@@ -85,7 +85,7 @@ async fn ip_140_a_full_purge_clears_everything_but_the_keys() {
     again.assert_refused(404, "not_found");
 }
 
-/// A signed request that was carried out stays one that was, whatever an operator deletes.
+/// A nonce stays used, whatever an operator deletes.
 #[tokio::test]
 async fn s15_nonces_survive_a_purge_and_a_cleanup() {
     let world = World::new();
@@ -104,7 +104,7 @@ async fn s15_nonces_survive_a_purge_and_a_cleanup() {
     assert_unsigned(&send().await, "Replay detected");
 }
 
-/// One signature is good for one path only.
+/// A signature is valid for one path only.
 #[tokio::test]
 async fn s15_a_signature_fits_one_path_only() {
     let world = World::new();

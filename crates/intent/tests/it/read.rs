@@ -1,4 +1,4 @@
-//! What may be read of an intent, by whom: result, status, list, timeline.
+//! Read access to an intent: result, status, list, timeline.
 
 use std::collections::HashSet;
 
@@ -65,7 +65,7 @@ async fn ip_124_ip_127_publisher_claimer_and_main_key_may_read_and_others_may_no
             .await
             .assert_refused(403, "forbidden");
     }
-    // Having failed it, the worker is no longer its claimer.
+    // After the failure the worker is no longer the claimer.
     let body = json!({"claim_token": token});
     world
         .send(Call::post(&format!("/fail/{id}")).key(&worker).json(&body))

@@ -1,4 +1,4 @@
-//! Receipts: what became of an intent, signed, checkable by anybody who has the public keys.
+//! Receipts: the signed outcome of an intent, verifiable with the public keys alone.
 
 use consign_kernel::receipt::{PublicKey, VerifyError, sha256_hex, verify};
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn a_fulfilled_intent_has_a_receipt_that_verifies_under_the_published_keys
     assert_eq!(json!(statement.fact), last["seq"]);
 }
 
-/// The compact payload as it is kept: what the admin view shows between its neighbours.
+/// The compact payload as stored, cut out of the admin view.
 async fn payload_as_claimed(world: &World, id: &str) -> String {
     let detail = world
         .admin_get(&format!("/admin/intents/{id}"))
@@ -210,7 +210,7 @@ async fn operate(world: &World, id: &str, verb: &str) {
     assert_eq!(world.admin_post(&uri, &json!({})).await.status, 200);
 }
 
-/// What the server says of a receipt to somebody without any key.
+/// The verification result for a client without a key.
 async fn verified(world: &World, document: &str) -> serde_json::Value {
     let call = Call::post("/receipts/verify").raw(document.as_bytes().to_vec());
     let answer = world.send(call).await;
@@ -236,7 +236,7 @@ async fn receipts_name_what_they_supersede_and_the_server_says_by_what_they_were
     );
     assert_eq!(told["superseded_by"], json!(null));
 
-    // A cancel settles it anew; nobody asks for the receipt of the second one.
+    // Each cancel is a new settlement. The receipt of the first cancel is never requested.
     operate(&world, &id, "cancel").await;
     operate(&world, &id, "cancel").await;
     let third = receipt(&world, &id).await;
@@ -248,7 +248,7 @@ async fn receipts_name_what_they_supersede_and_the_server_says_by_what_they_were
         (&json!("superseded"), &json!(second))
     );
 
-    // A retry opens it again, and its end supersedes the last one.
+    // A retry reopens the intent, and its next settlement supersedes the last one.
     operate(&world, &id, "retry").await;
     assert_eq!(verified(&world, &third).await["standing"], "reopened");
     assert_eq!(verified(&world, &third).await["superseded_by"], json!(null));
@@ -274,7 +274,7 @@ async fn receipts_name_what_they_supersede_and_the_server_says_by_what_they_were
     assert_eq!(verified(&world, &fourth).await["standing"], "current");
     assert_eq!(receipt(&world, &id).await, fourth);
 
-    // Nothing is left to say once the intent is gone.
+    // After the intent is deleted its standing is unknown.
     world
         .admin_post("/admin/purge", &json!({"confirm": true}))
         .await;

@@ -1,4 +1,4 @@
-//! The five headers, on whatever is answered.
+//! The five headers of every response.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Which intent goes to which worker, and in which order.
+//! Routing of intents to workers, and their order.
 
 use serde_json::{Value, json};
 

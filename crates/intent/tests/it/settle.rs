@@ -6,7 +6,7 @@ use crate::world::{Call, World};
 
 const NOBODY: &str = "00000000000000000000000000000000";
 
-/// What `GET /result` tells after this fulfil body was accepted.
+/// The body of `GET /result` after this fulfil body was accepted.
 async fn stored(world: &World, mut body: Value) -> Value {
     let (id, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
     body["claim_token"] = json!(token);
@@ -113,7 +113,7 @@ async fn ip_114_ip_121_a_settlement_without_a_token_is_refused_and_changes_nothi
                 assert_eq!(answer.json()["error"]["message"], "Missing claim_token.");
             }
         }
-        // A body is not even needed to be told so.
+        // An empty body gets the same response.
         let empty = Call::post(&format!("/{verb}/{id}")).key(crate::world::MAIN);
         world
             .send(empty)
@@ -127,7 +127,7 @@ async fn ip_114_ip_121_a_settlement_without_a_token_is_refused_and_changes_nothi
 async fn ip_115_a_result_of_another_type_or_of_the_wrong_size_is_refused_and_the_lease_stays() {
     let world = World::new();
     let (id, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
-    // 7168 bytes of text fit the result but, with the rest of the body, also the request.
+    // One byte beyond the limit of 7168 bytes for a result. The whole body is within the limit for requests.
     let large = "x".repeat(7_169);
     for (mut body, status, code) in [
         (

@@ -1,4 +1,4 @@
-//! The fields of an intent as they are shown: ids, times, errors, the type of the result.
+//! The fields of an intent in responses: ids, times, errors, the type of the result.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Signed requests, by a signer written from the protocol's text and not from the server's code.
+//! Signed requests. The signer is written from the text of the protocol and not from the code of the server.
 
 use consign_engine::Operator;
 use data_encoding::HEXLOWER;
@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 use crate::world::{Answer, Call, MAIN, World};
 
-/// What a client puts into its signature.
+/// The signature parameters of a client.
 pub(crate) struct Signer<'a> {
     pub(crate) key: &'a str,
     pub(crate) timestamp: String,
@@ -42,7 +42,7 @@ impl<'a> Signer<'a> {
         HEXLOWER.encode(&mac.finalize().into_bytes())
     }
 
-    /// The call with its key and signature headers; `path` is what the client signs.
+    /// The call with its key and signature headers. `path` is the path that is signed.
     pub(crate) fn sign(&self, call: Call, path: &str) -> Call {
         let digest = self.digest(call.method.as_str(), path, &call.body);
         self.stamp(call, &digest)
@@ -67,7 +67,7 @@ pub(crate) fn assert_unsigned(answer: &Answer, message: &str) {
 
 const VECTOR_KEY: &str = "tk_0123456789abcdef0123456789abcdef01234567";
 
-/// Sends a request with a digest made by the existing client, at the time that one was made.
+/// Sends a request with a digest of the existing client, at the time when that digest was computed.
 async fn vector(method: Method, uri: &str, body: &str, digest: &str) -> Answer {
     let world = World::new();
     world.clock.advance_s(1_700_000_000 - world.clock.unix_s());
@@ -193,7 +193,7 @@ async fn ip_063_ip_064_ip_065_ip_066_the_query_is_signed_sorted_whole_and_strict
         let answer = vector(Method::POST, &format!("/claim?{wire}"), "", digest).await;
         assert_eq!(answer.status, 204, "{wire}: {}", answer.text());
     }
-    // Signed as it was sent, in another order, with a repetition or a blank dropped, or encoded loosely: refused.
+    // Refused: signed as sent, in another order, without a repeated or empty parameter, or with another encoding.
     let world = World::new();
     let wrong = [
         ("b=2&a=&b=1&a=x", "b=2&a=&b=1&a=x"),
@@ -318,7 +318,7 @@ async fn ip_058_a_path_may_be_signed_as_meant_or_as_sent() {
     let cases = [
         ("/set/my%20k%C3%A9", "/set/my ké", true),
         ("/set/my%20k%C3%A9", "/set/my%20k%C3%A9", true),
-        // It would also be that of `/set/a%20b` as it is sent.
+        // This signature would also match `/set/a%20b` as sent.
         ("/set/a%2520b", "/set/a%20b", false),
         ("/set/a%2520b", "/set/a%2520b", true),
         ("/set/a%2520b", "/set/a b", false),

@@ -1,4 +1,4 @@
-//! When a signature is asked for, how long it holds, and that it holds once.
+//! When a signature is required, how long it is valid, and that it is valid only once.
 
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn ip_008_ip_051_a_signature_is_checked_wherever_there_is_one() {
         );
     }
     assert!(world.claim().await.is_none(), "nothing was published");
-    // Without a signature the other two headers mean nothing, and an empty one is none.
+    // Without a signature the other two headers are ignored, and an empty signature counts as none.
     assert_eq!(world.send(without("x-signature", "e")).await.status, 201);
     assert_eq!(
         world
@@ -83,7 +83,7 @@ async fn ip_052_ip_008_where_signatures_are_required_unsigned_requests_are_refus
     }
     let signed = Signer::new(&world, MAIN, "n1").sign(publish(), "/intent");
     assert_eq!(world.send(signed).await.status, 201);
-    // The other doors have their own locks.
+    // The other routes have their own authentication.
     assert_eq!(world.send(Call::get("/health")).await.status, 200);
     assert_eq!(world.admin_get("/admin/dead").await.status, 200);
     assert_eq!(world.admin_get("/metrics").await.status, 200);
@@ -127,7 +127,7 @@ async fn ip_055_ip_056_a_nonce_is_good_once_per_key() {
     assert_eq!(world.send(other_key.clone()).await.status, 201);
     assert_unsigned(&world.send(other_key).await, "Replay detected");
 
-    // Burnt also where the request then fails, and where it only reads.
+    // The nonce is also used up if the request then fails or only reads.
     let broken = Call::post("/intent").raw("{");
     let unknown = Call::get("/status/x");
     for (nonce, call) in [
@@ -151,7 +151,7 @@ async fn ip_055_ip_056_a_nonce_is_good_once_per_key() {
 
 #[tokio::test]
 async fn ip_055_no_request_can_be_replayed_while_its_timestamp_holds() {
-    // Dated into the future it holds for 600 s; cleanup passes in between must not forget it.
+    // With a timestamp in the future a signature is valid for up to 600 s. Cleanup passes must keep its nonce for that time.
     for offset_s in [-300, 0, 299, 300] {
         let world = World::new();
         let call = Signer::at(&world, offset_s, "n").sign(publish(), "/intent");

@@ -1,4 +1,4 @@
-//! How big a payload, a body and a batch may be.
+//! Size limits of payloads, bodies and batches.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub(crate) fn with_payload(payload: &str) -> String {
     format!("{{\"goal\":\"g\",\"payload\":{payload}}}")
 }
 
-/// The text with white space behind it.
+/// The text, padded with trailing spaces.
 fn padded(text: &str, bytes: usize) -> String {
     text.to_owned() + &" ".repeat(bytes - text.len())
 }
@@ -28,21 +28,21 @@ async fn ip_034_a_payload_has_at_most_7168_bytes_of_compact_utf_8() {
         (text(&"é".repeat(3_583)), true),
         (text(&format!("{}x", "é".repeat(3_583))), false),
         (text(&"😀".repeat(1_791)), true),
-        // However it is escaped, a character counts as its UTF-8 bytes.
+        // An escaped character counts as its UTF-8 bytes.
         (text(&"\\u00e9".repeat(1_300)), true),
         (text(&format!("{}\\u00e9", "x".repeat(7_164))), true),
         (text(&format!("{}\\u00e9", "x".repeat(7_165))), false),
         (text(&format!("{}\\ud83d\\ude00", "x".repeat(7_162))), true),
         (text(&format!("{}\\ud83d\\ude00", "x".repeat(7_163))), false),
         (text(&format!("{}\\/\\u0041", "x".repeat(7_164))), true),
-        // What JSON must escape counts with its escape.
+        // A character that JSON must escape counts with its escape.
         (text(&format!("{}\\n", "x".repeat(7_164))), true),
         (text(&format!("{}\\n", "x".repeat(7_165))), false),
         (text(&format!("{}\\u0000", "x".repeat(7_160))), true),
         (text(&format!("{}\\u0000", "x".repeat(7_161))), false),
         (text(&format!("{}\\ud800", "x".repeat(7_160))), true),
         (text(&format!("{}\\ud800", "x".repeat(7_161))), false),
-        // White space between tokens is not stored and not counted.
+        // White space between tokens is neither stored nor counted.
         (spaced.clone(), true),
         (spaced.replace('x', "xx").replace("xx\"", "x\""), false),
         (format!("[{}0]", "1,".repeat(3_583)), false),

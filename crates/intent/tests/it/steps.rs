@@ -1,4 +1,4 @@
-//! Requests that many tests make, and refusals checked in one line.
+//! Requests that many tests send, and one-line assertions on error responses.
 
 use consign_engine::Engine;
 use consign_kernel::command::Command;
@@ -29,7 +29,7 @@ impl World {
         self.send(Call::get(uri).admin()).await
     }
 
-    /// Publishes and claims as the main key; the id and the token.
+    /// Publishes and claims with the main key. Returns the id and the token.
     pub(crate) async fn leased(&self, body: Value) -> (String, String) {
         let id = self.publish(body).await;
         let job = self.claim().await.expect("just published");
@@ -37,7 +37,7 @@ impl World {
         (id, text(&job["claim_token"]))
     }
 
-    /// Publishes an intent and lets its only attempt fail; the id.
+    /// Publishes an intent and fails its only attempt. Returns the id.
     pub(crate) async fn dead_letter(&self, goal: &str, error: &str) -> String {
         let body = json!({"goal": goal, "payload": {"goal": goal}, "max_attempts": 1});
         let (id, token) = self.leased(body).await;
@@ -47,7 +47,7 @@ impl World {
         id
     }
 
-    /// Publishes, claims and fulfils with a result; the id.
+    /// Publishes, claims and fulfils with a result. Returns the id.
     pub(crate) async fn fulfilled(&self, goal: &str, result: Value) -> String {
         let (id, token) = self.leased(json!({"goal": goal, "payload": 1})).await;
         let done = json!({"claim_token": token, "result": result});
@@ -58,7 +58,7 @@ impl World {
 }
 
 impl Answer {
-    /// A refusal with this status and code, in the one shape errors have.
+    /// An error response with this status and code, in the common format.
     #[track_caller]
     pub(crate) fn assert_refused(&self, status: u16, code: &str) {
         assert_eq!(self.status.as_u16(), status, "{}", self.text());
@@ -83,7 +83,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().expect("a string").to_owned()
 }
 
-/// The keys of an object, in the order they are written in.
+/// The keys of an object in their order in the text.
 pub(crate) fn keys_as_written(object: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let (mut depth, mut string, mut escaped, mut from) = (0, false, false, 0);
@@ -107,11 +107,11 @@ pub(crate) fn keys_as_written(object: &str) -> Vec<String> {
     keys
 }
 
-/// Puts a row of another face into the ledger, public and long past its life: were it ours, cleanup would delete it.
+/// Inserts a public, long expired row of another face. If it belonged to this face, cleanup would delete it.
 pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> IntentId {
     let now = engine.now();
     let expires_at = match profile.profile().life_end {
-        // It would end as a dead letter as soon as anything observes it.
+        // With an expiry in the past, any read would turn it into a dead letter.
         LifeEnd::Dead { .. } => now.plus(DAY_US),
         LifeEnd::Park | LifeEnd::Never => now.minus(20 * DAY_US),
     };
@@ -154,7 +154,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
     id
 }
 
-/// Whether the row is still what it was.
+/// Whether the row is unchanged.
 pub(crate) async fn foreign_row_is_untouched(engine: &Engine, id: IntentId) -> bool {
     engine.observe(id).await.unwrap().is_some_and(|row| {
         row.state == State::Queued && row.last_error.as_deref() == Some("left alone")

@@ -40,12 +40,12 @@ impl World {
         Self::with(|_| {})
     }
 
-    /// A world whose face is set up differently.
+    /// A world with changed options of the face.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
         Self::build(change, |store| store)
     }
 
-    /// A world whose ledger is reached through something of the test's own.
+    /// A world whose store is wrapped by the test.
     pub(crate) fn over(wrap: impl FnOnce(SharedStore) -> SharedStore) -> Self {
         Self::build(|_| {}, wrap)
     }
@@ -86,7 +86,7 @@ impl World {
             trust_proxy: options.trust_proxy,
             request_id_seed: 1,
             on_panic: consign_web::shell::on_panic,
-            // Tests of refusals ask one after the other from one address; `throttle` has tests of its own.
+            // Tests of refusals send many requests from one address. `throttle` has its own tests.
             on_too_many_failures: None,
         };
         let service = layers::around(
@@ -113,11 +113,11 @@ impl World {
         }
     }
 
-    /// The response with its body still to come, for streams.
+    /// The response with an unread body, for streams.
     pub(crate) async fn respond(&self, call: Call) -> Response {
         let mut request = Request::builder().method(call.method).uri(&call.uri);
         for (name, value) in &call.headers {
-            // From bytes, so that a test may send what is not ASCII.
+            // From bytes, so that a test can send non-ASCII values.
             request = request.header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         }
         let mut request = request.body(Body::from(call.body)).unwrap();
@@ -129,14 +129,14 @@ impl World {
         self.service.clone().oneshot(request).await.unwrap()
     }
 
-    /// Publishes as the main key; the id.
+    /// Publishes with the main key and returns the id.
     pub(crate) async fn publish(&self, body: Value) -> String {
         let answer = self.send(Call::post("/intent").key(MAIN).json(&body)).await;
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Claims as the main key in `default`; the job, if there is one.
+    /// Claims with the main key in `default` and returns the job, if any.
     pub(crate) async fn claim(&self) -> Option<Value> {
         self.claim_with("/claim", MAIN).await
     }
@@ -158,7 +158,7 @@ impl World {
         answer.json()
     }
 
-    /// Makes a tester key.
+    /// Creates a tester key.
     pub(crate) async fn tester(&self, owner: &str) -> String {
         let answer = self
             .send(
@@ -185,7 +185,7 @@ fn rand_seed() -> [u8; 32] {
     seed
 }
 
-/// A request to be sent.
+/// A request to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -257,7 +257,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The error code of a refusal.
+    /// The error code of the response.
     pub(crate) fn code(&self) -> String {
         self.json()["error"]["code"]
             .as_str()
