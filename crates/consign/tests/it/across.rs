@@ -1,4 +1,4 @@
-//! Work that passes from one face to another, through a real server: published over HTTP, done by a plugin in bash.
+//! Work that crosses faces in a real server: published over HTTP, executed by a plugin in bash.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::automation_world::{LONG, OK, World, rounds, until};
 use super::{Place, binary, get, main_client, published, start, status_of, word};
 
 const CONFIG: &str = "service: {tick_interval: 100ms}\nplugins: {greet: {parallelism: 1, serves: [{goal: greet}]}}\n";
-/// Greets; whoever is called slow is kept waiting the first time.
+/// Greets. The first run for the name `slow` hangs.
 const GREET: &str = r#"name=${request#*'"name":"'}; name=${name%%'"'*}
 if [ "$name" = slow ] && [ ! -e "$here/began" ]; then touch "$here/began"; exec sleep 8; fi
 printf '{"status":"ok","result":"hello %s"}' "$name""#;
@@ -23,7 +23,7 @@ fn publish(http: &mut Http, name: &str) -> String {
     word(&reply.json()["id"])
 }
 
-/// Waits until it is fulfilled, and gives the result.
+/// Waits until the intent is fulfilled and returns the result.
 fn result(server: &Server, http: &mut Http, id: &str) -> Value {
     let began = Instant::now();
     while status_of(http, id) != "fulfilled" {
@@ -63,7 +63,7 @@ fn an_intent_published_over_http_is_fulfilled_by_a_plugin_and_survives_a_kill() 
     assert_eq!(status_of(&mut http, &other), "open");
 }
 
-/// Says which intent it serves, takes its time, and passes the id on.
+/// Records the id of its intent, takes some time, and emits the id in an event.
 const SERVE: &str = r#"id=${request#*'"event_id":"'}; id=${id%%'"'*}
 echo "serve $id" >> $here/ran; sleep 0.15
 printf '{"status":"ok","result":"done","events":[{"type":"served","payload":{"intent":"%s"}}]}' "$id""#;
@@ -104,7 +104,7 @@ fn killed_while_serving(world: &World, options: Options) {
     for round in 0..rounds() {
         let mut http = main_client(&server);
         ids.extend((0..AT_ONCE).map(|_| publish_goal(&mut http, "serve")));
-        // Another moment in every round, over all that happens then.
+        // Another moment in every round, spread over the whole execution.
         thread::sleep(Duration::from_millis(u64::from(round * 97 % 500)));
         let recorded = succeeded_for(world);
         server.kill9().expect("it can be killed");
@@ -172,7 +172,7 @@ fn drained_beside_schedules(place: &Place, options: Options) {
     let drained = place.consign(&["node", "drain", "only", "--wait"]);
     assert!(drained.status.success(), "{drained:?}");
     let before = ran();
-    // As long as three runs take.
+    // The duration of three scheduled runs.
     thread::sleep(Duration::from_secs(3));
     assert_eq!(ran(), before, "a drained node runs a job");
     let resumed = place.consign(&["node", "resume", "only"]);
@@ -187,7 +187,7 @@ fn publish_goal(http: &mut Http, goal: &str) -> String {
     word(&reply.json()["id"])
 }
 
-/// What the plugins wrote of the jobs that the ledger says have succeeded.
+/// The lines that the plugins wrote for the jobs that have succeeded according to the ledger.
 fn succeeded_for(world: &World) -> Vec<String> {
     let listed = world.json(&["logs", "--status", "succeeded", "--limit", "200"]);
     let logs = listed["logs"].as_array().expect("a list").iter();

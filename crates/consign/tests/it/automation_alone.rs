@@ -1,5 +1,5 @@
-//! Commands where no service runs, or one that knows more than the shell they are typed in: whose ledger is whose, what needs
-//! no secret, and what a single run is.
+//! Commands without a running service, or with a service whose environment differs from that of the shell: ownership of the
+//! ledger, commands that need no secret, and single runs.
 
 use consign_testkit::process::{Options, Server};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn jobs_in_the_store_of_a_server_are_not_looked_for_at_the_state_path() {
         (&ledger["ok"], &ledger["path"]),
         (&json!(true), &json!(store))
     );
-    // Stopping the server would help nobody here.
+    // Stopping the server would not help here.
     let refused = world.consign(&["system", "selfcheck"]);
     let said = text(&refused.stderr);
     assert!(!said.contains("stop it first"), "{said}");
@@ -179,12 +179,12 @@ fn whoever_operates_a_service_needs_none_of_its_secrets_du_113() {
     fine(&["skills"]);
     fine(&["schedule", "next"]);
     fine(&["system", "selfcheck"]);
-    // What runs needs them.
+    // Commands that run a plugin need the variables.
     refused(&["plugin", "run", "echo"], "ECHO_PASSWORD");
     let status = world.json(&["status"]);
     let loads = check(&status, "config_load");
     assert!(loads.to_string().contains("ECHO_PASSWORD"), "{status}");
-    // Without quotes this is no YAML before it is filled in.
+    // Without quotes this is not valid YAML before the substitution.
     world.config("plugins: {echo: {}}\ntokens: [{name: hook, key: ${HOOK_SECRET}}]\n");
     fine(&["job", "list"]);
     world.config("plugins: {nobody: {}}\n");

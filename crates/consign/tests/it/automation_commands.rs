@@ -1,4 +1,4 @@
-//! The nouns of the automation on the command line: with a running service, without one, and beside the Intent Protocol.
+//! The automation commands: with a running service, without one, and beside the Intent Protocol.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ fn world() -> World {
     world
 }
 
-/// Whoever prints a table prints a heading and these words.
+/// Both names of the binary print a table with these words.
 fn shows(world: &World, args: &[&str], words: &[&str]) {
     for output in [world.ductile(args), world.consign(args)] {
         assert_eq!(code(&output), 0, "{args:?}: {output:?}");

@@ -1,5 +1,4 @@
-//! Files of the automation that are not what they look like, or do not stay what they were: links, and programs that are replaced
-//! while they run.
+//! Files of the automation that are links or are replaced: symbolic links, and programs that are replaced while they run.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -96,7 +95,7 @@ fn a_program_that_is_replaced_while_it_runs_ends_as_it_began_and_the_next_run_is
     let _service = world.start();
     let old = word(&world.json(&["run", "echo"])["job_id"]);
     until("it runs", || world.read("ran") == "old\n");
-    // As an installer does it: another file takes the name.
+    // Like an installer: another file gets the name.
     let (run, kept) = (world.path("plugins/echo/run"), world.path("kept"));
     fs::rename(&run, &kept).expect("it is moved");
     world.plugin("echo", &body("new"));
@@ -112,7 +111,7 @@ fn a_program_that_is_replaced_while_it_runs_ends_as_it_began_and_the_next_run_is
         world.json(&["job", "show", id])["result"]["result"].clone()
     };
     assert_eq!((result(&old), result(&new)), ("old".into(), "new".into()));
-    // One that is gone at its turn says so, and is no reason to stop.
+    // A program that is missing when its job starts is reported, and the service continues.
     fs::remove_file(&run).expect("it is there");
     let gone = world.json(&["run", "echo"]);
     let id = word(&gone["job_id"]);

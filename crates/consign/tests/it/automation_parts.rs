@@ -1,4 +1,4 @@
-//! The parts of a configuration on the command line: plugins, routes, webhooks, and everything with its defaults.
+//! The parts of a configuration on the command line: plugins, routes, webhooks, and the configuration with its defaults.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Commands that look at a service and keep it well: inspect, reload, another service by its URL, checks, backups, skills.
+//! Commands that inspect and maintain a service: inspect, reload, a remote service by its URL, checks, backups, skills.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ fn world(config: &str) -> World {
     world
 }
 
-/// The error of a command, in the shape that every one has with `--json`.
+/// The error of a command, in the common `--json` format.
 fn refused(world: &World, args: &[&str], said: &str) -> Value {
     let output = world.ductile(args);
     assert_eq!(code(&output), 1, "{args:?}: {output:?}");
@@ -41,7 +41,7 @@ fn said(world: &World, args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Where the service listens for those who have a token.
+/// The URL of the API of the service, which requires a token.
 fn api_of(service: &Service) -> String {
     let log = service.log();
     let mut addresses = log.iter().filter_map(|line| line["api"].as_str());
@@ -213,7 +213,7 @@ fn a_service_is_asked_at_its_url_by_whoever_has_a_token_du_113() {
     let service = world.start();
     let url = api_of(&service);
     let asked = |args: &[&str]| {
-        // Without a configuration at hand: what is needed comes with the URL.
+        // Without a local configuration: the URL and the token are sufficient.
         let mut command = Command::new(world.path("ductile"));
         command.args(args).args(["--api-url", &url, "--json"]);
         let output = command

@@ -1,4 +1,4 @@
-//! The automation service as a process: how it starts, is refused, reloads, stops and tells of itself.
+//! The automation service as a process: its start, refused starts, reloads, stop and logs.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -174,7 +174,7 @@ fn reloads_by_signal_api_and_socket_at_once_all_end_with_the_last_configuration_
             });
         });
     }
-    // All of them have been heard, and the last configuration is the one that holds.
+    // All signals have been handled, and the last configuration is in effect.
     until("the last configuration holds", || {
         let listed = world.json(&["plugin", "list"]);
         listed["plugins"]
@@ -186,7 +186,7 @@ fn reloads_by_signal_api_and_socket_at_once_all_end_with_the_last_configuration_
     assert_eq!(service.log().iter().filter(refused).count(), 0);
 }
 
-/// Sends a request without a body, and gives the answer as it came.
+/// Sends a request without a body and returns the raw response.
 fn post(address: &str, path: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("somebody listens");
     let head = format!(
@@ -305,7 +305,7 @@ fn no_secret_of_the_configuration_or_of_a_caller_is_logged_at_any_level_du_120()
         );
         stream.write_all(request.as_bytes()).expect("it is taken");
         let mut answer = String::new();
-        // Only that it was answered matters here.
+        // Only the existence of a response matters here.
         let _ = stream.read_to_string(&mut answer);
         assert!(answer.starts_with("HTTP/1.1 "), "{head}: {answer}");
     }
@@ -408,7 +408,7 @@ fn a_reload_that_takes_long_holds_up_neither_the_watchdog_nor_the_end_du_117() {
         ("NOTIFY_SOCKET", address.to_str().expect("plain")),
         ("WATCHDOG_USEC", "400000"),
     ]);
-    // What the supervisor hears until this comes.
+    // The notifications to the supervisor, up to this one.
     let told_until = |wanted: &str| {
         let (mut buffer, mut told) = ([0; 256], Vec::new());
         loop {
@@ -419,7 +419,7 @@ fn a_reload_that_takes_long_holds_up_neither_the_watchdog_nor_the_end_du_117() {
             }
         }
     };
-    // A program so large that it takes a while to see whether it is new.
+    // A program so large that its comparison takes a while.
     world.plugin("large", OK);
     let manifest = world.path("plugins/large/manifest.yaml");
     let known = world.read("plugins/large/manifest.yaml");
@@ -497,7 +497,7 @@ fn on_postgresql_a_new_start_takes_back_at_once_what_the_killed_one_ran_du_116()
     killed.kill9().expect("it can be killed");
     fs::write(world.path("quick"), "").expect("a file can be written");
     let _server = Server::start(&options).expect("the server starts");
-    // A lease would last longer than anybody waits here.
+    // Faster than the expiry of the lease of the killed server.
     until("it is done", || {
         world.json(&["job", "show", &id])["status"] == "succeeded"
     });
@@ -525,7 +525,7 @@ fn kill_9_in_the_middle_of_a_pipeline_loses_no_step_and_repeats_none_that_was_re
         let queued = world.json(&["pipeline", "run", "walk"]);
         let id = word(&queued["job_id"]);
         assert!(!id.is_empty(), "{queued}");
-        // Another moment in every round, over the whole length of the pipeline.
+        // Another moment in every round, spread over the duration of the pipeline.
         std::thread::sleep(Duration::from_millis(u64::from(round * 97 % 600)));
         service.kill9();
         let recorded: Vec<String> = succeeded(&world, &id);
@@ -557,7 +557,7 @@ fn kill_9_in_the_middle_of_a_pipeline_loses_no_step_and_repeats_none_that_was_re
     assert!(recoveries > 0, "no round hit a running job");
 }
 
-/// The plugins of the jobs below this one that the ledger says have succeeded.
+/// The plugins of the jobs below this one that have succeeded according to the ledger.
 fn succeeded(world: &World, id: &str) -> Vec<String> {
     let tree = world.json(&["job", "tree", id]);
     let jobs = tree.as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A folder with plugins and a configuration, the real service on it, and commands to it.
+//! A directory with plugins and a configuration, the real service on it, and its commands.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::binary;
 
-/// Far more than anything here takes.
+/// Far longer than any operation in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -43,7 +43,7 @@ impl World {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A plugin in bash that knows poll, handle and work. `$here` is the folder of the world, `$request` what it is asked.
+    /// A plugin in bash with the commands poll, handle and work. `$here` is the directory of the world, `$request` the request.
     pub(crate) fn plugin(&self, name: &str, body: &str) {
         let folder = self.path(&format!("plugins/{name}"));
         fs::create_dir_all(&folder).expect("a folder can be made");
@@ -62,7 +62,7 @@ impl World {
             .expect("a mode can be set");
     }
 
-    /// The roots of plugins and the place of the ledger are added.
+    /// Adds the plugin roots and the path of the ledger.
     pub(crate) fn config(&self, text: &str) {
         let head = "plugin_roots: [plugins]\nstate: {path: state/ductile.db}\n";
         fs::write(self.path("config.yaml"), format!("{head}{text}"))
@@ -94,13 +94,13 @@ impl World {
         process::run(command, LONG).expect("the command ends in time")
     }
 
-    /// The same under the other name.
+    /// The same through the `consign` binary.
     pub(crate) fn consign(&self, args: &[&str]) -> Output {
         let command = self.command(&binary(), args);
         process::run(command, LONG).expect("the command ends in time")
     }
 
-    /// What `ductile … --json` printed, whatever its exit code.
+    /// The output of `ductile … --json`, whatever its exit code.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let output = self.ductile(&[args, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
@@ -119,7 +119,7 @@ impl World {
         service
     }
 
-    /// Starts one whose log says nothing of that, and waits until it answers.
+    /// Starts a service that does not log its start, and waits until it accepts connections.
     pub(crate) fn start_quietly(&self) -> Service {
         let command = self.command(&self.path("ductile"), &["system", "start"]);
         let service = Service::spawn(command);
@@ -129,13 +129,13 @@ impl World {
         service
     }
 
-    /// Starts a service that must refuse to.
+    /// Starts a service that must refuse to start.
     pub(crate) fn refused(&self) -> Output {
         self.ductile(&["system", "start"])
     }
 }
 
-/// How many times crash tests are repeated; more for a long run.
+/// The number of rounds in crash tests, larger for a long run.
 pub(crate) fn rounds() -> u32 {
     let asked = std::env::var("CONSIGN_CRASH_ROUNDS").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(6)
@@ -218,7 +218,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,10 +1,10 @@
-//! The load generator, against a server of its own and against a running one.
+//! The load generator, against its own server and against a running one.
 
 use serde_json::Value;
 
 use super::{Place, code, printed, start, text};
 
-/// Short, because only the form of the findings is looked at.
+/// Short, because only the format of the report is checked.
 const SHORT: [&str; 4] = ["bench", "--seconds=0.3", "--warmup=0.1", "--clients=4"];
 
 fn bench(place: &Place, more: &[&str]) -> std::process::Output {

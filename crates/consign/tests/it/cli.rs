@@ -1,4 +1,4 @@
-//! The command line against a running server: what it prints, and its exit codes.
+//! The command line against a running server: output and exit codes.
 
 use super::{Place, code, main_client, printed, published, text, word};
 

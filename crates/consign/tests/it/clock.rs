@@ -1,4 +1,4 @@
-//! The wall clock of a running server jumps: no lease ends, no delay is skipped, nothing is lost.
+//! The wall clock of a running server jumps: no lease ends, no delay is skipped, no intent is lost.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn a_day_s_jump_of_the_wall_clock_ends_no_lease_and_loses_nothing() {
             (moved_s - f64::from(jump_s)).abs() < 60.0,
             "the clock moved by {moved_s}"
         );
-        // Long enough for the timekeeper to have made its round.
+        // Long enough for one tick of the timekeeper.
         std::thread::sleep(Duration::from_millis(1_300));
         assert_eq!(status_of(&mut http, &held), "claimed");
         assert!(claimed(&mut http).is_none(), "a lease ended by the jump");

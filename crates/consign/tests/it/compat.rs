@@ -1,4 +1,4 @@
-//! The compatibility profile as its client sees it: a process of Node against a server process.
+//! The compatibility profile from the view of its client: a Node process against a server process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ fn own(file: &str) -> PathBuf {
     Path::new(folder).join(file)
 }
 
-/// The published client where somebody has installed it, and otherwise one that makes the same requests: it is in no registry
+/// The published client if it is installed, otherwise one that sends the same requests: the published client is in no registry
 /// that every machine can reach.
 fn client() -> PathBuf {
     let shelf = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("xtask");

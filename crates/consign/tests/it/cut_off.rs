@@ -1,5 +1,5 @@
-//! A process that ends in the middle of its work, as by a kill, leaves nothing that hinders the next one.
-//! Only a binary with failpoints can do that.
+//! A process that ends in the middle of its work, as after a kill, leaves no state that blocks the next start. Only a binary
+//! with failpoints can do that.
 #![cfg(feature = "planted")]
 
 use std::os::unix::process::ExitStatusExt as _;

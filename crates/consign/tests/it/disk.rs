@@ -1,4 +1,4 @@
-//! A disk that is full heals by itself; one that cannot sync ends the server. Neither way is anything acknowledged.
+//! The server recovers from a full disk by itself, and exits if a sync fails. In neither case is a lost write acknowledged.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn ip_162_a_full_disk_refuses_writes_and_heals() {
     assert!(checked.status.success(), "{checked:?}");
 }
 
-/// A disk may say yes the next time although it lost what it was given, so the server cannot go on.
+/// After a failed sync, the next one may succeed although data was lost, so the server cannot continue.
 #[test]
 fn ip_162_a_failing_sync_acknowledges_nothing_and_ends_the_server() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A server and its SQLite file: whose it is, where it lies, what it remembers.
+//! A server and its SQLite file: permissions, location and persistence.
 
 use consign_testkit::shim::Shim;
 

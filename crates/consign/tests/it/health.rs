@@ -1,4 +1,4 @@
-//! What a server says of itself while its database is out of reach.
+//! The health of a server while its database is unreachable.
 
 use consign_testkit::postgres;
 use consign_testkit::process::{Options, Server};
@@ -7,7 +7,7 @@ use consign_testkit::proxy::{Carrier, Mode};
 use super::automation_world::{OK, World, until};
 use super::{get, text};
 
-/// What the automation answers on its control socket.
+/// The response of the automation on its control socket.
 fn healthz(world: &World) -> String {
     let answer = world.ductile(&["api", "/healthz"]);
     text(&answer.stdout) + &text(&answer.stderr)

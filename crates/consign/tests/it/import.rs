@@ -1,10 +1,10 @@
-//! Taking over a database of the original Intent Bus.
+//! Import of a database of the original Intent Bus.
 
 use std::path::{Path, PathBuf};
 
 use super::{Place, code, get, main_client, printed, refusal, start, text};
 
-/// The tables as the original makes them, with a few rows: times are filled in by the test.
+/// The tables as the original creates them, with a few rows. The test fills in the times.
 const ORIGINAL: &str = r#"
 CREATE TABLE intents (id TEXT PRIMARY KEY, namespace TEXT, goal TEXT, payload TEXT, status TEXT, priority INTEGER,
   target_worker TEXT, required_capability TEXT, created_at REAL, expires_at REAL, run_at REAL, claimed_at REAL,
@@ -37,7 +37,7 @@ fn original(place: &Place) -> PathBuf {
     let path = place.path("infrastructure.db");
     let database = rusqlite::Connection::open(&path).expect("a database can be made");
     let now_s = consign_testkit::history::now_us() / 1_000_000;
-    // A minute ago, so that everything is due whatever fraction of a second it is now.
+    // A minute ago, so that everything is due whatever the current fraction of a second.
     let filled = ORIGINAL.replace("NOW", &format!("{}.5", now_s - 60));
     database
         .execute_batch(&filled)

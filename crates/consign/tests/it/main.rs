@@ -1,5 +1,5 @@
-//! The real binary as a process, over a SQLite file: how it starts, refuses, serves, stops and survives. `ledgers.rs` has the
-//! tests that are not about the file.
+//! The real binary as a process, over a SQLite file: start, refusals, requests, stop and crashes. `ledgers.rs` has the tests
+//! that do not depend on the file.
 
 mod across;
 mod automation;

@@ -1,4 +1,4 @@
-//! Two real nodes on one PostgreSQL: who is there, who drains, who is gone, and who may not join.
+//! Two real nodes on one PostgreSQL: listing, draining, expiry, and nodes that are refused.
 
 use std::path::Path;
 use std::thread;
@@ -12,17 +12,17 @@ use super::{
     PATIENCE, Place, code, main_client, printed, published, refusal, start, status_of, text, word,
 };
 
-/// Three heartbeats, and what a busy machine adds.
+/// Three heartbeats, and a margin for a busy machine.
 const SOON: Duration = Duration::from_secs(15);
 
-/// A database without a ledger in it.
+/// An empty database.
 fn database() -> Database {
     let cluster = postgres::shared().expect("PostgreSQL runs");
     let database = cluster.database("consign_nothing", |_| {});
     database.expect("a database can be made")
 }
 
-/// How to start a node that is called `name`, over a data directory of that name.
+/// The options of a node with this name and a data directory of the same name.
 fn node(place: &Place, database: &Database, name: &str) -> Options {
     Options::new(super::binary(), place.path(name))
         .arg("--store")
@@ -52,7 +52,7 @@ fn a_node_has_no_more_connections_than_one_should_plan_with() {
     let place = Place::new();
     let database = database();
     let server = start(&node(&place, &database, "one"));
-    // Each reader in its own thread, so that every connection for reading is wanted at once.
+    // Each reader has its own thread, so that all read connections are in use at once.
     thread::scope(|scope| {
         for _ in 0..24 {
             scope.spawn(|| {
@@ -71,8 +71,8 @@ fn a_node_has_no_more_connections_than_one_should_plan_with() {
     assert!((1..=13).contains(&count), "{count}");
 }
 
-/// What the database says instead of the time. Its plans are made anew when a schema comes, so it is asked for by those, too,
-/// who asked before.
+/// Makes the database fail instead of returning the time. The new schema invalidates cached plans, so existing connections call
+/// the function, too.
 const NO_TIME: &str = "CREATE FUNCTION consign.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS \
     $$ BEGIN RAISE EXCEPTION 'nobody knows'; END $$; CREATE SCHEMA new_plans";
 
@@ -89,7 +89,7 @@ fn a_node_that_cannot_compare_its_clock_gives_out_no_work_until_it_can() {
     let refused = claim(&mut http);
     assert_eq!(refused.code(), "node_draining");
     assert!(refused.text().contains("clock"), "{}", refused.text());
-    // Whatever is not a claim works there.
+    // All requests except claims succeed there.
     let id = published(&mut http, "kept");
     let time = "DROP FUNCTION consign.clock_timestamp()";
     database.sql(time).expect("it can be told");
@@ -99,7 +99,7 @@ fn a_node_that_cannot_compare_its_clock_gives_out_no_work_until_it_can() {
     assert_eq!(status_of(&mut http, &id), "claimed");
 }
 
-/// A command, asked of the node with this data directory.
+/// Runs a command against the node with this data directory.
 fn consign(place: &Place, asked: &str, args: &[&str]) -> std::process::Output {
     let mut command = process::cleaned(&super::binary());
     command
@@ -114,7 +114,7 @@ fn listed(place: &Place, asked: &str) -> Vec<Value> {
     nodes.as_array().cloned().unwrap_or_default()
 }
 
-/// State and leases of a node, as another one knows it.
+/// The state and the leases of a node, as reported by another node.
 fn seen(place: &Place, asked: &str, name: &str) -> Option<(String, u64)> {
     let nodes = listed(place, asked);
     let found = nodes.iter().find(|node| node["name"] == name)?;
@@ -161,7 +161,7 @@ fn one_of_two_nodes_is_drained_while_the_other_gives_out_work() {
     let poll =
         thread::spawn(move || waiting.send("POST", "/claim?namespace=empty&wait=30", &[], None));
 
-    // Nothing happens in a dry run; then another node than the one that is meant is asked.
+    // A dry run changes nothing. Then the drain is requested through another node.
     let dry = consign(&place, "two", &["node", "drain", "one", "--dry-run"]);
     assert_eq!(code(&dry), 0, "{dry:?}");
     assert_eq!(seen(&place, "two", "one"), Some(("serving".to_owned(), 1)));
@@ -187,7 +187,7 @@ fn one_of_two_nodes_is_drained_while_the_other_gives_out_work() {
     published(&mut at_one, "g");
     assert_eq!(seen(&place, "two", "one"), Some(("draining".to_owned(), 1)));
 
-    // Its worker finishes, and whoever waits for it is told.
+    // Its worker settles, and the waiting command ends.
     let waiter = place.path("two");
     let waits = thread::spawn(move || {
         let mut command = process::cleaned(&super::binary());
@@ -209,7 +209,7 @@ fn one_of_two_nodes_is_drained_while_the_other_gives_out_work() {
         claim(&mut at_one).status == 200
     });
 
-    // A node that ends in order is gone at once.
+    // A node that stops regularly is removed at once.
     assert!(one.terminate(PATIENCE).unwrap().success());
     assert_eq!(seen(&place, "two", "one"), None);
     let unknown = consign(&place, "two", &["node", "drain", "one"]);
@@ -318,7 +318,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
         "{said}"
     );
 
-    // A new main key, for all of them.
+    // A new main key for all nodes.
     let file = place.path("two").join("keys").join("bus_secret");
     std::fs::write(&file, "ck_the_new_one_0123").unwrap();
     let changed = options.clone().arg("--new-secrets");
@@ -329,7 +329,7 @@ fn a_node_with_other_secrets_may_not_join_until_they_are_changed_on_purpose() {
     );
     assert!(one.terminate(PATIENCE).unwrap().success());
     assert_eq!(refusal(&options).0, 1, "not by accident");
-    // The one that was killed above is silent by now, or soon.
+    // The node that was killed above is silent by now, or soon.
     until(SOON, "the change is taken", || {
         Server::start(&changed).is_ok_and(|mut server| server.terminate(PATIENCE).is_ok())
     });

@@ -1,4 +1,4 @@
-//! Two servers on one database are one server to their clients.
+//! Two servers on one database behave as one server.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::{Place, get, main_client, publish, published, start, status_of, word};
 
-/// A claim that waits on one server hears of a publish on the other.
+/// The limit until a claim that waits on one server is woken by a publish on the other.
 const WAKE_MAX: Duration = Duration::from_secs(1);
-/// So does an event stream.
+/// The same limit for an event stream.
 const EVENT_MAX: Duration = Duration::from_secs(2);
 
 struct Nodes {
@@ -24,7 +24,7 @@ struct Nodes {
 }
 
 impl Nodes {
-    /// The second has a data directory of its own, and in it the secrets of the first.
+    /// The second server has its own data directory with the secrets of the first.
     fn start() -> Self {
         let place = Place::new();
         let first = place.start();
@@ -92,7 +92,7 @@ fn a_long_poll_on_one_is_woken_by_a_publish_on_the_other() {
             let reply = waiting.send("POST", "/claim?wait=12", &[], None);
             (reply.unwrap(), Instant::now())
         });
-        // It has looked, and waits.
+        // The claim has found nothing and waits.
         thread::sleep(Duration::from_millis(300));
         let id = published(&mut publisher, "wake");
         let told = Instant::now();
@@ -108,7 +108,7 @@ fn an_event_stream_on_one_shows_what_happens_on_the_other() {
     let nodes = Nodes::start();
     let [mut publisher, _] = nodes.clients();
     let mut stream = Stream::open(&nodes.servers[1], &main_key(&nodes));
-    // One at a time, and some in a row.
+    // Single publishes, and several in a row.
     for burst in [1, 1, 20, 1] {
         let mut expected = HashSet::new();
         for _ in 0..burst {
@@ -125,8 +125,8 @@ fn an_event_stream_on_one_shows_what_happens_on_the_other() {
     }
 }
 
-/// What somebody else has begun and not committed may hold back a stream, but not for longer than that takes: its owner
-/// is not told when others commit.
+/// An uncommitted transaction may delay a stream, but not beyond its own end: the owner of the stream is not notified of the
+/// commits of other publishers.
 #[test]
 fn an_event_stream_is_not_held_up_by_what_others_publish() {
     let nodes = Nodes::start();
@@ -147,7 +147,7 @@ fn an_event_stream_is_not_held_up_by_what_others_publish() {
                 }
             });
         }
-        // Also when something fails here: the scope waits for the others.
+        // Also if an assertion fails here, since the scope waits for the other threads.
         let _quiet = Quiet(&over);
         let mut slowest = Duration::ZERO;
         for _ in 0..30 {
@@ -164,7 +164,7 @@ fn an_event_stream_is_not_held_up_by_what_others_publish() {
     assert!(slowest < EVENT_MAX, "{slowest:?}");
 }
 
-/// Ends the noise with itself.
+/// Stops the publishing threads when it is dropped.
 struct Quiet<'a>(&'a AtomicBool);
 
 impl Drop for Quiet<'_> {
@@ -188,7 +188,7 @@ impl Stream {
         let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\nX-API-KEY: {key}\r\n\r\n");
         let sent = stream.write_all(request.as_bytes());
         sent.expect("the server reads");
-        // A quiet stream says so every 15 seconds, and a lost one must not hold up the test.
+        // An idle stream sends a heartbeat every 15 seconds, and a lost stream must not block the test.
         stream
             .set_read_timeout(Some(Duration::from_secs(25)))
             .expect("a socket has a timeout");
@@ -197,7 +197,7 @@ impl Stream {
         opened
     }
 
-    /// The next line that begins like this, without its beginning.
+    /// The next line with this prefix, without the prefix.
     fn line_with(&mut self, beginning: &str) -> String {
         let mut line = String::new();
         loop {
@@ -286,7 +286,7 @@ fn workers_of_both_share_the_work_and_nothing_is_done_twice_or_left() {
     assert_eq!(done.into_iter().collect::<HashSet<_>>(), expected);
 }
 
-/// Claims and fulfils until nothing came for a second.
+/// Claims and fulfils until no intent arrives for a second.
 fn work(http: &mut Http) -> Vec<String> {
     let mut done = Vec::new();
     loop {
@@ -317,7 +317,7 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
     copy_secrets(&place.data(), &odd);
     let shim = Shim::build(place.folder.path()).expect("cc builds the shim");
     let odd = start(&shim.under(place.options_with(odd), "consign.db"));
-    // The one that knows of its clock; the other one hears of it with the next heartbeat.
+    // The server with the wrong clock reports it at once, the other one after the next heartbeat.
     let mut asked = odd.admin_client().expect("the server made a token");
     let (mut first, mut odd) = (main_client(&first), main_client(&odd));
 
@@ -332,7 +332,7 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
         assert_eq!(status_of(&mut first, &word(&held["id"])), "claimed");
         assert_eq!(status_of(&mut odd, &word(&held["id"])), "claimed");
 
-        // Whatever is not a claim works there, and the other one gives out work.
+        // All requests except claims succeed there, and the other server leases intents.
         let other = published(&mut odd, "other");
         let taken = claim(&mut first).json();
         assert_eq!(taken["id"], other.as_str(), "after a jump of {jump_s} s");
@@ -347,7 +347,7 @@ fn a_server_whose_clock_is_wrong_gives_out_no_work_and_ends_no_lease_until_it_is
     }
 }
 
-/// What the servers are doing, in the order of their start.
+/// The states of the servers, in the order of their start.
 fn listed(http: &mut Http) -> Vec<String> {
     let nodes = get(http, "/admin/nodes").json();
     let nodes = nodes.as_array().expect("a list of nodes");
@@ -358,7 +358,7 @@ fn claim(http: &mut Http) -> Reply {
     http.post("/claim", &json!({})).expect("the server answers")
 }
 
-/// Claims until that is the answer.
+/// Claims until the response has this status.
 fn until(http: &mut Http, status: u16) -> Reply {
     let began = Instant::now();
     loop {

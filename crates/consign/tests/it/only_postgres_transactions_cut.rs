@@ -1,4 +1,4 @@
-//! A database that cannot be reached or does not commit: nothing is begun, and nothing is lost when it is well again.
+//! A database that is unreachable or does not commit: no transaction begins, and none is lost after the recovery.
 #![cfg(feature = "planted")]
 
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn at_096_a_wire_that_is_cut_answers_503_and_the_rail_hears_nothing() {
     assert_it_comes_back(&server, &till);
 }
 
-/// Only the commit goes wrong: whoever reads is served, and all that is written is taken until then.
+/// Only the commit fails: reads succeed, and writes succeed until the commit.
 fn commits_go_wrong(what_happens: &str) {
     let till = Till::open(Keys::Ignored);
     let shop = Shop::at_till(&till);
@@ -60,7 +60,7 @@ fn at_096_a_commit_that_is_refused_answers_503_and_the_rail_hears_nothing() {
     commits_go_wrong("RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'");
 }
 
-/// Nobody can tell the server whether it is committed.
+/// The server cannot know whether the transaction is committed.
 #[test]
 fn at_096_a_connection_that_ends_at_the_commit_answers_503_and_the_rail_hears_nothing() {
     commits_go_wrong("PERFORM pg_terminate_backend(pg_backend_pid())");

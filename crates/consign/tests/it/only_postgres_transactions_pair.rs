@@ -1,4 +1,4 @@
-//! Two servers on one database carry each other's transactions, and never the same one at once.
+//! Two servers on one database complete each other's transactions, and never process the same one at once.
 #![cfg(feature = "planted")]
 
 use std::sync::Barrier;
@@ -17,7 +17,7 @@ use super::transactions_world::{
 
 const ID: &str = "int_abc";
 
-/// The second has a data directory of its own, and in it the secrets of the first.
+/// The second server has its own data directory with the secrets of the first.
 fn nodes(shop: &Shop, variables: &[(&str, &str)]) -> [Server; 2] {
     let told = |options: process::Options| {
         let variables = variables.iter();
@@ -56,7 +56,8 @@ fn at_074_a_crowd_at_two_servers_that_wants_its_money_back_gets_it_once() {
     assert_one_refund(&[&one, &two], &rail);
 }
 
-/// One server is asked to execute and the other to cancel, at the same moment: one of them is refused, and the rail agrees.
+/// One server receives an execute request and the other a cancel request at the same moment. One of them is refused, and the
+/// rail is consistent with that.
 #[test]
 fn at_076_at_077_what_is_cancelled_at_one_server_is_not_charged_by_the_other() {
     let till = Till::open(Keys::Ignored);
@@ -94,7 +95,7 @@ fn at_076_at_077_what_is_cancelled_at_one_server_is_not_charged_by_the_other() {
     }
 }
 
-/// A name is for people, and replicas may have one together. What is left behind is known by its data directory.
+/// A name is a label, and replicas may share it. The leases of a stopped server are identified by its data directory.
 #[test]
 fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it() {
     let till = Till::open(Keys::Ignored);
@@ -108,7 +109,7 @@ fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it()
         let second = shop.place.path("second");
         process::copy_secrets(&shop.place.data(), &second).expect("there are secrets to copy");
         let two = start(&shop.node("one", shop.place.options_with(second)));
-        // It sweeps every 0.2 seconds, and asks the rail about whatever it has taken.
+        // The second server sweeps every 0.2 seconds and queries the rail for every transaction that it has leased.
         std::thread::sleep(Duration::from_secs(1));
         assert_eq!(till.heard(""), 1, "the second asks, too");
         till.be_plain();
@@ -119,7 +120,7 @@ fn at_061_a_server_that_starts_under_the_name_of_another_takes_nothing_from_it()
     assert!(!one.stderr().contains("lost the lease"), "{}", one.stderr());
 }
 
-/// Only a binary for tests lets a lease be that short.
+/// Only a test binary allows such a short lease.
 mod taken_over {
     use super::super::PATIENCE;
     use super::super::transactions_world::{executed_until, receipts};
@@ -127,8 +128,8 @@ mod taken_over {
 
     const SHORT_LEASE: (&str, &str) = ("CONSIGN_SITE_LEASE_MS", "1500");
 
-    /// The first one sleeps while the rail is about to make its payment; the second carries the transaction to its end; then
-    /// the first hears of a payment that it must not confirm any more.
+    /// The first server is suspended while the rail prepares the payment. The second one completes the transaction. Then the
+    /// first one receives a payment that it must not confirm.
     #[test]
     fn at_061_at_095_a_server_that_slept_through_its_lease_neither_pays_nor_settles() {
         let till = Till::open(Keys::Ignored);
@@ -158,7 +159,7 @@ mod taken_over {
             assert_eq!(executed_until(&one, ID, "settled"), settled);
         });
         assert_eq!((till.charges(), receipts(&two, ID).len()), (1, 1));
-        // The payment that it asked for and must not confirm is called off.
+        // The payment that it prepared and must not confirm is cancelled.
         assert_eq!(till.payments(), [Payment::Paid, Payment::Cancelled]);
     }
 

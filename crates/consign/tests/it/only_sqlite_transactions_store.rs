@@ -1,4 +1,4 @@
-//! A site and its ledger: one server writes, and what cannot be written is never done.
+//! A site and its ledger: only one server writes, and an action that cannot be recorded is not executed.
 #![cfg(feature = "planted")]
 
 use consign_testkit::shim::{Fault, Shim};

@@ -1,4 +1,4 @@
-//! A folder for one test, servers and commands in it, and what tests say to them.
+//! A directory for one test with servers and commands in it, and the requests that many tests send.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -9,17 +9,17 @@ use consign_testkit::postgres::{self, Database};
 use consign_testkit::process::{self, Http, Options, Reply, Server};
 use serde_json::{Value, json};
 
-/// Longer than anything here takes, shorter than a person's patience.
+/// Longer than any operation in these tests takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_consign"))
 }
 
-/// A folder for one test, and the data directory of a server in it.
+/// A directory for one test, with the data directory of a server in it.
 pub(crate) struct Place {
     pub(crate) folder: tempfile::TempDir,
-    /// Where its servers keep their ledger, if that is not a file in the folder.
+    /// The database of the ledger, if it is not a file in the directory.
     pub(crate) database: Option<Database>,
 }
 
@@ -42,7 +42,7 @@ impl Place {
         self.options_with(self.data())
     }
 
-    /// A server with a data directory of its own, on the same database if there is one.
+    /// A server with its own data directory, on the same database if there is one.
     pub(crate) fn options_with(&self, data: PathBuf) -> Options {
         let options = Options::new(binary(), data);
         match &self.database {
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-/// Nothing is in it: the first server makes its tables.
+/// An empty database, in which the first server creates its tables.
 fn empty_database() -> Database {
     let cluster = postgres::shared().expect("PostgreSQL starts");
     let database = cluster.database("consign_empty", |_| {});
@@ -82,7 +82,7 @@ pub(crate) fn start(options: &Options) -> Server {
     Server::start(options).expect("the server starts")
 }
 
-/// Starts a server that must refuse to; gives its exit code and what it said.
+/// Starts a server that must refuse to start. Returns its exit code and its error output.
 pub(crate) fn refusal(options: &Options) -> (i32, String) {
     let output = process::serve_until_exit(options, PATIENCE).expect("the server ends by itself");
     (code(&output), text(&output.stderr))
@@ -96,7 +96,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command printed with `--json`.
+/// The output of a command with `--json`.
 pub(crate) fn printed(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("it prints JSON")
@@ -111,7 +111,7 @@ pub(crate) fn publish(http: &mut Http, goal: &str) -> Reply {
     http.post("/intent", &body).expect("the server answers")
 }
 
-/// Publishes and gives the id.
+/// Publishes and returns the id.
 pub(crate) fn published(http: &mut Http, goal: &str) -> String {
     let reply = publish(http, goal);
     assert_eq!(reply.status, 201, "{}", reply.text());
@@ -136,7 +136,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
     metadata.permissions().mode() & 0o7777
 }
 
-/// Every answer carries these, whatever it says.
+/// Every response has these headers.
 pub(crate) fn assert_five_headers(reply: &Reply) {
     for (name, value) in [
         ("x-frame-options", "DENY"),

@@ -1,4 +1,4 @@
-//! Requests no client library would send, over a bare socket.
+//! Requests that no client library sends, over a bare socket.
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
@@ -8,13 +8,13 @@ use consign_testkit::process::{Reply, Server, read_reply};
 
 use super::{Place, assert_five_headers, get, main_client, publish};
 
-/// Sends the bytes, shuts the sending side if asked to, and reads one answer within 3 s.
+/// Sends the bytes, optionally shuts down the sending side, and reads one response within 3 s.
 fn exchange(server: &Server, bytes: &[u8], shut: bool) -> Option<Reply> {
     let mut stream = server.http().connect().expect("the server accepts");
     stream
         .set_read_timeout(Some(Duration::from_secs(3)))
         .expect("a socket has a timeout");
-    // The server may have answered and closed before all is written.
+    // The server may respond and close before all bytes are written.
     let _ = stream.write_all(bytes);
     if shut {
         let _ = stream.shutdown(Shutdown::Write);
@@ -30,7 +30,7 @@ fn head(server: &Server, request_line: &str, more: &str) -> String {
     format!("{request_line} HTTP/1.1\r\nHost: {host}\r\nX-API-KEY: {key}\r\n{more}\r\n")
 }
 
-/// The status and the code of the protocol's error shape, with all five headers.
+/// The status and the code of the protocol's error format, with all five headers.
 fn refused(server: &Server, bytes: &[u8]) -> (u16, String) {
     let reply = exchange(server, bytes, false).expect("an answer comes");
     in_the_protocols_shape(&reply);
@@ -135,7 +135,7 @@ fn a_client_that_shuts_its_sending_side_still_gets_its_answer() {
         exchange(&server, request.as_bytes(), true).unwrap().status,
         201
     );
-    // Half a body and then nothing more: it is an error and not an intent.
+    // A body that ends early is an error and not an intent.
     let cut = &request.as_bytes()[..request.len() - 5];
     let reply = exchange(&server, cut, true);
     assert!(reply.is_none_or(|reply| reply.status == 400));

@@ -1,4 +1,4 @@
-//! The first start, the second one, and starts that must be refused.
+//! The first start, the second start, and refused starts.
 
 use consign_testkit::process::{Options, Server};
 
@@ -16,7 +16,7 @@ const SECRETS: &[&str] = &[
     "receipt_seed",
 ];
 
-/// The lines that every server prints; one whose ledger is not in its directory tells where it is.
+/// The lines that every server prints. A server whose ledger is not in its data directory also prints its location.
 fn greeting(place: &Place, server: &Server) -> Vec<String> {
     let lines = server.stdout_lines().into_iter();
     let (ledger, lines): (Vec<_>, _) = lines.partition(|line| line.starts_with("ledger "));
@@ -48,7 +48,7 @@ fn the_first_start_makes_private_secrets_and_says_what_to_try() {
     assert!(lines[4].contains("intent claim"));
     let main_key = server.secret("bus_secret").unwrap();
     assert!(main_key.len() >= 32 && main_key != "dev_secret");
-    // Nobody reads along at a terminal, so it says only where the key is.
+    // The output is not a terminal, so the server prints only the path of the key.
     let said = server.stderr();
     assert!(!said.contains(&main_key), "{said}");
     assert!(said.contains("keys/bus_secret"), "{said}");

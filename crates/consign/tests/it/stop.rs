@@ -1,4 +1,4 @@
-//! The end of a process: asked for, or not.
+//! The end of a process: regular and forced.
 
 use std::thread;
 use std::time::{Duration, Instant};

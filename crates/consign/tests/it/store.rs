@@ -1,4 +1,4 @@
-//! The commands of `store` on both kinds of database: a ledger that moves takes everything along.
+//! The `store` commands on both kinds of database: a moved ledger is complete.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ fn missing_migrations_are_named_and_applied_and_a_development_schema_is_refused(
         let reason = text(&refused.stderr);
         assert!(reason.contains("development version"), "{reason}");
     }
-    // A first start that was interrupted has marked the file and not created its tables.
+    // An interrupted first start has marked the file but has not created its tables.
     std::fs::remove_file(&file).unwrap();
     let marked = rusqlite::Connection::open(&file).unwrap();
     let mark = "PRAGMA application_id = 0x434e5347; CREATE TABLE t (x); DROP TABLE t";
@@ -201,7 +201,7 @@ fn missing_migrations_are_named_and_applied_and_a_development_schema_is_refused(
     assert_eq!(rows(&printed(&copy(&place, &from, &to, &[])), "facts"), 0);
 }
 
-/// A server with a ledger, and another one that follows it.
+/// A primary with a ledger, and a standby that replicates it.
 struct Replicated {
     primary: Cluster,
     standby: Cluster,
@@ -211,7 +211,7 @@ struct Replicated {
 impl Replicated {
     fn start() -> std::io::Result<Self> {
         let folder = tempfile::tempdir()?;
-        // PostgreSQL is somebody else when we are root.
+        // When the test runs as root, PostgreSQL runs as another user.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
         let replicated = Self {
             primary: Cluster::place(&folder.path().join("primary"))?,
@@ -233,7 +233,7 @@ impl Replicated {
         Ok(replicated)
     }
 
-    /// Until the standby has as many intents.
+    /// Waits until the standby has this number of intents.
     fn until_followed(&self, intents: usize) {
         let sql = "SELECT count(*) FROM consign.intents";
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -246,7 +246,7 @@ impl Replicated {
 
 impl Drop for Replicated {
     fn drop(&mut self) {
-        // Nobody is left who could be told.
+        // Errors cannot be reported here.
         let _ = self.standby.kill9();
         let _ = self.primary.kill9();
     }
@@ -307,7 +307,7 @@ fn a_file_that_was_left_behind_is_not_taken_for_the_ledger() {
     let (exit, said) = super::refusal(&place.options());
     assert!(exit == 1 && said.contains("kept its ledger in"), "{said}");
 
-    // On purpose, and from then on without a word.
+    // With an explicit option it succeeds, and later starts print no message.
     let explicit = place.consign(&["store", "check", "--store", &file]);
     assert_eq!(code(&explicit), 0, "{explicit:?}");
     drop(start(&place.options().arg("--store").arg(&file)));

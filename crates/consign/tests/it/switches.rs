@@ -1,4 +1,4 @@
-//! The switches of the RFC, given to the process as variables.
+//! The options of the RFC, set by environment variables.
 
 use super::{Place, get, main_client, printed, publish, start};
 

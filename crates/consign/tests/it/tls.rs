@@ -1,4 +1,4 @@
-//! HTTPS with a certificate of our own, replaced while the server runs.
+//! HTTPS with a self-signed certificate that is replaced while the server runs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use consign_testkit::process::Server;
 
 use super::{Place, code, printed, start};
 
-/// Writes a fresh certificate for 127.0.0.1 and its key.
+/// Writes a new certificate for 127.0.0.1 and its key.
 fn certify(place: &Place) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])
         .expect("a certificate can be made");
@@ -17,7 +17,7 @@ fn certify(place: &Place) {
         .expect("the certificate can be written");
 }
 
-/// Over the address: without one named, commands on this machine use the socket of the data directory.
+/// Uses the address: by default, commands on this machine use the socket of the data directory.
 fn publish(place: &Place, server: &Server, authority: &Path) -> std::process::Output {
     let key = place.data().join("keys/bus_secret");
     let args = ["intent", "publish", "safe", "{}", "--json", "--server"];
@@ -54,7 +54,7 @@ fn ip_050_ip_175_https_is_served_and_its_certificate_reloaded_on_sighup() {
     // Commands on this machine need no certificate.
     let local = place.consign(&["intent", "publish", "safe", "{}", "--json"]);
     assert_eq!(printed(&local)["status"], "published");
-    // Nobody is served in the clear.
+    // Plain HTTP is refused.
     assert!(server.http().get("/health").is_err());
 
     certify(&place);
@@ -65,7 +65,7 @@ fn ip_050_ip_175_https_is_served_and_its_certificate_reloaded_on_sighup() {
     }
     assert_eq!(code(&publish(&place, &server, &first)), 5);
 
-    // A certificate that cannot be used leaves the old one in place.
+    // An invalid certificate leaves the old one in use.
     let second = place.path("second.pem");
     std::fs::copy(place.path("cert.pem"), &second).unwrap();
     std::fs::write(place.path("cert.pem"), "no certificate").unwrap();

@@ -1,4 +1,4 @@
-//! Agent transactions on the command line: from an intent to a receipt that anybody can check, whatever breaks on the way.
+//! Agent transactions on the command line: from an intent to a publicly verifiable receipt, with failures at every step.
 
 #![expect(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn serve(place: &Place, rail: &str) -> Server {
     start(&options.env("ATP_EXECUTE_WAIT_SECONDS", "0.1"))
 }
 
-/// A command of the agent whose directory is `agent` in this place.
+/// Runs a command of the agent whose state directory is `agent` in this place.
 fn tx(place: &Place, args: &[&str]) -> Output {
     let state = place.path("agent");
     place.consign(&[args, &["--state", &state.to_string_lossy()]].concat())
@@ -61,7 +61,7 @@ fn settled(place: &Place) -> (String, Value) {
     (id, row)
 }
 
-/// Writes a file of this place, and tells where.
+/// Writes a file in this place and returns its path.
 fn saved(place: &Place, name: &str, content: &str) -> String {
     let path = place.path(name);
     std::fs::write(&path, content).unwrap();
@@ -130,7 +130,7 @@ fn a_receipt_of_a_transaction_is_checked_offline_and_only_by_a_pinned_key() {
     }
 }
 
-/// The same claims, signed by a stranger whose key comes along.
+/// The same claims, signed with the key of an attacker, which is included.
 fn forged(receipt: &str) -> String {
     let mut receipt: Value = serde_json::from_str(receipt).unwrap();
     receipt.as_object_mut().unwrap().remove("signature");
@@ -303,7 +303,7 @@ fn whoever_takes_real_money_from_anybody_is_warned_once() {
         options.env("ATP_REGISTERED_KEYS", agent)
     };
     let mut server = start(&registered());
-    // What it says is added to what the first one said.
+    // The log of this server is appended to that of the first one.
     let unsigned = |server: &Server| server.stderr().matches("knows an intent's id").count();
     let said = server.stderr();
     assert_eq!((warnings(&server), unsigned(&server)), (1, 0), "{said}");
@@ -439,7 +439,7 @@ fn a_server_without_a_site_is_told_from_one_that_refuses() {
     }
 }
 
-/// The agent's command as a process, to be killed in the middle.
+/// The command of the agent as a process that is killed before it ends.
 fn spawned(place: &Place, args: &[&str]) -> Child {
     let mut command = process::cleaned(&binary());
     command
@@ -453,7 +453,7 @@ fn spawned(place: &Place, args: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// One whole request as it came.
+/// Reads one complete request.
 fn request(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
     let mut text = String::new();
@@ -477,7 +477,7 @@ fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Sends a request on and reads the beginning of its answer, so that it was carried out for certain.
+/// Forwards a request and reads the beginning of its response, so that it is certainly executed.
 fn forward(server: &Server, request: &str) {
     let mut stream = TcpStream::connect(server.authority()).unwrap();
     stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
@@ -487,14 +487,14 @@ fn forward(server: &Server, request: &str) {
     assert!(status.starts_with("HTTP/1.1 20"), "{status}");
 }
 
-/// Where the client is when it is killed.
+/// The point at which the client is killed.
 #[derive(Clone, Copy, Debug)]
 enum Killed {
     BeforeTheServerHeard,
     BeforeTheAnswerCame,
 }
 
-/// Runs the command through a wire of ours and kills it on the way. Gives the request that it sent.
+/// Runs the command through a proxy of the test and kills it at this point. Returns the request that it sent.
 fn killed(place: &Place, server: &Server, args: &[&str], at: Killed) -> String {
     let wire = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", wire.local_addr().unwrap());
@@ -510,7 +510,7 @@ fn killed(place: &Place, server: &Server, args: &[&str], at: Killed) -> String {
     unsigned(&sent.replace(&address.replace("http://", ""), "SERVER"))
 }
 
-/// A request without what is new each time it is signed, and with the key that was signed for it.
+/// A request without the members that differ for each signature, and with its signed key.
 fn unsigned(sent: &str) -> String {
     let (head, body) = sent.split_once("\r\n\r\n").unwrap();
     let mut body: Value = serde_json::from_str(body).unwrap();
@@ -530,7 +530,7 @@ fn unsigned(sent: &str) -> String {
 fn a_client_that_is_killed_anywhere_and_called_again_charges_once() {
     let place = Place::new();
     let server = serve(&place, "worker");
-    // It could be executed five times, so nothing but the key keeps a repetition from being a second charge.
+    // Five executions are allowed, so only the key prevents a repeated request from charging again.
     let id = created(&place, &["--max-executions", "5"]);
     let authorize = ["tx", "authorize", &id];
     let execute = ["tx", "execute", &id, "--wait", "0", "--json"];
@@ -559,7 +559,7 @@ fn a_client_that_is_killed_anywhere_and_called_again_charges_once() {
     assert_eq!(goals, ["atp.effect.refund", "atp.effect"]);
 }
 
-/// The goals of all that the rail was asked for, the newest first: what it was asked for twice it would do twice.
+/// The goals of all requests to the rail, newest first. A request that is listed twice would be executed twice.
 fn effects(place: &Place) -> Vec<String> {
     let listed = printed(&place.consign(&["intent", "list", "--json"]));
     let intents = listed["intents"].as_array().unwrap();
@@ -594,7 +594,7 @@ fn an_execution_waits_for_a_server_that_comes_back() {
     );
 }
 
-/// The site's rail was exchanged while a transaction was under way, so nobody can ask the old one any more.
+/// The rail of the site was replaced while a transaction was in progress, so the old rail cannot be queried.
 #[test]
 fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
     let place = Place::new();
@@ -602,7 +602,7 @@ fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
         .options()
         .env("ATP_SITE", SITE)
         .env("ATP_RAIL", "http");
-    // Nobody listens there.
+    // No process listens on this port.
     let options = options.env("ATP_HTTP_BASE", "http://127.0.0.1:9/atp");
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let options = options.env("ATP_HTTP_SECRET", secret);
@@ -631,7 +631,7 @@ fn an_operator_finds_what_is_in_doubt_and_says_what_became_of_it() {
     let _server = serve(&place, "null");
     let swept = printed(&place.consign(&["tx", "reconcile", "--json"]));
     assert_eq!(swept["swept"]["settled"], 0, "{swept}");
-    // The server looks by itself, too, when it starts.
+    // The server also checks by itself when it starts.
     let begun = Instant::now();
     let is_alarming = |one: &Value| {
         let alert = one["alert"].as_str();
@@ -700,7 +700,7 @@ fn a_site_is_set_up_by_a_file() {
         "{refused:?}"
     );
     std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    // What the environment says counts for more.
+    // The environment takes precedence.
     let options = place
         .options()
         .env("ATP_FILE", &path)

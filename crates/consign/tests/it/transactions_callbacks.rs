@@ -1,4 +1,4 @@
-//! What a rail tells a server: believed to be the rail's if it is signed, and never believed to be true.
+//! Callbacks of a rail: accepted if they are signed, but their content is always verified with the rail.
 #![cfg(feature = "planted")]
 
 use std::time::SystemTime;
@@ -18,10 +18,10 @@ use super::transactions_world::{
 const ID: &str = "int_abc";
 pub(crate) const NEW_SECRET: &str = "whsec_bmV3IGFuZCBsb25nIGVub3VnaCB0byBiZSBhIHNlY3JldA==";
 const FOREIGN_SECRET: &str = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
-/// Only a callback can settle what takes its time.
+/// Without sweeps, only a callback can settle a payment that is processing.
 const NO_SWEEP: (&str, &str) = ("ATP_SWEEP_SECONDS", "3600");
 
-/// A message of the till, sent so long ago.
+/// A callback of the till, sent `ago_s` seconds ago.
 fn tell(server: &Server, event: &str, secret: &str, ago_s: i64) -> Reply {
     let body =
         json!({"type": "payment.updated", "data": {"payment_id": "p_0", "status": "succeeded"}});
@@ -40,7 +40,7 @@ fn tell(server: &Server, event: &str, secret: &str, ago_s: i64) -> Reply {
     told.expect("the server answers")
 }
 
-/// A server whose one payment is acknowledged and not paid.
+/// A server with one payment that is acknowledged and not yet paid.
 fn acknowledged(till: &Till, shop: &Shop, secrets: &str) -> Server {
     let options = shop.options().env(NO_SWEEP.0, NO_SWEEP.1);
     let server = start(&options.env("ATP_HTTP_SECRET", secrets));
@@ -59,12 +59,12 @@ fn at_053_at_054_at_055_only_what_the_rail_shows_settles_whatever_is_told_and_ho
     let till = Till::open(Keys::Ignored);
     let shop = Shop::at_till(&till);
     let server = acknowledged(&till, &shop, SECRET);
-    // Genuine, and not true.
+    // A valid signature with false content.
     assert_eq!(tell(&server, "early", SECRET, 0).status, 200);
     assert_eq!(state(&server, ID), "executed");
     assert!(receipts(&server, ID).is_empty());
     till.take_the_money();
-    // True, and not genuine.
+    // An invalid signature with true content.
     for (secret, ago_s) in [(FOREIGN_SECRET, 0), (SECRET, 400)] {
         let refused = tell(&server, "forged", secret, ago_s);
         assert_eq!(refused.status, 400, "{}", refused.text());
@@ -73,7 +73,7 @@ fn at_053_at_054_at_055_only_what_the_rail_shows_settles_whatever_is_told_and_ho
     assert_eq!(state(&server, ID), "executed");
     assert_eq!(tell(&server, "paid", SECRET, 0).status, 200);
     let settled = executed_until(&server, ID, "settled");
-    // The same again, older ones after newer ones, and one that nobody has sent before.
+    // Repeated callbacks, older ones after newer ones, and a new one.
     for (event, ago_s) in [("paid", 0), ("early", 30), ("paid", 60), ("late", 90)] {
         assert_eq!(tell(&server, event, SECRET, ago_s).status, 200);
     }
@@ -95,7 +95,7 @@ fn at_056_while_a_secret_is_changed_both_are_accepted() {
     assert_eq!((till.charges(), receipts(&server, ID).len()), (1, 1));
 }
 
-/// localstripe signs with the secret that it was told, and sends each message once.
+/// localstripe signs with the configured secret, and sends each callback once.
 #[test]
 fn at_051_at_055_at_056_at_057_localstripe_s_own_messages_settle_under_the_old_and_the_new_secret()
 {
@@ -119,7 +119,7 @@ fn at_051_at_055_at_056_at_057_localstripe_s_own_messages_settle_under_the_old_a
             (stripe.charges(), receipts(&server, id).len()),
             (charged, 0)
         );
-        // Somebody takes the money by hand, and the rail tells.
+        // The payment is captured by hand, and the rail sends a callback.
         let payment = told.json()["rail"]["payment_id"]
             .as_str()
             .unwrap_or_default()

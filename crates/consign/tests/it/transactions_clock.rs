@@ -1,4 +1,4 @@
-//! Time that passes at once, and clocks that are set: what is over stays over, and what has begun comes to its end.
+//! Time jumps and changed clocks: an expired intent stays expired, and a transaction in progress is completed.
 #![cfg(feature = "planted")]
 
 use std::io;
@@ -13,7 +13,7 @@ use super::transactions_world::{Shop, authorize, execute, executed_until, intent
 use super::{PATIENCE, start};
 
 const DAY_S: i32 = 86_400;
-/// Longer than an intent of these tests lives.
+/// Longer than the lifetime of an intent in these tests.
 const OVER_S: i64 = 700;
 
 fn under_shim(shop: &Shop) -> (Server, Shim) {
@@ -40,8 +40,8 @@ fn at_026_at_028_a_jump_over_the_end_refuses_to_begin_and_setting_clocks_back_re
     assert_eq!((till.heard(""), receipts(&server, "int_abc").len()), (0, 0));
 }
 
-/// A connection to the database that is being made while all clocks leap counts as silent, and for a second nobody gets
-/// another one. Whoever is told so may ask again.
+/// A connection to the database that is being opened during the clock jump counts as unresponsive, and no other one is opened
+/// for a second. The request is repeated after a 503.
 fn asked_again(ask: impl Fn() -> io::Result<Reply>) -> Reply {
     let began = Instant::now();
     loop {
@@ -54,21 +54,22 @@ fn asked_again(ask: impl Fn() -> io::Result<Reply>) -> Reply {
     }
 }
 
-/// The ledger's time is the database's, by which nothing is over. A server with another one looks at nothing, and any other does.
+/// The ledger uses the time of the database, by which nothing has expired. A server with a wrong clock does not process
+/// transactions, and any other server does.
 fn left_to_others(shop: &Shop, mut server: Server, till: &Till) {
     let began = Instant::now();
     while !server.stderr().contains("clock differs") {
         assert!(began.elapsed() < PATIENCE, "it does not notice");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // What was under way then is over.
+    // Requests that were in progress have ended by then.
     std::thread::sleep(Duration::from_millis(500));
     till.be_plain();
     let asked = till.heard("");
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(till.heard(""), asked, "nobody knows here what is due");
     server.terminate(PATIENCE).expect("it ends");
-    // The node noted facts in the time that it jumped to, and a ledger far ahead of the clock is refused otherwise.
+    // The node recorded facts with the time that it jumped to. Without the option, a ledger far ahead of the clock is refused.
     let server = start(&shop.options().arg("--clock-ahead"));
     for id in ["int_paid", "int_unheard"] {
         executed_until(&server, id, "settled");
@@ -107,7 +108,7 @@ fn at_067_what_is_executing_when_time_jumps_ends_as_the_rail_says() {
     }
     till.be_plain();
     executed_until(&server, "int_paid", "settled");
-    // Its time is over, so no money is set in motion for it any more.
+    // The intent has expired, so no payment is started for it.
     let told = executed_until(&server, "int_unheard", "compensated");
     assert_eq!(told["compensation_receipt"]["outcome"], "not_charged");
     assert_eq!(till.charges(), 1);

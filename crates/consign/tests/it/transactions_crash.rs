@@ -1,5 +1,5 @@
-//! A server that dies at the worst moments of a transaction, and comes back. What counts is what the rail's own books say:
-//! one charge, one receipt, and settled in the end. Only a binary with failpoints can die on the spot.
+//! A server that crashes at the worst moments of a transaction and restarts. The records of the rail decide: one charge, one
+//! receipt, and a settled transaction. Only a binary with failpoints can exit at such a point.
 #![cfg(feature = "planted")]
 
 use std::os::unix::process::ExitStatusExt as _;
@@ -18,7 +18,7 @@ use super::{PATIENCE, start};
 const FAILPOINT: &str = "CONSIGN_FAILPOINT";
 const ID: &str = "int_abc";
 
-/// Lets a server die at a point of its first execution; what the rail has charged by then.
+/// Crashes a server at a failpoint of its first execution. Returns the number of charges until then.
 fn die_executing(shop: &Shop, rail: &Rail, failpoint: &str) -> usize {
     let mut server = start(&shop.options().env(FAILPOINT, &format!("{failpoint}:1")));
     authorize(&server, intent(ID));
@@ -33,7 +33,7 @@ fn assert_aborted(server: &mut Server) {
     assert!(ended.signal().is_some(), "{ended:?}");
 }
 
-/// The agent asks again, under the same key, and the rail is asked what it did.
+/// The agent repeats its request with the same key, and the records of the rail are checked.
 fn assert_paid_once(server: &Server, rail: &Rail, id: &str) -> Value {
     let told = executed_until(server, id, "settled");
     assert_eq!(rail.charges(), 1);
@@ -41,7 +41,7 @@ fn assert_paid_once(server: &Server, rail: &Rail, id: &str) -> Value {
     told
 }
 
-/// Dies there with each rail, and the next start makes up for it.
+/// Crashes at this failpoint with each rail, and the restarted server recovers.
 fn dies_and_recovers(failpoint: &str, charged_before: usize) {
     for rail in Rail::each() {
         let shop = Shop::at(&rail);
@@ -90,7 +90,7 @@ fn at_063_a_crash_before_the_answer_gives_the_stored_receipt_to_the_retry() {
     dies_and_recovers("before-answer", 1);
 }
 
-/// One in each state when the server dies, and a rail that says nothing new afterwards.
+/// One transaction in each state when the server is killed, and a rail that reports nothing new afterwards.
 #[test]
 fn at_065_after_a_kill_nothing_is_in_an_earlier_state_than_before() {
     let till = Till::open(Keys::Ignored);
@@ -122,12 +122,12 @@ fn at_065_after_a_kill_nothing_is_in_an_earlier_state_than_before() {
     server.wait(PATIENCE).expect("it is dead");
     let looked = till.heard("lookup");
     let server = shop.start();
-    // The new start has looked at both that are open, and the rail told it nothing.
+    // The restarted server has queried the rail for both open transactions and learned nothing.
     till.wait_until_heard("lookup", looked + 4);
     assert_eq!(states(&server), before);
 }
 
-/// Nobody asks again: the next start finds it by itself.
+/// Without another request: the restarted server finds the transaction by itself.
 #[test]
 fn at_066_a_start_looks_at_what_the_last_one_left() {
     for failpoint in ["before-rail", "after-charge"] {
@@ -140,7 +140,7 @@ fn at_066_a_start_looks_at_what_the_last_one_left() {
     }
 }
 
-/// While the rail is being asked, before and after it did what it was asked for.
+/// Kills the server during a request to the rail, before and after the rail has executed it.
 fn is_killed_during_calls(keys: Keys) {
     for verb in ["prepare", "confirm"] {
         for manner in [Manner::Late, Manner::Never] {
@@ -160,7 +160,7 @@ fn is_killed_during_calls(keys: Keys) {
             till.be_plain();
             let server = shop.start();
             executed_until(&server, ID, "settled");
-            // Who asked is dead, and the rail does it all the same.
+            // The client of the request is dead, and the rail executes it nevertheless.
             till.let_go();
             let counted = (till.charges(), receipts(&server, ID).len());
             assert_eq!(counted, (1, 1), "{verb}, {manner:?}: {:?}", till.payments());
@@ -178,7 +178,7 @@ fn at_060_at_061_at_062_a_kill_during_any_call_of_a_rail_that_ignores_keys_pays_
     is_killed_during_calls(Keys::Ignored);
 }
 
-/// The rail does what the dead asked for when the next one has asked again already.
+/// The rail executes the request of the killed server after the restarted server has repeated it.
 #[test]
 fn at_061_an_orphan_of_the_dead_is_called_off_when_the_payment_is_settled() {
     let till = Till::open(Keys::Ignored);
@@ -262,7 +262,7 @@ fn at_064_a_kill_during_the_refund_pays_back_once() {
     }
 }
 
-/// A request, and what it was answered with at first.
+/// A request and its first response.
 struct Answered {
     verb: &'static str,
     body: Value,
@@ -309,7 +309,7 @@ fn at_035_after_every_kill_and_every_stop_a_replay_is_what_was_answered_at_first
     }
     let statuses: Vec<u16> = answered.iter().map(|one| one.first.0).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 202]);
-    // What is open stays so: nobody can ask.
+    // Open transactions stay open, because the rail cannot be queried.
     till.answer("lookup", Manner::Away);
     for kill in [true, false, true] {
         if kill {
@@ -326,7 +326,7 @@ fn at_035_after_every_kill_and_every_stop_a_replay_is_what_was_answered_at_first
     assert_eq!(heard, [3, 3, 1], "a replay asks the rail for nothing");
 }
 
-/// How far a state is on its way.
+/// The position of a state in the life cycle.
 fn rank(state: &Value) -> usize {
     const WAY: [&str; 7] = [
         "created",
@@ -341,7 +341,7 @@ fn rank(state: &Value) -> usize {
     found.unwrap_or_else(|| panic!("{state} is no state"))
 }
 
-/// What each of these shows now, none of them earlier than before.
+/// Updates these states and asserts that none is earlier than before.
 fn look(server: &Server, before: &mut [(&'static str, Value)]) {
     for (id, known) in before {
         let now = state(server, id);
@@ -352,7 +352,7 @@ fn look(server: &Server, before: &mut [(&'static str, Value)]) {
 
 const ALL_CALLS: [&str; 5] = ["prepare", "confirm", "lookup", "cancel", "refund"];
 
-/// One transaction in each state that there is, and one that is being refunded.
+/// One transaction in each state, and one that is being refunded.
 fn one_in_each_state(server: &Server, till: &Till) -> Vec<(&'static str, Value)> {
     let about = |id: &str| json!({"intent_id": id, "reason": "changed my mind"});
     let execute = |id: &str| answer(server, "execute", &json!({"intent_id": id}));
@@ -418,7 +418,7 @@ fn at_065_no_kill_sets_anything_back() {
             "the rail is away, so nothing can have happened"
         );
         assert_eq!(documents(&server), before);
-        // The sweep has looked at what is open, too.
+        // The sweep has also checked the open transactions.
         till.wait_until_heard("", asked + 2);
         look(&server, &mut states);
         assert_eq!(states, told);
@@ -447,7 +447,7 @@ fn at_065_no_kill_sets_anything_back() {
     assert_eq!((till.charges(), till.refunds()), (5, 2));
 }
 
-/// At moments that nobody chose, again and again over one ledger.
+/// Kills at arbitrary moments, repeatedly over one ledger.
 #[test]
 fn at_059_at_060_at_062_at_063_kills_at_any_moment_pay_once_each() {
     const ROUNDS: u64 = 6;
@@ -462,7 +462,7 @@ fn at_059_at_060_at_062_at_063_kills_at_any_moment_pay_once_each() {
         }
         std::thread::scope(|scope| {
             for id in &own {
-                // It may be answered or not.
+                // The response may be lost.
                 scope.spawn(|| execute(&server, id, &key(id)));
             }
             std::thread::sleep(Duration::from_millis(round * 37 % 23));

@@ -1,4 +1,4 @@
-//! Many agents at once, and rails on their bad days: one charge for each transaction, and the same answer for everybody.
+//! Many concurrent agents, and misbehaving rails: one charge for each transaction, and the same response for every agent.
 #![cfg(feature = "planted")]
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::transactions_world::{
 const CROWD: usize = 64;
 const ID: &str = "int_abc";
 
-/// All at the same moment, taking turns between the servers.
+/// Sends all requests at the same moment, alternating between the servers.
 pub(crate) fn execute_at_once(servers: &[&Server], key: impl Fn(usize) -> String) -> Vec<Reply> {
     let barrier = Barrier::new(CROWD);
     thread::scope(|scope| {
@@ -36,7 +36,7 @@ pub(crate) fn execute_at_once(servers: &[&Server], key: impl Fn(usize) -> String
     })
 }
 
-/// Everybody who repeats himself is told the same in the end.
+/// Repeated requests with one key all get the same final response.
 pub(crate) fn assert_one_for_all(servers: &[&Server], till: &Till) {
     for reply in execute_at_once(servers, |_| key(ID)) {
         assert!(matches!(reply.status, 200 | 202), "{}", reply.text());
@@ -51,7 +51,7 @@ pub(crate) fn assert_one_for_all(servers: &[&Server], till: &Till) {
     assert_eq!((till.charges(), receipts(servers[0], ID).len()), (1, 1));
 }
 
-/// One of them executes what may be executed once, and the others are told that for good.
+/// Of requests with different keys, one executes and the others are refused permanently.
 pub(crate) fn assert_one_of_many(servers: &[&Server], till: &Till) {
     let answers = execute_at_once(servers, |number| format!("{}-{number}", key(ID)));
     let (begun, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|reply| reply.status < 300);
@@ -82,7 +82,8 @@ fn at_042_a_crowd_with_as_many_keys_pays_once() {
     assert_one_of_many(&[&server], &till);
 }
 
-/// What was settled is paid back once, however many want it back at the same moment; the rail's own books are counted.
+/// A settled transaction is refunded once, however many requests arrive at the same moment. The records of the rail are
+/// counted.
 pub(crate) fn assert_one_refund(servers: &[&Server], rail: &Rail) {
     authorize(servers[0], intent(ID));
     executed_until(servers[0], ID, "settled");
@@ -114,7 +115,7 @@ fn at_074_a_crowd_that_wants_its_money_back_gets_it_once() {
     }
 }
 
-/// Whatever the rail does at whichever call, for a while or once: there is one charge, and the receipt comes after it.
+/// Whichever call of the rail misbehaves, once or for a while: there is one charge, and the receipt follows it.
 #[test]
 fn at_049_at_050_at_068_a_rail_that_misbehaves_is_asked_until_it_says_what_it_did() {
     let till = Till::open(Keys::Ignored);
@@ -126,7 +127,7 @@ fn at_049_at_050_at_068_a_rail_that_misbehaves_is_asked_until_it_says_what_it_di
             let id = format!("int_{verb}_{manner:?}");
             authorize(&server, intent(&id));
             till.answer(verb, manner);
-            // As long as nobody can tell, nothing is claimed.
+            // While the rail gives no clear answer, no outcome is reported.
             till.answer("lookup", Manner::Garbage);
             let told = execute(&server, &id, &key(&id)).expect("the server answers");
             let told = told.json();
@@ -143,7 +144,8 @@ fn at_049_at_050_at_068_a_rail_that_misbehaves_is_asked_until_it_says_what_it_di
     }
 }
 
-/// Nobody is killed, and nobody asks again: whoever waits is answered in time, and the sweep asks until the rail speaks.
+/// Without a kill and without repeated requests: a waiting client gets a response in time, and the sweep queries the rail until
+/// it responds.
 #[test]
 fn at_046_at_049_at_050_at_068_a_rail_that_never_answers_is_looked_up_until_it_speaks_again() {
     let till = Till::open(Keys::Ignored);

@@ -1,4 +1,4 @@
-//! localstripe as a process: a rail with books of its own, which ignores idempotency keys and would refund twice.
+//! localstripe as a process: a rail with its own records, which ignores idempotency keys and would refund twice.
 #![cfg(feature = "planted")]
 
 use std::io::{BufRead as _, BufReader};
@@ -51,7 +51,7 @@ impl LocalStripe {
             Some(port.split_whitespace().next()?.to_owned())
         });
         let port = port.expect("it listens");
-        // It must not be stopped by a pipe that nobody reads.
+        // Drains the pipe, so that localstripe never blocks on its output.
         std::thread::spawn(move || lines.count());
         Self {
             authority: format!("127.0.0.1:{port}"),
@@ -79,7 +79,7 @@ impl LocalStripe {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
 
-    /// How often money has moved, by its own books.
+    /// The number of charges in the records of localstripe.
     pub(crate) fn charges(&self) -> usize {
         let charges = self.get("/v1/charges?limit=100");
         let charges = charges["data"].as_array().expect("a list").iter();
@@ -93,7 +93,7 @@ impl LocalStripe {
         refunds["data"].as_array().expect("a list").len()
     }
 
-    /// From now on it tells one server about everything, signed with this secret.
+    /// Sends a callback for every event to one server, signed with this secret.
     pub(crate) fn tell(&self, url: &str, secret: &str) {
         let webhook = json!({"url": url, "secret": secret});
         self.post("/_config/webhooks/shop", &webhook);

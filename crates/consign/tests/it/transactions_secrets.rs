@@ -1,4 +1,4 @@
-//! What nobody but its owner may know: it is in no answer, no document and no log, whatever goes well or wrong.
+//! Secrets appear in no response, no document and no log, on success and on failure.
 #![cfg(feature = "planted")]
 
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use super::transactions_till::{Keys, Manner, SECRET, Till};
 use super::transactions_world::{AGENT_SEED, Rail, Shop, intent, signed};
 use super::{PATIENCE, start};
 
-/// The agent's keys: nothing that a server says by itself looks like them.
+/// The keys of the agent, which resemble no text that a server produces by itself.
 const AUTHORIZE_KEY: &str = "zq-authorize-7f1c5b2e9d";
 const EXECUTE_KEY: &str = "zq-execute-0a4d8c6b3f";
 const COMPENSATE_KEY: &str = "zq-compensate-5e2f9a7c1d";
@@ -24,7 +24,7 @@ const SHORT_KEY: &str = "zq-short-5d7f1b";
 
 const WEBHOOK_SECRETS: [&str; 2] = ["whsec_zq_webhook_old", "whsec_zq_webhook_new"];
 
-/// A server, and all that it has said.
+/// A server, and all its responses.
 struct Said<'s> {
     server: &'s Server,
     all: Vec<String>,
@@ -50,7 +50,7 @@ impl Said<'_> {
         self.send("GET", path, &[], &Value::Null)
     }
 
-    /// As an operator, who sees more.
+    /// Sends a request as an operator, who sees more.
     fn oversee(&mut self, method: &str, path: &str) -> Reply {
         let token = self.server.secret("admin_secret").expect("it made one");
         let bearer = format!("Bearer {token}");
@@ -60,7 +60,7 @@ impl Said<'_> {
         reply
     }
 
-    /// A whole life and both of its documents, asked for again, too.
+    /// A complete life cycle and both of its documents, each requested twice.
     fn live(&mut self, id: &str) {
         let whole = signed(intent(id));
         let about = json!({"intent_id": id, "reason": "changed my mind"});
@@ -90,7 +90,7 @@ impl Said<'_> {
         self.get(&format!("/api/atp/intents/{id}/receipts"));
     }
 
-    /// Every kind of refusal that a key takes part in.
+    /// Every kind of refusal that involves a key.
     fn be_refused(&mut self, id: &str) {
         let about = json!({"intent_id": id, "reason": "r"});
         let other = json!({"intent_id": id, "amount_cents": 1});
@@ -139,7 +139,7 @@ impl Said<'_> {
         }
     }
 
-    /// Nothing of all this shows any of these, nor does what the server has printed and logged.
+    /// Neither the responses nor the output and log of the server contain any of these secrets.
     fn assert_silent_about(mut self, secrets: &[&str]) {
         let log = self.server.stderr();
         assert!(
@@ -168,7 +168,7 @@ impl Said<'_> {
     }
 }
 
-/// A callback of the till, signed with the right secret or another one.
+/// A callback of the till, signed with this secret.
 fn tell(said: &mut Said<'_>, secret: &str) -> u16 {
     let body =
         json!({"type": "payment.updated", "data": {"payment_id": "p_0", "status": "succeeded"}});
@@ -191,7 +191,7 @@ fn at_105_no_key_and_no_secret_is_in_any_answer_document_list_or_log() {
     let till = Till::open(Keys::Ignored);
     let shop = Shop::at_till(&till);
     let options = shop.options().env("RUST_LOG", "debug");
-    // Whatever the agent signs or not, none of it is repeated.
+    // Also without signed requests, the server repeats no key.
     let options = options.env("ATP_SIGNED_REQUESTS", "false");
     let server = start(&options);
     let mut said = Said {
@@ -200,7 +200,7 @@ fn at_105_no_key_and_no_secret_is_in_any_answer_document_list_or_log() {
     };
     said.live("int_abc");
     said.be_refused("int_abc");
-    // The rail is asked in vain, answers nonsense, and says no.
+    // The rail is unreachable, responds with garbage, and refuses.
     for (id, manner) in [("int_away", Manner::Away), ("int_garbage", Manner::Garbage)] {
         said.ask("authorize", AUTHORIZE_KEY, &signed(intent(id)));
         till.answer("prepare", manner);
@@ -222,7 +222,7 @@ fn at_105_no_secret_of_stripe_is_in_any_answer_document_list_or_log() {
     let shop = Shop::at(&rail);
     let webhooks = WEBHOOK_SECRETS.join(",");
     let options = shop.options().env("RUST_LOG", "debug");
-    // Whatever the agent signs or not, none of it is repeated.
+    // Also without signed requests, the server repeats no key.
     let options = options.env("ATP_SIGNED_REQUESTS", "false");
     let server = start(&options.env("ATP_STRIPE_WEBHOOK_SECRET", &webhooks));
     let mut said = Said {

@@ -1,5 +1,5 @@
-//! A payment rail of a site's own, with books that nobody else writes: what it says it has charged is what was charged.
-//! It can forget idempotency keys, and answer late, twice, never, or with garbage.
+//! A payment rail for tests that keeps its own records: the charges that it reports are those that it made. It can ignore
+//! idempotency keys, and respond late, twice, never, or with garbage.
 #![cfg(feature = "planted")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,32 +15,32 @@ use super::PATIENCE;
 
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// What it does with a key that it has seen.
+/// The reaction to a repeated idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Answers from memory.
+    /// Repeats the stored response.
     Honoured,
-    /// Does it again: another payment for every time it is asked to prepare one.
+    /// Executes the request again: each prepare request makes another payment.
     Ignored,
 }
 
-/// How it answers.
+/// The kind of response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Plain,
-    /// Does what it is asked, and hangs up.
+    /// Executes the request, then closes the connection.
     Mute,
-    /// Does what it is asked, and sends something else.
+    /// Executes the request, then sends garbage.
     Garbage,
-    /// Does what it is asked once, and sends the answer twice.
+    /// Executes the request once, and sends the response twice.
     Twice,
-    /// Does what it is asked, and says nothing.
+    /// Executes the request, and never responds.
     Never,
-    /// Hangs up before it does anything.
+    /// Closes the connection before it executes the request.
     Away,
-    /// Neither does nor says anything before it is let; then it does what it was asked.
+    /// Neither executes nor responds until it is released, then executes the request.
     Late,
-    /// Takes the money only later, and says so.
+    /// Reports that the payment is processing, and charges later.
     Processing,
 }
 
@@ -62,16 +62,16 @@ struct Made {
 #[derive(Debug)]
 struct Books {
     keys: Keys,
-    /// By verb; whatever is not named here is plain.
+    /// By verb. The default is `Plain`.
     manners: BTreeMap<String, Manner>,
-    /// By the names of messages.
+    /// The stored responses, by idempotency key.
     given: BTreeMap<String, Value>,
     payments: Vec<Made>,
     charges: usize,
-    /// By their references.
+    /// By reference.
     refunds: BTreeSet<String>,
     heard: Vec<String>,
-    /// How many wait to be let go, and how often they were.
+    /// The number of requests that wait to be released, and the number of releases.
     waiting: usize,
     let_go: usize,
 }
@@ -110,14 +110,14 @@ impl Till {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&serving);
-                // Whoever calls may hang up or be killed at any time.
+                // The client may disconnect or be killed at any time.
                 thread::spawn(move || shared.serve(stream).ok());
             }
         });
         Self { base, shared }
     }
 
-    /// From now on it answers so when it is asked for this.
+    /// Sets the kind of response for this verb.
     pub(crate) fn answer(&self, verb: &str, manner: Manner) {
         self.books().manners.insert(verb.to_owned(), manner);
     }
@@ -126,7 +126,7 @@ impl Till {
         self.books().manners.clear();
     }
 
-    /// Does for all who wait what they asked for.
+    /// Executes all waiting requests.
     pub(crate) fn let_go(&self) {
         let mut books = self.books();
         books.let_go += 1;
@@ -136,12 +136,12 @@ impl Till {
         }
     }
 
-    /// How often money has moved.
+    /// The number of charges.
     pub(crate) fn charges(&self) -> usize {
         self.books().charges
     }
 
-    /// How often money was paid back.
+    /// The number of refunds.
     pub(crate) fn refunds(&self) -> usize {
         self.books().refunds.len()
     }
@@ -154,7 +154,7 @@ impl Till {
             .collect()
     }
 
-    /// What became of payments that took their time.
+    /// Completes the payments that are processing.
     pub(crate) fn take_the_money(&self) {
         let mut books = self.books();
         let books = &mut *books;
@@ -166,7 +166,7 @@ impl Till {
         }
     }
 
-    /// How often it was asked for this, or for anything if it is empty.
+    /// The number of requests with this verb, or of all requests if it is empty.
     pub(crate) fn heard(&self, verb: &str) -> usize {
         let books = self.books();
         books
@@ -245,7 +245,7 @@ fn whole(body: &str) -> String {
     )
 }
 
-/// The last word of the path, the name of the message, and the body; none when the other side has hung up.
+/// The last segment of the path, the idempotency key, and the body. None if the client has disconnected.
 fn read(stream: &mut impl BufRead) -> std::io::Result<Option<(String, String, Value)>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
@@ -276,7 +276,7 @@ impl Books {
         self.manners.get(verb).copied().unwrap_or(Manner::Plain)
     }
 
-    /// Questions are always answered with how things are; what changes something may be answered from memory.
+    /// Queries always return the current state. A repeated change may return the stored response.
     fn act(&mut self, verb: &str, key: &str, asked: &Value) -> Value {
         let changes = matches!(verb, "prepare" | "confirm" | "refund");
         let remembered = self.given.get(key);
@@ -338,7 +338,7 @@ impl Books {
         }
     }
 
-    /// Once for a reference, as every endpoint must.
+    /// One refund per reference, as every endpoint must ensure.
     fn refund(&mut self, asked: &Value) -> Value {
         let reference = asked["refund_reference"].as_str().unwrap_or_default();
         self.refunds.insert(reference.to_owned());

@@ -1,4 +1,4 @@
-//! A shop whose agents sign and execute: a server process, a rail beside it, and what both say in the end.
+//! A shop whose agents sign and execute: a server process, a rail beside it, and the final state of both.
 #![cfg(feature = "planted")]
 
 use std::cell::RefCell;
@@ -18,22 +18,22 @@ use super::transactions_till::{self, Keys, Till};
 use super::{Place, start};
 
 const SITE: &str = "https://shop.example";
-/// What a transaction may take to come to its end, with a machine that has other things to do.
+/// The time limit for the completion of a transaction on a busy machine.
 const IN_THE_END: Duration = Duration::from_secs(30);
 
 thread_local! {
-    /// That of the shop which this test opened last: intents name it, and none is executed by another.
+    /// The rail of the shop that this test opened last. Intents name it, and no other rail executes them.
     static RAIL: RefCell<String> = RefCell::new("http".to_owned());
 }
 
-/// The rail of a shop, which is a process or a thread of its own.
+/// The rail of a shop, which is a separate process or thread.
 pub(crate) enum Rail {
     Till(Till),
     Stripe(LocalStripe),
 }
 
 impl Rail {
-    /// All there are: one honours idempotency keys, two do not.
+    /// All rails: one honours idempotency keys, two do not.
     pub(crate) fn each() -> impl Iterator<Item = Self> {
         let tills = [Keys::Honoured, Keys::Ignored].into_iter();
         let tills = tills.map(|keys| Self::Till(Till::open(keys)));
@@ -77,7 +77,7 @@ fn till_variables(till: &Till) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Where a shop keeps its ledger, and what its servers are told.
+/// The location of a shop's ledger, and the variables of its servers.
 pub(crate) struct Shop {
     pub(crate) place: Place,
     variables: Vec<(&'static str, String)>,
@@ -110,7 +110,7 @@ impl Shop {
         }
     }
 
-    /// By its data directory, a server that comes back knows on any database what it held before.
+    /// A restarted server identifies its earlier leases on any database by its data directory.
     pub(crate) fn options(&self) -> Options {
         self.node("one", self.place.options())
     }
@@ -132,14 +132,14 @@ fn now() -> Micros {
     Micros(i64::try_from(since).expect("it is before the year 294000"))
 }
 
-/// What only the agent knows.
+/// The secret seed of the agent.
 pub(crate) const AGENT_SEED: [u8; 32] = [0x22; 32];
 
 fn agent() -> Signer {
     Signer::from_seed(&AGENT_SEED)
 }
 
-/// An intent of ten minutes.
+/// An intent with a lifetime of ten minutes.
 pub(crate) fn intent(id: &str) -> Value {
     let now = now();
     json!({
@@ -165,12 +165,12 @@ pub(crate) fn signed(mut intent: Value) -> Value {
     intent
 }
 
-/// The key that an agent uses for an intent, whatever it does with it.
+/// The key that an agent uses for all operations on an intent.
 pub(crate) fn key(id: &str) -> String {
     format!("key-of-the-agent-for-{id}")
 }
 
-/// A request of the agent: for this operation, now, under this key.
+/// A request of the agent for this operation, issued now, with this key.
 pub(crate) fn requested(verb: &str, key: &str, members: &Value) -> Value {
     let mut body = members.clone();
     body["type"] = format!("atp.{verb}.v1").into();
@@ -180,7 +180,7 @@ pub(crate) fn requested(verb: &str, key: &str, members: &Value) -> Value {
     signed(body)
 }
 
-/// Signed where that is not done already.
+/// Signs the request if the operation requires it.
 pub(crate) fn ask(http: &mut Http, verb: &str, key: &str, body: &Value) -> io::Result<Reply> {
     let headers = [("Idempotency-Key", key)];
     let body = match verb {
@@ -190,7 +190,7 @@ pub(crate) fn ask(http: &mut Http, verb: &str, key: &str, body: &Value) -> io::R
     http.send("POST", &format!("/api/atp/{verb}"), &headers, Some(body))
 }
 
-/// Created and authorized in one step.
+/// Creates and authorizes in one step.
 pub(crate) fn authorize(server: &Server, intent: Value) {
     let id = intent["intent_id"].as_str().unwrap_or_default().to_owned();
     let reply = ask(&mut server.http(), "authorize", &key(&id), &signed(intent));
@@ -198,7 +198,7 @@ pub(crate) fn authorize(server: &Server, intent: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The answer may be lost, with the server.
+/// The response may be lost together with the server.
 pub(crate) fn execute(server: &Server, id: &str, key: &str) -> io::Result<Reply> {
     let mut http = server.http().patience(IN_THE_END);
     ask(&mut http, "execute", key, &json!({"intent_id": id}))
@@ -210,7 +210,7 @@ pub(crate) fn compensate(server: &Server, id: &str) -> io::Result<Reply> {
     ask(&mut http, "compensate", &key(id), &body)
 }
 
-/// Executes again and again with the same key, as an agent does, until that is the state.
+/// Repeats the execution with the same key, as an agent does, until this state is reached.
 pub(crate) fn executed_until(server: &Server, id: &str, state: &str) -> Value {
     until(state, || execute(server, id, &key(id)))
 }
@@ -233,13 +233,13 @@ fn until(state: &str, mut ask: impl FnMut() -> io::Result<Reply>) -> Value {
     }
 }
 
-/// What an intent shows, without any effect.
+/// The state of an intent, read without side effects.
 pub(crate) fn state(server: &Server, id: &str) -> Value {
     let path = format!("/api/atp/intents/{id}");
     super::get(&mut server.http(), &path).json()["state"].clone()
 }
 
-/// Nobody asks again: the server brings it to its end by itself.
+/// Sends no further execute request: the server completes the transaction by itself.
 pub(crate) fn wait_until_settled(server: &Server, id: &str) {
     let deadline = Instant::now() + IN_THE_END;
     while state(server, id) != "settled" {
