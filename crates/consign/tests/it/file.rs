@@ -1,4 +1,4 @@
-//! A server and its SQLite file: permissions, location and persistence.
+//! A server and its SQLite file: exclusive use, location and persistence.
 
 use consign_testkit::shim::Shim;
 

@@ -64,7 +64,7 @@ struct Books {
     keys: Keys,
     /// By verb. The default is `Plain`.
     manners: BTreeMap<String, Manner>,
-    /// The stored responses, by idempotency key.
+    /// The stored responses, by `webhook-id`, which is the idempotency key.
     given: BTreeMap<String, Value>,
     payments: Vec<Made>,
     charges: usize,
@@ -245,7 +245,7 @@ fn whole(body: &str) -> String {
     )
 }
 
-/// The last segment of the path, the idempotency key, and the body. None if the client has disconnected.
+/// The last segment of the path, the `webhook-id`, and the body. None if the client has disconnected.
 fn read(stream: &mut impl BufRead) -> std::io::Result<Option<(String, String, Value)>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {

@@ -1,4 +1,4 @@
-//! Secrets that a start makes: shown to a person at a terminal, and to nobody else.
+//! Secrets that a start generates: shown only at a terminal.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,7 @@ const SHOWN: [(&str, &str); 4] = [
 ];
 const NEVER_SHOWN: [&str; 2] = ["seal_key", "receipt_seed"];
 
-/// Runs its arguments at a terminal of their own until they have said that they run, and prints what was there to be read.
+/// Runs its arguments at a new terminal until they report that they are running, and prints their output.
 const AT_A_TERMINAL: &str = r"
 import os, pty, signal, sys
 pid, terminal = pty.fork()

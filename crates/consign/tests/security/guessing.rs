@@ -1,4 +1,4 @@
-//! Whoever tries credentials is slowed down, and what can be guessed is refused at the start.
+//! Clients that guess credentials are throttled, and guessable secrets are refused at the start.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use super::place::{Place, get, refusal, start};
 
 const PASSWORD: &str = "a-chosen-password";
 
-/// A client of the proxy that stands in front.
+/// A client of the proxy in front of the server.
 fn from(server: &Server, address: &str) -> Http {
     server.http().header("x-forwarded-for", address)
 }
@@ -45,11 +45,11 @@ fn s14_wrong_credentials_are_throttled_per_address_on_every_face() {
             .collect();
         assert_eq!(statuses[..10], [401; 10], "{path} {header}");
         assert_eq!(statuses[10..], [429; 3], "{path} {header}");
-        // Another address is unaffected, and a secret that nobody guesses is let through from the same one.
+        // Another address is unaffected, and a strong secret is accepted from the same address.
         let right = ("x-admin-token", admin.as_str());
         assert_eq!(guess(&server, "198.51.100.7", "/admin/keys", right), 200);
         assert_eq!(guess(&server, &address, "/admin/keys", right), 200);
-        // Who shows nothing guesses nothing.
+        // A request without credentials does not count as a guess.
         assert_eq!(get(&mut from(&server, &address), "/health").status, 200);
     }
     let log = server.stderr();
@@ -73,7 +73,7 @@ fn s14_a_throttled_address_does_not_learn_that_it_guessed_right() {
     let wrong = ("x-admin-token", "a-wrong-password-");
     assert_eq!(guess(&server, "203.0.113.1", "/admin/keys", right), 200);
     for _ in 0..10 {
-        // Of one IPv6 network, whatever the rest of the address.
+        // All addresses of one IPv6 network count together.
         guess(&server, "2001:db8::1", "/admin/keys", wrong);
     }
     assert_eq!(guess(&server, "2001:db8::2", "/admin/keys", right), 429);

@@ -1,4 +1,4 @@
-//! Guesses at the automation's HTTP interface and at its webhooks, which have listeners of their own.
+//! Guessing of credentials at the HTTP interface of the automation and at its webhooks, which have separate listeners.
 
 use std::io::{BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ pub(super) const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SILENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Long enough to be accepted, short enough to be guessed.
 const WEAK: &str = "a-secret-somebody-chose";
-/// As those that we make.
+/// Like the generated secrets.
 const STRONG: &str = "0123456789abcdef0123456789abcdef01234567";
 const WRONG: &str = "a-wrong-guess-0123456789";
 const TOLD: &str = "wrong credentials were sent";
@@ -84,13 +84,13 @@ fn ask(from: Ipv4Addr, to: SocketAddr, line: &str, header: &str) -> Reply {
     read_reply(&mut BufReader::new(&stream)).expect("an answer")
 }
 
-/// The jobs, as somebody with this token.
+/// Lists the jobs with this token.
 fn jobs(from: Ipv4Addr, to: SocketAddr, token: &str) -> u16 {
     let header = format!("Authorization: Bearer {token}\r\n");
     ask(from, to, "GET /jobs", &header).status
 }
 
-/// A delivery to the endpoint with this secret, signed with that one.
+/// A delivery to this path, signed with this secret.
 fn delivered(from: Ipv4Addr, to: SocketAddr, path: &str, secret: &str) -> u16 {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any length will do");
     mac.update(b"{}");
@@ -105,7 +105,7 @@ fn guesses_are_throttled(listeners: &Listeners, log: &dyn Fn() -> Vec<String>) {
         let lines = log().into_iter();
         lines.filter(|line| line.contains(TOLD)).collect::<Vec<_>>()
     };
-    // No credential is no guess.
+    // A request without a credential does not count as a guess.
     for _ in 0..15 {
         assert_eq!(ask(SILENT, api, "GET /jobs", "").status, 401);
         assert_eq!(ask(SILENT, hooks, "POST /weak", "").status, 403);
@@ -119,7 +119,7 @@ fn guesses_are_throttled(listeners: &Listeners, log: &dyn Fn() -> Vec<String>) {
     assert_eq!(statuses[10..], [429; 3]);
     assert_eq!(jobs(OTHER, api, WEAK), 200);
     assert_eq!(jobs(GUESSER, api, STRONG), 200);
-    // A right guess is answered as a wrong one, however it is written.
+    // A correct guess gets the same response as a wrong one, in every encoding.
     assert_eq!(jobs(GUESSER, api, WEAK), 429);
     let encoded: Vec<String> = WEAK.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let encoded = encoded.concat();
@@ -136,7 +136,7 @@ fn guesses_are_throttled(listeners: &Listeners, log: &dyn Fn() -> Vec<String>) {
     assert_eq!(delivered(GUESSER, hooks, "/weak", WEAK), 429);
     assert_eq!(delivered(GUESSER, hooks, "/strong", STRONG), 202);
 
-    // One line of each listener, however many guesses.
+    // One log line per listener, however many guesses.
     let told = told();
     assert_eq!(told.len(), 2, "{told:?}");
     for line in &told {

@@ -17,7 +17,7 @@ struct Service(Child);
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -53,7 +53,7 @@ fn place() -> Place {
     place
 }
 
-/// Starts the service and waits until it can be asked.
+/// Starts the service and waits until it accepts requests.
 fn start(place: &Place, more: &[&str]) -> Service {
     let mut command = command(place, &[&["system", "start"], more].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -79,7 +79,7 @@ fn s5_removed_lock_files_let_no_second_automation_in() {
         fs::remove_file(place.path("state").join(name)).unwrap();
     }
     refused(&place, "in use");
-    // Nor a server by another name of the file.
+    // A server that uses another name of the file is refused, too.
     fs::hard_link(place.path("state/ductile.db"), place.path("linked.db")).unwrap();
     let linked = format!("sqlite:{}", place.path("linked.db").display());
     let (code, said) = refusal(&place.options().arg("--store").arg(&linked));

@@ -1,4 +1,4 @@
-//! S5, S9, S10 and S7 of a SQLite file: one server per file whatever its names, and files that somebody else touches.
+//! S5, S9, S10 and S7 of a SQLite file: one server per file under all its names, and files that other processes change.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ fn store(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// A server with a data directory of its own, on a file elsewhere.
+/// A server with its own data directory, on a file elsewhere.
 fn on(place: &Place, data: &str, file: &Path) -> Options {
     let options = Options::new(binary(), place.path(data));
     options.arg("--store").arg(&store(file))
@@ -32,7 +32,7 @@ fn refused_as_in_use(options: &Options) {
     assert!(said.contains("in use"), "{said}");
 }
 
-/// Takes the secrets along, as whoever links or copies a ledger does.
+/// Copies the secrets, as a user who links or copies a ledger does.
 fn beside(place: &Place, name: &str) -> Options {
     consign_testkit::process::copy_secrets(&place.data(), &place.path(name)).unwrap();
     Options::new(binary(), place.path(name))
@@ -71,7 +71,7 @@ fn s5_removed_lock_files_let_no_second_server_in() {
     let copied = place.consign(&["store", "copy", "--from", &from, "--to", &to]);
     assert_eq!(code(&copied), 1, "{copied:?}");
     published(&mut http, "after");
-    // The files are made again within a second, so that commands find the server.
+    // The server creates the files again within a second, so that commands find it.
     let deadline = Instant::now() + PATIENCE;
     while !place.data().join("lock").exists() || !place.data().join("consign.db.lock").exists() {
         assert!(Instant::now() < deadline, "nobody made them again");
@@ -149,8 +149,8 @@ fn s10_after_a_kill_a_hard_link_does_not_go_on_without_the_log() {
     assert_eq!(status_of(&mut main_client(&server), &id), "open");
 }
 
-/// Starts the binary in a mount namespace of its own, in which `from` is also found at `to`. None where the system allows no
-/// such namespace.
+/// Writes a script that starts the binary in its own mount namespace, in which `from` is also mounted at `to`. None if the
+/// system does not allow such a namespace.
 fn with_mount(place: &Place, name: &str, from: &Path, to: &Path) -> Option<PathBuf> {
     let mut unshare = vec!["unshare", "--mount"];
     if !rustix::process::geteuid().is_root() {
@@ -186,7 +186,7 @@ fn s5_s10_a_mounted_directory_or_file_is_the_same_ledger() {
     let mut by_directory = Options::new(binary(), place.path("mounted"));
     fs::create_dir(&by_directory.data).unwrap();
     fs::set_permissions(&by_directory.data, fs::Permissions::from_mode(0o700)).unwrap();
-    // Its file under another name, in a directory with the same secrets and lock files of its own.
+    // Its file under another name, in a directory with the same secrets and its own lock files.
     let mut by_file = beside(&place, "with-file");
     let file = by_file.data.join("consign.db");
     fs::write(&file, "").unwrap();
@@ -195,7 +195,7 @@ fn s5_s10_a_mounted_directory_or_file_is_the_same_ledger() {
         with_mount(&place, "mount-directory", &data, &by_directory.data),
         with_mount(&place, "mount-file", &data.join("consign.db"), &file),
     );
-    // Where nothing can be mounted there is still the kernel's second name of every file.
+    // Without mounts, `/proc/self/root` still provides a second name for every file.
     let root = Path::new("/proc/self/root").join(data.strip_prefix("/").unwrap());
     let mut ways = vec![
         Options::new(binary(), &root),
@@ -220,7 +220,7 @@ fn s5_s10_a_mounted_directory_or_file_is_the_same_ledger() {
     assert!(server.terminate(PATIENCE).unwrap().success());
     assert_eq!(code(&place.consign(&["store", "check"])), 0);
     if can_mount {
-        // It is the ledger indeed.
+        // The mounted directory has the same ledger.
         let server = start(&by_directory);
         let mut http = server.http().header("X-API-KEY", &key);
         assert_eq!(status_of(&mut http, &id), "open");
@@ -238,7 +238,7 @@ fn s5_a_renamed_directory_lets_no_second_server_in_and_loses_nothing() {
     let mut second = Options::new(binary(), moved);
     second.listen.clone_from(&place.options().listen);
     if let Ok(mut second) = Server::start(&second) {
-        // The first one had ended by then.
+        // The first server has exited by then.
         assert!(!server.wait(PATIENCE).unwrap().success());
         assert!(second.terminate(PATIENCE).unwrap().success());
     } else {

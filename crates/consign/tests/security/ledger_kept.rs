@@ -1,4 +1,4 @@
-//! S9 and S7 on both databases: a ledger that is gone is not replaced in silence, and one from the future is not gone on with.
+//! S9 and S7 on both databases: a lost ledger is not replaced silently, and a ledger with a future time is not used.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use crate::place::*;
 
 const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
 
-/// Takes the ledger away, as a lost disk or a wrong command would.
+/// Deletes the ledger, as a lost disk or a wrong command would.
 fn lose(place: &Place) {
     if let Some(database) = &place.database {
         database.sql("DROP SCHEMA consign CASCADE").unwrap();
@@ -23,7 +23,7 @@ fn lose(place: &Place) {
     fs::remove_file(place.data().join("consign.db")).unwrap();
 }
 
-/// Lets the last commit be so much later.
+/// Moves the time of the last commit ahead.
 fn date_ahead(place: &Place, us: i64) {
     if let Some(database) = &place.database {
         let sql = format!("UPDATE consign.facts SET at = at + {us}");
@@ -72,7 +72,7 @@ fn s9_a_missing_ledger_beside_keys_is_refused_without_new_ledger() {
             "nothing was made"
         );
     }
-    // Keys that were moved or put back from a backup know it as well.
+    // Keys that were moved or restored from a backup record the ledger as well.
     let other = place.path("other");
     consign_testkit::process::copy_secrets(&place.data(), &other).unwrap();
     let (code, said) = refusal(&place.options_with(other));
@@ -88,7 +88,7 @@ fn s9_a_missing_ledger_beside_keys_is_refused_without_new_ledger() {
 fn s9_a_first_start_that_was_cut_off_before_its_ledger_is_no_loss() {
     let place = Place::new();
     stopped(&place);
-    // As it lies there when the keys are made and nothing else.
+    // The state after the keys are created and nothing else.
     fs::remove_file(place.data().join("keys/ledger_made")).unwrap();
     let _ = fs::remove_file(place.data().join("address"));
     lose(&place);
@@ -150,7 +150,7 @@ fn s5_positions_that_lie_behind_are_told_mended_and_recovered() {
     assert_eq!(mended["ok"], true, "{mended}");
     assert_eq!(code(&check(&place, &[])), 0);
     if place.database.is_none() {
-        // Without a word of the operator, too.
+        // A start also repairs this without a command of the operator.
         damage();
     }
     let server = place.start();

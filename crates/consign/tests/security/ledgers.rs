@@ -1,4 +1,4 @@
-//! The security properties for which the database matters, proven over each ledger.
+//! The security properties that depend on the database, tested over each ledger.
 
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/automation_world.rs"]

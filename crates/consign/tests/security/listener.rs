@@ -1,4 +1,4 @@
-//! Strangers who hold connections and bodies: they stop neither the server nor its clients.
+//! Unauthenticated clients that hold connections and bodies: they block neither the server nor its clients.
 
 use std::fs::{self, Permissions};
 use std::io::{BufReader, Write as _};
@@ -13,10 +13,10 @@ use serde_json::json;
 use super::guessing_automation;
 use super::place::{Place, binary, get, main_client, published, start};
 
-/// Long enough for a busy machine, far below what a slow stranger may take.
+/// Long enough for a busy machine, far below the time limits for a slow client.
 pub(super) const SOON: Duration = Duration::from_secs(5);
 
-/// The server under a limit of open files, soft and hard.
+/// The server with a soft and hard limit of open files.
 pub(super) fn with_open_files(place: &Place, files: u32) -> Options {
     let script = place.path("limited");
     let text = format!(
@@ -36,7 +36,7 @@ pub(super) fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// The answer to what was sent so far.
+/// The response to the bytes sent so far.
 fn answer(stream: &TcpStream) -> Reply {
     read_reply(&mut BufReader::new(stream)).expect("an answer in time")
 }
@@ -57,8 +57,8 @@ fn s4_slow_and_idle_strangers_do_not_stop_the_server() {
         let mut held = Vec::new();
         for number in 0..strangers {
             let mut stream = connect(&server);
-            // Nothing, half a head, a request and then silence, a body that never comes. One that made room for another
-            // cannot be written to any more.
+            // Nothing, half a head, a request followed by silence, a body that is never sent. Writing fails on a connection
+            // that was evicted.
             let said: &[u8] = match number % 4 {
                 0 => b"",
                 1 => b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
@@ -75,21 +75,21 @@ fn s4_slow_and_idle_strangers_do_not_stop_the_server() {
     }
 }
 
-/// Connections on which a body arrives are busy, so they are not closed for others at once.
+/// Connections on which a body arrives are busy, so they are not evicted at once.
 #[test]
 fn s4_one_address_with_busy_connections_leaves_room_for_others() {
     let place = Place::new();
     let server = start(&with_open_files(&place, 256));
     let key = server.secret("bus_secret").expect("it was made");
     let key = format!("X-API-KEY: {key}\r\n");
-    // Without a share of its own, it would have all 128.
+    // Without a quota per address, it would hold all 128 connections.
     let held: Vec<TcpStream> = (0..140)
         .map_while(|_| {
             let mut stream = TcpStream::connect(server.authority()).ok()?;
             let head = format!(
                 "POST /intent HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 40\r\n\r\n"
             );
-            // One beyond the share is closed.
+            // A connection beyond the quota is closed.
             let _ = stream.write_all(head.as_bytes());
             Some(stream)
         })
@@ -173,7 +173,7 @@ fn s11_bodies_in_flight_of_one_key_are_bounded_and_given_back() {
     assert_eq!(refused.code(), "database_busy");
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(held.len(), 16, "a quarter of 64 MiB");
-    // Others have their share.
+    // Other keys have their own quota.
     published(&mut main_client(&server), "of another key");
 
     drop(held);
@@ -212,7 +212,7 @@ fn s11_what_is_refused_anyway_is_refused_before_its_body_is_read() {
         let reply = answer(&stream);
         assert_eq!(reply.status, status, "{line}: {}", reply.text());
     }
-    // Also the sixty-first request of a minute.
+    // Also for a request beyond the rate limit of 60 per minute.
     let mut http = server.http().header("x-api-key", &tester);
     let used_up = (0..70).any(|_| get(&mut http, "/get/none").status == 429);
     assert!(used_up);

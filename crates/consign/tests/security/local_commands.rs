@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::place::{PATIENCE, Place, binary, code, mode, printed, refusal, start, text};
 
-/// Commands that send the admin token, the main key, or what an agent signed.
+/// Commands that send the admin token, the main key, or documents signed by an agent.
 const COMMANDS: [&[&str]; 6] = [
     &["key", "list"],
     &["key", "revoke", "tk_x", "--yes"],
@@ -29,7 +29,7 @@ const COMMANDS: [&[&str]; 6] = [
 
 const UNREACHABLE: i32 = 5;
 
-/// Listens where a server listened, and gives what it is sent.
+/// Listens on the address of a stopped server and returns the bytes that it receives.
 fn listen_instead(authority: &str) -> Receiver<String> {
     let listener = TcpListener::bind(authority).expect("the port is free again");
     let (heard, hears) = channel();
@@ -81,14 +81,14 @@ fn s8_a_stopped_or_killed_server_leaves_nobody_who_is_trusted() {
         let hears = listen_instead(&authority);
         let named_too = [vec![], vec!["--server", url.as_str()]];
         if !killed {
-            // Somebody who could write there has put it back.
+            // As an attacker with write access would restore it.
             fs::write(data.join("address"), &noted).expect("it can be written");
         }
         for args in COMMANDS {
             for named in &named_too {
                 let args = [args, &named[..]].concat();
                 if args[..2] == ["receipt", "show"] && !named.is_empty() {
-                    // Sends no secret: a server that is named is asked.
+                    // Sends no secret, so it may query any server that is named.
                     continue;
                 }
                 let output = place.consign(&args);
@@ -128,7 +128,7 @@ fn s8_a_directory_that_others_can_write_to_is_refused_by_server_and_commands() {
         assert_eq!(code(&place.consign(&named)), 1);
     }
     assert_silence(&hears);
-    // A new directory inside of such a one, as on a volume, is private.
+    // A new directory inside such a directory, as on a volume, is private.
     let inside = place.options_with(data.join("consign"));
     let inside = Options {
         args: Vec::new(),
@@ -139,7 +139,7 @@ fn s8_a_directory_that_others_can_write_to_is_refused_by_server_and_commands() {
     drop(place.start());
 }
 
-/// Whether this test can be two users.
+/// Whether this test can use two users.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
@@ -161,7 +161,7 @@ fn s8_a_directory_of_another_user_is_refused() {
     assert!(said(&output).contains("belongs to another user"));
 }
 
-/// A server of another user, as far as we can be two users; else another one of ours.
+/// A server of another user if the test can use two users, otherwise another server of the same user.
 struct Stranger {
     folder: tempfile::TempDir,
     child: Child,
@@ -172,7 +172,7 @@ impl Stranger {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let user = User::find().expect("there is a user to be");
         let program = folder.path().join("consign");
-        // The folder of the build may be closed to that user.
+        // The build directory may be inaccessible to that user.
         fs::copy(binary(), &program).expect("the program can be copied");
         user.owns(folder.path()).expect("it can be given away");
         let child = user
@@ -225,7 +225,7 @@ fn s8_a_socket_of_somebody_else_gets_no_secret() {
             assert!(said(&output).contains(why), "{why}: {}", said(&output));
         }
     };
-    // The lock is held, but not by who answers.
+    // The lock is held, but not by the server that answers.
     refuse(if is_root() {
         "belongs to another user"
     } else {
@@ -272,7 +272,7 @@ fn s8_without_its_lock_file_a_server_is_not_known_and_gets_no_secret() {
     assert!(said(&output).contains("nobody holds"), "{output:?}");
 }
 
-/// One request without a key on the socket.
+/// Sends one request without a key on the socket.
 fn ask(socket: &Path, method: &str, path: &str, more: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket is there");
     stream.set_read_timeout(Some(PATIENCE)).expect("it is set");
@@ -358,7 +358,7 @@ fn s8_a_second_server_leaves_socket_and_address_of_the_first_alone() {
     let (refused, why) = refusal(&place.options());
     assert_eq!(refused, 1, "{why}");
     printed(&place.consign(&["key", "list", "--json"]));
-    // What a killed one left behind is replaced by the next.
+    // The files of a killed server are replaced by the next one.
     server.kill9().expect("it can be killed");
     assert_eq!(code(&place.consign(&["key", "list"])), UNREACHABLE);
     let _next = place.start();

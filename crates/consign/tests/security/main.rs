@@ -1,5 +1,5 @@
-//! The security properties of `docs/security.md`, proven against the real binary over SQLite. Each test name begins with the
-//! row that it proves, such as `s4_`. `ledgers.rs` has those for which the database matters.
+//! The security properties of `docs/security.md`, tested against the real binary over SQLite. Each test name begins with the
+//! row that it tests, such as `s4_`. `ledgers.rs` has those that depend on the database.
 
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/automation_world.rs"]

@@ -1,11 +1,11 @@
-//! Configurations are shown without their secrets, whatever these are called and wherever they stand.
+//! Configurations are shown without their secrets, whatever their names and positions.
 
 use consign_testkit::process::Http;
 
 use crate::automation_world::{OK, World, until};
 use crate::place::{code, text};
 
-/// Each value is one that must not be seen.
+/// None of these values may be shown.
 const CONFIG: &str = r#"
 api: {enabled: true, listen: "127.0.0.1:0", auth: {tokens: [{token: reader-token-0123456789, scopes: ["system:ro"]}]}}
 pipelines:

@@ -1,4 +1,4 @@
-//! What the server holds in memory and was given by variables stays its own, also among processes of the same user.
+//! Secrets in the memory and the environment variables of the server are inaccessible to other processes of the same user.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -10,7 +10,7 @@ use consign_testkit::unprivileged::User;
 use crate::automation_world::{Service, World};
 use crate::place::binary;
 
-/// Tries everything by which one process reads another of the same user, and answers with what worked.
+/// Tries all ways in which one process can read another of the same user, and returns those that succeeded.
 const SPY: &str = r#"
 python3 - "$PPID" <<'EOF'
 import json, os, sys
@@ -50,7 +50,7 @@ fn give(user: u32, path: &Path) {
     }
 }
 
-/// Root may read everything, so this runs as somebody else.
+/// Root can read everything, so the service runs as another user.
 fn start(world: &World, program: &str) -> Service {
     fs::remove_file(world.path("ductile")).expect("the link is there");
     fs::copy(binary(), world.path("ductile")).expect("it can be copied");
@@ -82,7 +82,7 @@ fn start(world: &World, program: &str) -> Service {
 fn s16_an_unconfined_plugin_cannot_read_the_memory_or_variables_of_the_server() {
     let world = World::new();
     world.plugin("spy", SPY);
-    // The launcher is our own program again, which must still be found.
+    // With limits, the launcher is the own binary, which must still be found.
     world.plugin("limited", SPY);
     world.config("plugins: {spy: {}, limited: {limits: {open_files: 64}}}\n");
     let mut service = start(&world, "ductile");
@@ -96,6 +96,6 @@ fn s16_an_unconfined_plugin_cannot_read_the_memory_or_variables_of_the_server() 
     }
     service.signal("TERM");
     assert!(service.wait().success());
-    // What we gave away we take back, or it could not be removed.
+    // Restores the owner, so that the directory can be removed.
     chown(world.path(""), Some(0), None).ok();
 }

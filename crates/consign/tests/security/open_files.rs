@@ -1,4 +1,4 @@
-//! The limit of open files that a plugin gets: that of before the service raised its own.
+//! The limit of open files of a plugin: the limit before the service raised its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ plugins:
   boxed: {sandbox: {best_effort: true}}
   small: {limits: {open_files: 50}}
 ";
-/// The plugin's own limit and that of a process that it starts; `/proc` is closed to one in a sandbox.
+/// The limit of the plugin and that of a process that it starts. A plugin in a sandbox cannot read `/proc`.
 const SHOW: &str = r#"
 own=$(ulimit -Sn)
 read -r _ _ _ started _ < <(grep '^Max open files' /proc/self/limits 2>/dev/null || sh -c 'echo Max open files $(ulimit -Sn)')
@@ -32,7 +32,7 @@ fn world() -> World {
     world
 }
 
-/// The binary under a soft limit of its own; the hard one stays.
+/// The binary with its own soft limit. The hard limit is unchanged.
 fn limited(folder: &Path) -> PathBuf {
     let script = folder.join("limited");
     let text = format!(
@@ -44,7 +44,7 @@ fn limited(folder: &Path) -> PathBuf {
     script
 }
 
-/// Soft and hard limit of a process.
+/// The soft and hard limit of a process.
 fn open_files(line: &str) -> (String, String) {
     let words: Vec<&str> = line.split_whitespace().collect();
     (words[3].to_owned(), words[4].to_owned())

@@ -1,4 +1,5 @@
-//! What strangers may leave behind through agent transactions, by which clock a permission ends, and which money is money.
+//! Limits on the data that unauthenticated clients can store through agent transactions, the clock by which a permission ends,
+//! and valid amounts.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,14 +22,14 @@ fn shop(options: Options) -> Options {
     options.env("ATP_SITE", SITE).env("ATP_RAIL", "null")
 }
 
-/// The true time, whatever a server under the shim believes.
+/// The real time, independent of the clock of a server under the shim.
 fn now() -> Micros {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since = since.expect("it is after 1970").as_micros();
     Micros(i64::try_from(since).expect("it is before the year 294000"))
 }
 
-/// An intent of ten minutes, of the agent with this seed.
+/// An intent with a lifetime of ten minutes, signed by the agent with this seed.
 fn intent(id: &str, seed: u8, more: &Value) -> Value {
     let agent = Signer::from_seed(&[seed; 32]);
     let now = now();
@@ -114,7 +115,7 @@ fn s6_intents_without_consent_are_bounded_and_the_bound_survives_a_restart() {
     let full = created(&server, &intent("int_6", 4, &none));
     assert_eq!(told(&full), refusal(503, "too_many_open"));
     assert!(full.header("retry-after").is_some());
-    // Whoever consents at once leaves nothing open.
+    // An intent that is authorized at once does not stay open.
     let whole = sent(&server, "authorize", "int_6", &intent("int_6", 4, &none));
     assert_eq!(whole.status, 200, "{}", whole.text());
 }
@@ -134,7 +135,7 @@ fn s6_an_address_has_an_allowance_in_bytes() {
         statuses.push(reply.status);
     }
     assert_eq!(statuses, [201, 201, 201, 429, 429]);
-    // It is the bytes and not the requests: a short one still fits, and reading is free.
+    // The limit counts bytes and not requests: a short intent still fits, and reads are not limited.
     assert_eq!(
         created(&server, &intent("int_short", 1, &json!({}))).status,
         201
@@ -150,7 +151,7 @@ fn until_gone(server: &Server, id: &str) {
     }
 }
 
-/// On PostgreSQL time is the database's, which the shim does not move; the tests of the site and the store do.
+/// PostgreSQL uses the clock of the database, which the shim does not move. The tests of the site and the store cover it.
 #[test]
 fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end() {
     if crate::backend() == Backend::Postgres {
@@ -176,7 +177,7 @@ fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end() {
     assert_eq!(told(&shown(&server, "int_kept")), refusal(200, "expired"));
 }
 
-/// The database's clock is not moved with the server's, so this is about the file alone.
+/// The shim does not move the clock of a database, so these tests run on SQLite only.
 fn alone() -> Option<(Place, Shim)> {
     if crate::backend() == Backend::Postgres {
         return None;
@@ -215,7 +216,7 @@ fn s7_a_permission_cannot_be_used_after_its_end_though_the_machine_slept() {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
     assert_eq!(created(&server, &intent("int_new", 1, &none)).status, 201);
-    // The wall clock alone goes on while a machine sleeps.
+    // Only the wall clock advances while a machine is suspended.
     shim.move_clock(61 * MINUTE_S).expect("the shim listens");
     let over = refusal(410, "intent_expired");
     assert_eq!(told(&executed(&server, "int_abc")), over);
@@ -226,7 +227,7 @@ fn s7_a_permission_cannot_be_used_after_its_end_though_the_machine_slept() {
         &agent,
     );
     assert_eq!(told(&sent(&server, "authorize", "int_new", &consent)), over);
-    // And what was told to be over stays so.
+    // An intent that was reported as expired stays expired.
     shim.move_clock(0).expect("the shim listens");
     assert_eq!(told(&executed(&server, "int_abc")), over);
 }
@@ -239,7 +240,7 @@ fn s7_engine_time_that_is_ahead_ends_no_permission_early_and_dates_no_receipt() 
     shim.move_clock(0).expect("the shim listens");
     let none = json!({});
     assert_eq!(created(&server, &intent("int_abc", 1, &none)).status, 201);
-    // Long enough for the timekeeper to have made its round.
+    // Long enough for one tick of the timekeeper.
     std::thread::sleep(Duration::from_millis(1_200));
     assert_eq!(told(&shown(&server, "int_abc")), refusal(200, "created"));
     let agent = Signer::from_seed(&[1; 32]);
@@ -257,13 +258,13 @@ fn s7_engine_time_that_is_ahead_ends_no_permission_early_and_dates_no_receipt() 
     assert!(apart_us < 60 * SECOND_US.unsigned_abs(), "{apart_us} µs");
 }
 
-/// Receipts and timelines of the Intent Protocol show the time of day, though leases go by engine time.
+/// Receipts and timelines of the Intent Protocol show the wall clock, although leases use engine time.
 #[test]
 fn s7_receipts_of_intents_show_the_wall_clock_when_engine_time_differs() {
     let Some((place, shim)) = alone() else { return };
     shim.move_clock(-20 * MINUTE_S).expect("the shim listens");
     let server = start(&shim.under(place.options(), "consign.db"));
-    // Engine time began 20 minutes behind and follows by one percent.
+    // Engine time starts 20 minutes behind and catches up by one percent.
     shim.move_clock(0).expect("the shim listens");
     let mut http = main_client(&server);
     let id = published(&mut http, "work");
@@ -284,7 +285,7 @@ fn s7_receipts_of_intents_show_the_wall_clock_when_engine_time_differs() {
             "{what} is {apart_s} s away from the wall clock"
         );
     };
-    // The receipt is made while the clock is wrong again.
+    // The receipt is created while the clock is wrong again.
     shim.move_clock(-60 * MINUTE_S).expect("the shim listens");
     let receipt = get(&mut http, &format!("/intents/{id}/receipt")).json();
     near(&receipt["created_at"], "created_at");
@@ -297,7 +298,7 @@ fn s7_receipts_of_intents_show_the_wall_clock_when_engine_time_differs() {
     }
 }
 
-/// The interval of the cleanup pass goes on where it was, so a server that restarts often deletes what has ended.
+/// A restart continues the interval of the cleanup pass, so a server that restarts often still deletes expired rows.
 #[test]
 fn s18_a_restart_does_not_put_off_the_cleanup_pass() {
     let Some((place, shim)) = alone() else { return };
@@ -309,13 +310,13 @@ fn s18_a_restart_does_not_put_off_the_cleanup_pass() {
     let done = json!({"claim_token": claimed.json()["claim_token"], "result": 1});
     let settled = http.post(&format!("/fulfill/{id}"), &done);
     assert_eq!(settled.expect("the server answers").status, 200);
-    // Beyond the retention of seven days, with a restart every 23 hours; no request is sent in between.
+    // Beyond the retention of seven days, with a restart every 23 hours and no request in between.
     for _ in 0..8 {
         server.terminate(PATIENCE).expect("it stops");
         shim.let_pass(23 * 60 * MINUTE_S).expect("the shim listens");
         server = start(&shim.under(options.clone(), "consign.db"));
     }
-    // A pass waits a minute after a start. This request is the first one, and is answered before the loop looks again.
+    // A pass waits a minute after a start. This is the first request, and it is answered before the next check of the loop.
     let status = |server: &Server| get(&mut main_client(server), &format!("/status/{id}")).status;
     assert_eq!(status(&server), 200);
     shim.let_pass(61).expect("the shim listens");

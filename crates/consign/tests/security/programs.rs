@@ -1,4 +1,4 @@
-//! Programs that somebody else could have put there are not run.
+//! Programs that another user could have replaced are not run.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -37,7 +37,7 @@ fn s18_a_program_that_others_could_replace_is_refused_and_the_way_out_is_told() 
         }
         let usual = if name.ends_with("yaml") { 0o644 } else { 0o755 };
         chmod(&world, name, usual);
-        // Only root can give files away.
+        // Only root can change the owner of files.
         if chown(world.path(name), Some(4321), None).is_ok() {
             is_refused(&format!("{name} of 4321"), "chown");
             chown(world.path(name), Some(0), None).expect("it can be taken back");

@@ -1,5 +1,5 @@
-//! Row receipts: a receipt names the one that it supersedes, online verification says by which one it was, and commands do not
-//! report success about what does not exist.
+//! Row receipts: a receipt names the receipt that it supersedes, online verification names the superseding one, and commands do
+//! not report success for objects that do not exist.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ fn member(document: &str, name: &str) -> Value {
     document[name].clone()
 }
 
-/// What `consign receipt verify` finds, with these arguments.
+/// The result of `consign receipt verify` with these arguments.
 fn verify(place: &Place, document: &str, args: &[&str]) -> Value {
     let file = place.path("receipt.json");
     fs::write(&file, document).expect("it can be written");
@@ -60,7 +60,7 @@ fn receipts_name_the_settlement_they_supersede_and_verification_names_what_super
     );
     assert_eq!(found["superseded_by"], Value::Null);
 
-    // Nobody asks for the receipt of this settlement, and the server starts anew in between.
+    // The receipt of this settlement is never requested, and the server restarts in between.
     operate(&server, &id, "cancel");
     operate(&server, &id, "retry");
     server.terminate(PATIENCE).expect("it stops");
@@ -85,14 +85,14 @@ fn receipts_name_the_settlement_they_supersede_and_verification_names_what_super
         assert_eq!(found["standing"], "current", "{found}");
         assert_eq!(found["statement"]["supersedes"], member(&third, "id"));
     }
-    // Offline nothing is known of what followed, and nothing is claimed.
+    // Offline verification has no information about later receipts and reports none.
     let offline = verify(&place, &first, &[]);
     assert_eq!(
         (&offline["valid"], &offline["superseded_by"]),
         (&json!(true), &Value::Null)
     );
     assert_eq!(offline["standing"], Value::Null);
-    // What was handed out stays as it was.
+    // An issued receipt does not change.
     assert_eq!(receipt(&server, &id), fourth);
 
     operate(&server, &id, "retry");

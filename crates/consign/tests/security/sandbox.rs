@@ -1,5 +1,5 @@
-//! A plugin in a sandbox reaches nothing of the service that runs it: neither the control socket nor keys, ledger, configuration
-//! or the programs of others, by whatever path.
+//! A plugin in a sandbox has no access to the service that runs it: neither to the control socket nor to keys, ledger,
+//! configuration or the programs of other plugins, through any path.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::automation_world::{OK, World, until};
 use crate::place::{PATIENCE, Place, code, mode, start, text};
 
-/// Tries everything by which a plugin could get at the service, and answers with what worked.
+/// Tries all ways in which a plugin could access the service, and returns those that succeeded.
 const ESCAPES: &str = r#"
 PATH=/usr/local/bin:/usr/bin:/bin python3 - "$here" "$PPID" <<'EOF'
 import json, os, signal, socket, subprocess, sys
@@ -109,7 +109,7 @@ plugins:
   victim: {}
 ";
 
-/// Signals and abstract sockets are kept in from Linux 6.12 on.
+/// Signals and abstract sockets are confined since Linux 6.12.
 fn has_scopes() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("it is there");
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -148,7 +148,8 @@ fn s3_a_sandboxed_plugin_reaches_nothing_of_the_service() {
     assert!(!world.path("victim-ran").exists());
     assert_eq!(mode(&world.path("state/tmp/boxed")), 0o700);
 
-    // What is refused there is possible elsewhere, or nothing was tried. Without the token the socket is closed to all.
+    // Without a sandbox the same attempts succeed, which shows that they are real. Without the token the socket refuses all
+    // requests.
     let script = fs::read_to_string(world.path("plugins/free/run")).expect("it is there");
     let harmful = [
         "'move keys'",
@@ -226,7 +227,7 @@ fn s3_a_sandbox_cannot_be_opened_to_what_is_the_services_own() {
             "{said}"
         );
     }
-    // What lies beside it may be named.
+    // Paths beside it are allowed.
     world.config(&format!(
         "plugins: {{boxed: {{sandbox: {{read: ['{}'], write: ['{}']}}}}}}\n",
         at("plugins"),

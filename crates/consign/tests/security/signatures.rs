@@ -1,4 +1,4 @@
-//! Signed requests of the Intent Protocol: one signature fits one request, and it fits once.
+//! Signed requests of the Intent Protocol: a signature is valid for one request, and only once.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 use crate::place::{PATIENCE, Place, get, start};
 
-/// What a client signs, and what it sends. An attacker has the signature and may send something else.
+/// The signature headers of a request. An attacker has them and may send another request with them.
 #[derive(Clone)]
 struct Signed {
     timestamp: String,
@@ -82,7 +82,7 @@ fn s15_a_signature_for_one_path_is_refused_at_every_other() {
         let signed = sign(&key, signed, &format!("nonce-{number}"), &body);
         send(&server, sent, &signed, &body)
     };
-    // What was signed for the key `a/b` must not write to the key `a%2Fb`, nor the other way round.
+    // A signature for the key `a/b` must not write to the key `a%2Fb`, nor vice versa.
     for (signed, sent) in [
         ("/set/a%2Fb", "/set/a%252Fb"),
         ("/set/a%2Fb", "/set/a%%32Fb"),
@@ -100,7 +100,7 @@ fn s15_a_signature_for_one_path_is_refused_at_every_other() {
     ] {
         assert!(!has_value(&mut http, path), "{path} was written");
     }
-    // The same paths, sent as they were signed.
+    // The same paths, sent as signed.
     for path in ["/set/a%2Fb", "/set/a%252Fb"] {
         let reply = set(path, path);
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
@@ -116,14 +116,14 @@ fn s15_a_newline_in_the_path_moves_no_signature_to_another_request() {
     let key = server.secret("bus_secret").expect("it was made");
     let mut http = server.main_client().expect("it was made");
     let rest = json!({"value": "stolen"}).to_string();
-    // Its nonce is a time of now, and its body has two lines.
+    // The nonce is a current timestamp, and the body has two lines.
     let original = sign(
         &key,
         "/set/k",
         &unix_s().to_string(),
         &format!("line\n{rest}"),
     );
-    // The end of the path becomes the time, the time the nonce, and so on: the signed bytes are the same.
+    // The end of the path becomes the timestamp, the timestamp the nonce, and so on: the signed bytes are the same.
     let moved = Signed {
         timestamp: original.nonce.clone(),
         nonce: "line".to_owned(),
@@ -135,13 +135,13 @@ fn s15_a_newline_in_the_path_moves_no_signature_to_another_request() {
         let read = path.replace("/set/", "/get/");
         assert!(!has_value(&mut http, &read), "{read} was written");
     }
-    // Nor by one that was signed in this way.
+    // A path with a newline is also refused if it was signed in this form.
     let signed = sign(&key, "/set/k%0A1", "of-its-own", &rest);
     assert_refused(
         &send(&server, "/set/k%0A1", &signed, &rest),
         "Bad signature",
     );
-    // The request that was signed fits; only its body is none.
+    // The signature of the original request is valid. Only its body is invalid.
     let reply = send(&server, "/set/k", &original, &format!("line\n{rest}"));
     assert_eq!(reply.status, 400, "{}", reply.text());
 }
@@ -177,7 +177,7 @@ fn s15_a_nonce_stays_burnt_after_a_purge_a_cleanup_and_a_restart() {
     server.kill9().expect("it can be killed");
     let server = start(&place.options());
     assert_refused(&replayed(&server), "Replay detected");
-    // A purge after the restart forgets none either.
+    // A purge after the restart keeps all nonces, too.
     let mut admin = server.admin_client().expect("it was made");
     let done = admin.post("/admin/purge", &json!({"confirm": true}));
     assert_eq!(done.expect("the server answers").status, 200);

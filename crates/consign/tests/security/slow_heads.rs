@@ -1,4 +1,4 @@
-//! Connections on which a request never begins: over plain HTTP and in or after a TLS handshake.
+//! Connections on which a request never begins: over plain HTTP, and during or after a TLS handshake.
 
 use std::fs;
 use std::io::{BufReader, Read as _, Write as _};
@@ -15,13 +15,13 @@ use super::place::{Place, start};
 
 /// The limit is 10 s from the moment the connection is accepted.
 const EARLIEST: Duration = Duration::from_secs(9);
-/// With time for a busy machine, and far below the 90 s of a connection that has had a request.
+/// With a margin for a busy machine, and far below the 90 s of a connection that has served a request.
 const LATEST: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(300);
 const HALF_A_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ";
 const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// How long the server keeps a connection on which nothing but `trickle` is sent, a byte at a time.
+/// How long the server keeps a connection on which only `trickle` is sent, one byte at a time.
 fn kept(mut stream: TcpStream, began: Instant, trickle: &[u8]) -> Duration {
     stream
         .set_read_timeout(Some(PAUSE))
@@ -41,7 +41,7 @@ fn kept(mut stream: TcpStream, began: Instant, trickle: &[u8]) -> Duration {
     began.elapsed()
 }
 
-/// Sends `first`, then trickles the rest, and demands that the connection ends in time.
+/// Sends `first`, then the rest byte by byte, and asserts that the connection ends in time.
 fn ends_in_time(server: &Server, what: &'static str, first: &[u8], trickle: &[u8]) -> Waiting {
     let began = Instant::now();
     let mut stream = connect(server);
@@ -59,7 +59,7 @@ impl Waiting {
     }
 }
 
-/// A server with a certificate for 127.0.0.1, and what its clients trust.
+/// A server with a certificate for 127.0.0.1, and the configuration of its clients.
 fn with_certificate(place: &Place, options: Options) -> (Options, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]);
     let made = made.expect("a certificate can be made");
@@ -93,7 +93,7 @@ fn client_hello(client: &Arc<ClientConfig>) -> Vec<u8> {
     hello
 }
 
-/// A connection whose handshake is complete and on which this was sent.
+/// A connection with a completed handshake, on which these bytes were sent.
 fn shaken(server: &Server, client: &Arc<ClientConfig>, sent: &[u8]) -> TcpStream {
     let mut socket = connect(server);
     let mut session = session(client);
@@ -133,7 +133,7 @@ fn s4_a_first_head_that_does_not_arrive_in_ten_seconds_closes_the_connection() {
     for one in waiting {
         one.assert_in_time();
     }
-    // The limit is that of the first head: a client that was served once may wait longer.
+    // The limit applies to the first head only: a client that was served once may wait longer.
     assert!(began.elapsed() > EARLIEST);
     served.write_all(HEALTH).expect("it is taken");
     let later = read_reply(&mut BufReader::new(&served)).expect("an answer");
@@ -184,7 +184,7 @@ fn s4_unfinished_tls_handshakes_do_not_stop_the_server() {
             1 => 60,
             _ => hello.len(),
         };
-        // One that made room for another cannot be written to any more.
+        // Writing fails on a connection that was evicted.
         let _ = stream.write_all(&hello[..sent]);
         held.push(stream);
     }

@@ -1,4 +1,4 @@
-//! A server that has no descriptors left starts no process, and nobody's attempts are used up by that.
+//! A server without free file descriptors starts no process, and this uses up no attempts of intents.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ plugins:
 ";
 const OK: &str = r#"printf '{"status":"ok","result":"done"}'"#;
 const TOLD: &str = "the system has no resources for another process";
-/// Long enough for several tries in vain.
+/// Long enough for several failed attempts.
 const STARVED: Duration = Duration::from_millis(1_500);
 
-/// Whatever is open stays open, and nothing can be opened.
+/// Open descriptors stay open, and no new one can be opened.
 fn starve(server: &Server, is_starved: bool) {
     let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw);
-    // The server has ours.
+    // The server has inherited the limit of this process.
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let current = if is_starved { Some(3) } else { current };
     let limit = Rlimit { current, maximum };
@@ -80,7 +80,7 @@ fn s4_a_plugin_that_cannot_be_started_for_want_of_descriptors_uses_up_no_attempt
     let options = place.options().arg("--config").arg(config);
     let mut server = start(&options);
     let mut http = main_client(&server);
-    // What the ledger opens at its first use is open from here on.
+    // After this, the ledger has opened the files of its first use.
     let first = publish(&mut http, "resize");
     until_fulfilled(&server, &mut http, &first);
 
@@ -105,7 +105,7 @@ fn s4_a_plugin_that_cannot_be_started_for_want_of_descriptors_uses_up_no_attempt
         assert_eq!(attempts_of(&world, &told), 1, "{told}");
     }
 
-    // A fault of the plugin counts as ever.
+    // A failure of the plugin still counts as an attempt.
     std::fs::remove_file(world.path("plugins/broken/run")).expect("it is there");
     let broken = publish(&mut http, "break");
     let began = Instant::now();

@@ -1,4 +1,5 @@
-//! Agent transactions as a stranger, a thief of documents and a web page meet them: rows S1, S2, S12, S13 and verify.
+//! Attacks on agent transactions by unauthenticated clients, with stolen documents and from web pages: rows S1, S2, S12, S13
+//! and verify.
 
 use std::time::SystemTime;
 
@@ -68,7 +69,7 @@ fn intent(id: &str, members: &Value) -> Value {
     intent_of(&agent(), id, members)
 }
 
-/// A request as the agent signs it.
+/// A request signed by the agent.
 fn request(verb: &str, key: &str, members: &Value) -> Value {
     let body = json!({
         "type": format!("atp.{verb}.v1"), "site": SITE, "issued_at": at(0), "idempotency_key": key,
@@ -231,7 +232,7 @@ fn s1_the_command_line_sends_requests_that_are_signed_for_what_they_do() {
     let id = word(&printed(&tx(&create))["intent_id"]);
     printed(&tx(&["authorize", &id]));
     assert_eq!(printed(&tx(&["execute", &id]))["state"], "settled");
-    // The same again is signed anew and answered as before.
+    // A repeated command is signed again and gets the same response.
     assert_eq!(printed(&tx(&["execute", &id]))["state"], "settled");
     let more = tx(&["execute", &id, "--nth", "2"]);
     assert_eq!(code(&more), 4, "{more:?}");
@@ -263,7 +264,7 @@ fn s2_the_signed_amount_is_the_most_that_is_taken() {
         assert_eq!(receipt["transaction"]["amount_cents"], cents);
     }
     refused(&post(&mut http, "execute", &key("e4"), &asked(1)));
-    // Nobody signed how much.
+    // The agent has signed no amount.
     for members in [
         json!({"amount_cents": null}),
         json!({"amount_cents": null, "max_spend_cents": 0}),
@@ -358,7 +359,7 @@ fn s12_a_stranger_cannot_take_the_action_of_somebody_elses_user() {
     }
 }
 
-/// A request with these headers and no others but its length.
+/// A request with only these headers and its length.
 fn raw(server: &Server, head: &str, body: &Value) -> u16 {
     use std::io::{Read as _, Write as _};
     let address = server.base_url().replace("http://", "");
@@ -421,7 +422,7 @@ fn s13_pages_of_other_sites_and_names_that_are_not_ours_change_nothing() {
         }
     }
     assert_eq!(executions(&mut http, id), (json!(1), json!(1500)));
-    // Programs, pages of the site itself, and every name that leads here go on working.
+    // Programs, pages of the site itself, and all names of the server still work.
     for (n, headers) in [
         format!("Host: {host}"),
         format!("Host: {host}\r\nOrigin: http://{host}\r\nSec-Fetch-Site: same-origin"),
@@ -436,7 +437,7 @@ fn s13_pages_of_other_sites_and_names_that_are_not_ours_change_nothing() {
         let head = format!("POST /api/atp/execute HTTP/1.1\r\n{headers}");
         assert_eq!(raw(&server, &head, &body(n + 1)), 200, "{head}");
     }
-    // What changes nothing is everybody's, and a rail proves who it is.
+    // Requests without side effects are open to all clients, and a rail authenticates with its signature.
     for (path, status) in [("receipts/verify", 200), ("rails/null/callback", 400)] {
         let head = format!("POST /api/atp/{path} HTTP/1.1\r\nHost: hooks.example\r\nOrigin: null");
         let said = raw(&server, &head, &json!({"type": "x"}));
@@ -526,7 +527,7 @@ fn verify_says_with_one_word_whether_a_document_is_good() {
         (404, json!(false))
     );
     assert_eq!(verified(&json!({"receipt": "x"})), (400, json!(false)));
-    // What a revoked key signed is no longer good.
+    // Documents signed with a revoked key are no longer valid.
     let rotated = printed(&place.consign(&["site", "key", "rotate", "--yes", "--json"]));
     assert_eq!(
         rotated["rotated"],

@@ -1,4 +1,4 @@
-//! A ledger that cannot be written: health says so and which part it is, and recovers by itself.
+//! A ledger that cannot be written: health reports it with the affected part, and recovers by itself.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -58,7 +58,7 @@ fn s18_health_is_503_with_the_part_and_a_reason_while_nothing_can_be_written() {
     assert_eq!(publish(&mut http, "taken").status, 201);
 }
 
-/// Nobody has to lose a request before those who watch learn of it.
+/// Monitoring detects the failure before a request is lost.
 #[test]
 fn s18_health_notices_by_itself_that_nothing_can_be_written() {
     let place = Place::new();
@@ -69,14 +69,14 @@ fn s18_health_notices_by_itself_that_nothing_can_be_written() {
     until("health is 503", || status(&server, "/health") == 503);
 }
 
-/// The disk is full to the last byte when the server ends, and again when it is purged.
+/// The disk is completely full when the server stops, and again when it is purged.
 #[test]
 fn s18_an_operator_starts_and_purges_on_a_full_disk() {
     let place = Place::new();
     std::fs::create_dir(place.data()).expect("the folder is ours");
     let space = Space::limited(&place.data(), 24 << 20);
     if !matches!(space, Space::Mounted { .. }) {
-        // Where nothing can be mounted there is no full disk; the unit tests of the reserve hold all the same.
+        // Without mounts the disk cannot be filled. The unit tests of the reserve still cover it.
         return;
     }
     let fill = || {

@@ -1,7 +1,7 @@
 'use strict';
 
-// Makes the requests that the published client (web-agent-bridge, sdk/atp.js) makes, under the same names, for machines on
-// which that one is not installed. A token goes along wherever it does there, and so does what stands in no body.
+// Sends the same requests as the published client (web-agent-bridge, sdk/atp.js), with the same method names, for machines on
+// which that client is not installed. The token and the idempotency key are sent in the same requests.
 
 const ROUTES = {
   createIntent: (body) => ['POST', '/intents', { body }],

@@ -1,6 +1,6 @@
 'use strict';
 
-// node life_cycle.js CLIENT BASE SECRET: everything that a client of the compatibility profile can do, against a server.
+// node life_cycle.js CLIENT BASE SECRET: every operation of a client of the compatibility profile, against a server.
 
 const assert = require('node:assert/strict');
 const { createHmac } = require('node:crypto');
@@ -51,7 +51,7 @@ async function toTheEnd(client) {
   const settled = await client.transition(begun.id, 'settled');
   assert.equal(settled.status, 'settled');
 
-  // The retry after the end returns the row.
+  // A retry after the settlement returns the same transaction.
   const retry = await client.beginTransaction(order);
   assert.deepEqual([retry.id, retry.status], [begun.id, 'settled']);
   const receipt = await client.issueReceipt(begun.id);
@@ -63,7 +63,7 @@ async function toTheEnd(client) {
   assert.equal((await client.verifyReceipt(receipt.id)).verification.ok, true);
   assert.equal((await client.verifyReceipt(receipt.body)).verification.ok, true);
   receipt.body.transaction.amount_cents = 1;
-  // The client takes the outer ok for an error, so a receipt that is not good cannot be taken for one that is.
+  // The client treats `ok: false` in the body as an error, so an invalid receipt cannot be mistaken for a valid one.
   await assert.rejects(client.verifyReceipt(receipt.body), { status: 200 });
   return begun.id;
 }
