@@ -82,7 +82,7 @@ fn start(world: &World, program: &str) -> Service {
 fn s16_an_unconfined_plugin_cannot_read_the_memory_or_variables_of_the_server() {
     let world = World::new();
     world.plugin("spy", SPY);
-    // With limits, the launcher is the own binary, which must still be found.
+    // With limits, the launcher is the service binary itself, which must still be found.
     world.plugin("limited", SPY);
     world.config("plugins: {spy: {}, limited: {limits: {open_files: 64}}}\n");
     let mut service = start(&world, "ductile");

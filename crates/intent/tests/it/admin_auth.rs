@@ -217,7 +217,7 @@ fn levers() -> impl Iterator<Item = Call> {
         .filter(|call| call.method != Method::GET)
 }
 
-/// Headers that browsers send for a page of another origin, where the own origin is `http://127.0.0.1:7070`.
+/// Headers that browsers send for a page of another origin, where the origin of the server is `http://127.0.0.1:7070`.
 const FOREIGN: [&[(&str, &str)]; 9] = [
     &[("sec-fetch-site", "cross-site")],
     &[("sec-fetch-site", "same-site")],
