@@ -104,7 +104,7 @@ async fn a_stream_that_begins_now_sees_what_is_committed_later() {
     assert!(read(&world, begin).await.is_empty());
 }
 
-/// Whether a client of the same database does. Queried outside of a transaction: inside of one, `pg_stat_activity` lists
+/// Whether a client of the same database waits. Queried outside of a transaction: inside of one, `pg_stat_activity` lists
 /// only the clients that were connected at the first query.
 pub(super) async fn waits_for_lock(client: &Client) -> bool {
     let waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";

@@ -168,7 +168,7 @@ async fn claims_walk_an_index_and_sort_nothing() {
     }
 }
 
-/// Without it SQLite would let the log grow to 64 MiB before a commit merges it.
+/// Without the checkpoint thread SQLite would let the log grow to 64 MiB before a commit merges it.
 #[tokio::test]
 async fn the_log_begins_anew_while_commits_go_on() {
     let world = World::new();
