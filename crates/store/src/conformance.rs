@@ -1,8 +1,8 @@
-//! The suite every backend must pass: ordinary code, stamped out as one test per case by [`conformance!`](crate::conformance!).
+//! The suite for all backends: plain functions, expanded to one test per case by [`conformance!`](crate::conformance!).
 //!
-//! Invariant: no case is skipped for any backend; what one of them cannot do, none of them offers.
-//! Cases use nothing but the [`Store`](crate::Store) trait and a clock they set themselves. What is special to a backend (its
-//! files, its locks) is tested beside that backend, not here. A case that proves an item of the Intent Protocol's
+//! Invariant: no case is skipped for any backend; a feature that one backend cannot support is offered by none of them.
+//! Cases use only the [`Store`](crate::Store) trait and a clock that they set themselves. Features of a single backend (its
+//! files, its locks) are tested with that backend, not here. A case that proves an item of the Intent Protocol's
 //! checklist carries its number, as in `ip_021`.
 
 mod audit;
@@ -47,7 +47,7 @@ pub use steps::*;
 pub use ties::*;
 pub use time::*;
 
-/// Stamps out every case for one backend. `$fresh` is evaluated once per test and gives an empty [`World`].
+/// Generates a test of every case for one backend. `$fresh` is evaluated once per test and returns an empty [`World`].
 #[macro_export]
 macro_rules! conformance {
     ($backend:ident, $fresh:expr) => {
@@ -222,7 +222,7 @@ macro_rules! conformance {
             #[allow(unused_imports, reason = "the expression may name anything of its surroundings")]
             use super::*;
 
-            /// What was stamped out, for the test that compares it with the source.
+            /// The generated cases, for the test that compares them with the source.
             pub(crate) const CASES: &[&str] = &[$(stringify!($case)),*];
 
             $(

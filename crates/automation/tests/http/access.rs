@@ -1,4 +1,4 @@
-//! Who may do what, and how a no is said.
+//! Access control: the permissions of each scope, and the form of refusals.
 
 use serde_json::json;
 
@@ -84,7 +84,7 @@ async fn a_token_may_do_what_its_scopes_say_du_099_du_106() {
         ("GET", "/queue", "job-reader job-writer", 200),
         ("GET", "/analytics/queue", "job-reader job-writer", 200),
         ("GET", "/analytics/summary", "job-reader job-writer", 200),
-        // It is over, so there is nothing to cancel.
+        // The job has ended, so there is nothing to cancel.
         ("POST", cancel.as_str(), "job-writer", 409),
         ("GET", "/plugin/echo", "plugin-reader plugin-writer", 200),
         ("GET", "/facts/echo", "plugin-reader plugin-writer", 200),
@@ -117,7 +117,7 @@ async fn a_token_may_do_what_its_scopes_say_du_099_du_106() {
             }
         }
     }
-    // Only a stream takes its token from the query, since the query is what ends up in other people's logs.
+    // Only event streams accept a token in the query, because queries are written to the logs of other systems.
     let path = format!("{job}?token={ALL}");
     let answer = send(world.api, "GET", &path, &[], b"").await;
     answer.is_refused(401);
@@ -194,7 +194,7 @@ async fn health_is_for_this_machine_and_needs_no_token_du_112() {
         assert_eq!(health["plugins_loaded"], 1);
         assert_eq!(health["plugins_circuit_open"], 0);
         assert_eq!(health.len(), if more { 8 } else { 5 }, "{health:?}");
-        // Behind a proxy on this machine everybody comes from it.
+        // Behind a proxy on this machine all requests come from a local address.
         let proxied = send(
             addr,
             "GET",

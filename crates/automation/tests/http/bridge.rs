@@ -87,7 +87,7 @@ async fn nobody_waits_longer_than_the_service_allows_du_101() {
     let text = std::fs::read_to_string(world.path("config.yaml")).unwrap();
     world.adopt_text(&text.replace("max_sync_timeout: 20s", "max_sync_timeout: 200ms"));
     let began = std::time::Instant::now();
-    // The pipeline itself would have waited for a quarter of a minute.
+    // The pipeline itself would wait for fifteen seconds.
     let answer = world
         .post("/pipeline/line", r#"{"payload":{"do":"wait"}}"#)
         .await;
@@ -105,7 +105,7 @@ async fn only_so_many_may_wait_and_who_is_turned_away_has_started_nothing_du_102
     let body = r#"{"payload":{"do":"wait"}}"#;
     let first = world.post("/pipeline/line", body);
     let second = async {
-        // One that leaves gives its place back.
+        // A client that disconnects releases its slot.
         let mut stream = TcpStream::connect(world.api).await.unwrap();
         let head = format!(
             "POST /pipeline/line HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {ALL}\r\ncontent-length: {}\r\n\r\n{body}",

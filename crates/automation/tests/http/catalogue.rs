@@ -1,4 +1,4 @@
-//! What can be run, as it is described to people and programs.
+//! The catalogue of plugins and pipelines, as it is described to users and programs.
 
 use serde_json::json;
 

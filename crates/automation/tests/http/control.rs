@@ -1,4 +1,4 @@
-//! The control socket: whoever has its token may do everything, and without it nothing.
+//! The control socket: its token permits every operation, and without it every request is refused.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -55,7 +55,7 @@ async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_
         loader: loader(world.path("config.yaml")),
         throttles: false,
         request_id_seed: 1,
-        // The socket is the operator's.
+        // The socket belongs to the operator.
         policy: ListenerPolicy {
             maintenance: true,
             ..ListenerPolicy::default()
@@ -79,7 +79,7 @@ async fn whoever_has_the_token_may_do_everything_there_and_nobody_else_anything_
         "authorization: Bearer \r\n",
         "authorization: Basic ct_0123456789\r\n",
         "authorization: Bearer one\r\nauthorization: Bearer ct_0123456789\r\n",
-        // A token of the configuration is none of this socket.
+        // A token of the configuration is not valid on this socket.
         "authorization: Bearer token-of-an-operator\r\n",
     ] {
         for line in [

@@ -39,7 +39,7 @@ impl Reader {
         reader
     }
 
-    /// Reads until this has come.
+    /// Reads until this text has arrived.
     async fn until(&mut self, wanted: &str) {
         while !self.text.contains(wanted) {
             let seen = self.text.len();
@@ -56,7 +56,7 @@ impl Reader {
         self.text.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
 
-    /// The events so far that are complete, with their ids.
+    /// The complete events so far, with their ids.
     fn events(&self) -> Vec<(Option<u64>, String, Value)> {
         let mut events = Vec::new();
         for block in self.text.split("\n\n") {
@@ -130,7 +130,7 @@ async fn the_life_of_a_job_is_told_and_told_again_du_108() {
             "only facts have an id"
         );
         if number.is_some() {
-            // On PostgreSQL a stream may begin with a few facts from before.
+            // On PostgreSQL a stream may begin with a few earlier facts.
             let job = data["data"]["job_id"].as_str().unwrap();
             assert!([&earlier, &id].iter().any(|id| *id == job), "{data}");
         }
@@ -143,13 +143,13 @@ async fn the_life_of_a_job_is_told_and_told_again_du_108() {
         .find(|(_, kind, _)| kind == "plugin.spawned");
     let (_, _, spawned) = spawned.unwrap();
     assert_eq!(spawned["data"]["job_id"], id.as_str());
-    // Who comes back goes on behind what it saw; the token may stand in the query here.
+    // A resumed stream continues after the last event id; the token may be in the query here.
     let first = events[0].0;
     let path = format!("/events?token={ALL}");
     let mut again = Reader::open(&world, &path, &format!("last-event-id: {first}\r\n")).await;
     assert_eq!(again.until_ended(&id).await, events[1..]);
     assert_eq!(again.ids().len(), 2, "nothing else is repeated");
-    // A small number, or one of another ledger: all that is kept is new.
+    // A small number, or one of another ledger: all retained events are sent.
     for foreign in ["0", "9999999999999999"] {
         let headers = format!("authorization: Bearer {ALL}\r\nlast-event-id: {foreign}\r\n");
         let mut stranger = Reader::open(&world, "/events", &headers).await;
@@ -179,11 +179,11 @@ async fn streams_are_limited_and_end_with_their_token_or_the_server_du_108() {
     let open = "authorization: Bearer listener\r\n";
     let refused = Reader::open(&world, "/events", open).await;
     assert!(refused.text.starts_with("HTTP/1.1 503"), "{}", refused.text);
-    // One token's streams leave room for those of others.
+    // The streams of one token leave slots for those of others.
     let all = format!("authorization: Bearer {ALL}\r\n");
     let other = Reader::open(&world, "/events", &all).await;
     assert!(other.text.starts_with("HTTP/1.1 200"), "{}", other.text);
-    // A place is free again when its reader has left.
+    // A slot is free again when its reader has disconnected.
     readers.pop();
     let began = std::time::Instant::now();
     let mut last = loop {
@@ -195,7 +195,7 @@ async fn streams_are_limited_and_end_with_their_token_or_the_server_du_108() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     last.until(": connected").await;
-    // Without its token a stream ends at the next event.
+    // A stream whose token is removed ends at the next event.
     let text = std::fs::read_to_string(world.path("config.yaml")).unwrap();
     world.adopt_text(&text.replace("token: listener", "token: another"));
     readers.clear();
@@ -230,7 +230,7 @@ async fn a_stream_on_one_node_shows_the_jobs_of_another_du_108() {
     reader.until(": connected").await;
     let id = world.begin("/plugin/echo/poll", "").await;
     assert_eq!(kinds(&reader.until_ended(&id).await), LIFE);
-    // The process was started elsewhere, and that is not in the ledger.
+    // The process was started on another node, and its start is not in the ledger.
     assert!(!reader.text.contains("plugin.spawned"), "{}", reader.text);
     // The ids are the same on both nodes.
     let (first, _, _) = reader.of_job(&id).remove(0);

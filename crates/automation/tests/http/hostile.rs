@@ -1,4 +1,4 @@
-//! Requests that mean no good.
+//! Malicious requests.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -31,7 +31,7 @@ async fn long_queries_and_heads_are_refused_as_json_du_098() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_cannot_make_us_read_a_body_du_098() {
     let world = World::start(&[("echo", ECHO)], CONFIG).await;
-    // The head alone: the answer comes although the body never does.
+    // Only the head is sent: the response does not wait for the body.
     let mut stream = TcpStream::connect(world.api).await.unwrap();
     let head = b"POST /plugin/echo/poll HTTP/1.1\r\nhost: a\r\ncontent-length: 4000000\r\n\r\n";
     stream.write_all(head).await.unwrap();

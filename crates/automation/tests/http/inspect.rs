@@ -1,4 +1,4 @@
-//! Everything about one job in one answer, and the lists of checks.
+//! The full report of one job, and the lists of checks.
 
 use consign_kernel::command::{Command, Purge};
 use consign_kernel::ids::Seq;
@@ -151,7 +151,7 @@ async fn checks_say_what_needs_a_hand_du_098() {
     let ahead = next.parse::<jiff::Timestamp>().unwrap() - jiff::Timestamp::now();
     assert!(ahead.get_seconds() > 1_800, "{schedule}");
     assert_eq!(schedule["next"][0], schedule["next_run_at"]);
-    // It would be run again, and open the breaker again.
+    // Otherwise it would run again and open the breaker again.
     world.post("/schedule/one/often/pause", "").await;
     world.post("/breaker/one/reset?command=work", "").await;
     assert_eq!(world.get("/system/doctor").await.json["healthy"], true);

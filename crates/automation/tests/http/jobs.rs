@@ -1,4 +1,4 @@
-//! Jobs in all their states, their trees, lists and logs, and what an operator does with them.
+//! Jobs in all their states, their trees, lists and logs, and the operator commands on them.
 
 use consign_kernel::command::{Command, Purge};
 use consign_kernel::ids::Seq;
@@ -61,7 +61,7 @@ async fn a_job_is_shown_in_all_its_states_du_104() {
     assert_eq!(shown["last_error"], "not yet");
     assert!(shown.get("completed_at").is_none());
 
-    // Out of attempts; what the last one came to is in the log.
+    // No attempts are left; the outcome of the last one is in the log.
     let slow = world.begin("/plugin/three/work", &payload("wait")).await;
     let shown = world.ended(&slow).await;
     assert_eq!(shown["status"], "dead");

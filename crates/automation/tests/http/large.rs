@@ -1,4 +1,4 @@
-//! Trees and logs of jobs that printed much, in an order that holds over all pages.
+//! Trees and logs of jobs with large output, in an order that is stable across all pages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use tokio::sync::Semaphore;
 
 use crate::world::{PATIENCE, World};
 
-/// Much more than all entries of an answer without their output.
+/// Much more than all entries of a response without their output.
 const ANSWER_BYTES_MAX: usize = (8 << 20) + (1 << 20);
 const LARGE_JOBS: usize = 120;
-/// More than a list looks at.
+/// More than a list scans.
 const CROWD: usize = 21_000;
 const SOURCE: &str = r#"
 event='{"type":"made","payload":{}}'
@@ -52,7 +52,7 @@ fn count(entries: &[Value], member: &str) -> usize {
     entries.iter().filter(has).count()
 }
 
-/// A tree of five jobs, four of which print three megabytes.
+/// A tree of five jobs, four of which print three megabytes each.
 async fn loud_tree(world: &World) -> String {
     let id = world.begin("/plugin/source/work", "").await;
     world.ended(&id).await;
@@ -136,7 +136,7 @@ async fn what_ended_last_is_first_in_the_log_however_old_its_job_is_du_105() {
     assert_eq!(logs["logs"][0]["job_id"], old.as_str(), "{logs}");
 }
 
-/// What this process holds, and the most that it held since the last `forget_peak`, in KiB.
+/// The memory of this process, or its peak since the last `forget_peak`, in KiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -150,7 +150,7 @@ fn forget_peak() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_open_jobs_carry_is_not_read_to_list_or_count_them_du_105() {
     let world = world().await;
-    // One that begins, so that the others wait.
+    // A running job, so that the others wait.
     let wait = json!({"payload": {"do": "wait"}}).to_string();
     let first = world.begin("/plugin/single/work", &wait).await;
     world.until(&first, &["running"]).await;
@@ -193,7 +193,7 @@ async fn what_open_jobs_carry_is_not_read_to_list_or_count_them_du_105() {
     assert_eq!(listed[2]["active_jobs"][0]["job_id"], made[0].as_str());
 }
 
-/// Jobs of a plugin that is not there, which wait for ever.
+/// Jobs of a plugin that does not exist, which wait forever.
 async fn crowd(world: &World, count: usize) {
     let job = NewIntent {
         profile: ProfileId::Automation,
@@ -278,7 +278,7 @@ async fn large_reads_are_carried_out_on_other_threads_two_at_a_time() {
     begun.acquire_many(2).await.unwrap().forget();
     let third = world.runtime.run_blocking(async { Ok::<_, Error>(()) });
     let third = tokio::time::timeout(Duration::from_millis(300), third).await;
-    // Also when it is about to fail: the world ends only when nobody waits in it.
+    // Also if the test is about to fail: the world can be dropped only when no read waits in it.
     go.add_permits(reads.len());
     for read in reads {
         read.await.unwrap().unwrap();

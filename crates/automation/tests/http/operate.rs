@@ -1,4 +1,4 @@
-//! What those do who run the service: schedules, breakers, another configuration.
+//! Operator requests: schedules, breakers, and a reload of the configuration.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn a_schedule_is_paused_resumed_and_run_by_hand_du_072() {
             .find(|schedule| schedule["schedule_id"] == id)
     };
     let began = std::time::Instant::now();
-    // The first plan is made at the start, and its first job is over soon.
+    // The first run is planned at the start, and its job ends soon.
     while found("hourly").await.unwrap()["last_success_at"].is_null() {
         assert!(began.elapsed() < PATIENCE);
     }

@@ -62,7 +62,7 @@ async fn a_signed_body_becomes_a_job_du_109() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_signature_is_of_the_very_bytes_that_came_du_109_du_110() {
     let world = World::start(&[("note", NOTE)], CONFIG).await;
-    // Each means the same JSON, and none is what a parser would write again.
+    // All are the same JSON value, and none equals the output of a serializer.
     let bodies: [&[u8]; 4] = [
         b"{\"b\":1,\"a\":2}\n",
         b" {\"b\":1,\"a\":2}",
@@ -182,7 +182,7 @@ async fn a_body_above_the_limit_is_not_read_du_111() {
     )
     .await;
     answer.is_refused(413);
-    // Announced, and never sent: refused at once. In pieces without an announcement: refused when it is too much.
+    // Announced, and never sent: refused at once. In chunks without a length: refused when the limit is exceeded.
     let announced = b"POST /hook/a HTTP/1.1\r\nhost: a\r\nx-signature: 00\r\ncontent-length: 99999999999\r\n\r\n";
     assert_eq!(crate::world::raw(world.hooks, announced).await.status, 413);
     let mut pieces =
@@ -210,7 +210,7 @@ async fn a_body_that_stops_half_way_is_no_body_du_110() {
     let _ = stream.read_to_end(&mut answer).await;
     let status = parse(&answer).status;
     assert!(status == 400 || status == 0, "{status}");
-    // One that never goes on is let go.
+    // A client that stops sending is disconnected.
     let mut stream = TcpStream::connect(world.hooks).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -323,7 +323,7 @@ async fn the_switches_of_the_server_hold_for_the_api_and_the_webhooks() {
     let signed = header(b"{}");
     for (policy, status) in [(maintenance, 503), (enforce_https, 403)] {
         let world = World::start_behind(policy, &[("note", NOTE)], CONFIG).await;
-        // From elsewhere, by way of somebody whom nobody trusts.
+        // From another address, through a proxy that is not trusted.
         let far = "x-forwarded-for: 203.0.113.9";
         let asked = send(world.api, "GET", "/jobs", &[&bearer, far], b"").await;
         assert_eq!(asked.status, status, "{asked:?}");

@@ -1,4 +1,4 @@
-//! A folder with plugins and a configuration, the service that runs them, and a client that speaks plain HTTP.
+//! A folder with plugins and a configuration, the service that runs them, and a plain HTTP client.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -54,7 +54,7 @@ impl World {
         Self::start_behind(ListenerPolicy::default(), plugins, config).await
     }
 
-    /// Beside a server with these switches.
+    /// Starts with this policy of the server's listeners.
     pub(crate) async fn start_behind(
         policy: ListenerPolicy,
         plugins: &[(&str, &str)],
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The API of another server on the same ledger, with the same configuration, which runs no jobs, and what stops it. On
+    /// The API of another server on the same ledger, with the same configuration, which runs no jobs, and its stop signal. On
     /// PostgreSQL it is another node; a file belongs to one process.
     pub(crate) async fn reading_node(&self) -> (SocketAddr, watch::Sender<bool>) {
         let engine = match self.ledger.other_node(Arc::new(EngineClock::start(None))) {
@@ -113,7 +113,7 @@ impl World {
         fs::canonicalize(self.folder.path()).unwrap().join(name)
     }
 
-    /// Goes on with this configuration.
+    /// Replaces the configuration.
     pub(crate) fn adopt_text(&self, text: &str) {
         let path = self.path("config.yaml");
         fs::write(&path, text).unwrap();
@@ -139,14 +139,14 @@ impl World {
         send(self.api, method, path, &[&bearer], body.as_bytes()).await
     }
 
-    /// Starts a job, and says which one it is.
+    /// Starts a job, and returns its id.
     pub(crate) async fn begin(&self, path: &str, body: &str) -> String {
         let answer = self.post(path, body).await;
         assert_eq!(answer.status, 202, "{answer:?}");
         answer.json["job_id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks for a job until it is in one of these states.
+    /// Polls a job until it is in one of these states.
     pub(crate) async fn until(&self, id: &str, states: &[&str]) -> Value {
         let began = Instant::now();
         loop {
@@ -194,7 +194,7 @@ fn options(engine: Engine, program: Arc<Program>) -> Options {
     }
 }
 
-/// The addresses of the API and of the webhooks, and what stops them.
+/// Returns the addresses of the API and of the webhooks, and their stop signal.
 async fn serve(
     runtime: Runtime,
     config: PathBuf,
@@ -216,7 +216,7 @@ async fn serve(
     (api, hooks, draining)
 }
 
-/// A plugin in bash that knows poll, handle and work. `$here` is the folder of the world, `$request` what it is asked.
+/// A plugin in bash with poll, handle and work. `$here` is the folder of the world, `$request` the request.
 fn script(folder: &TempDir, name: &str, body: &str) {
     let here = fs::canonicalize(folder.path()).unwrap();
     let place = here.join("plugins").join(name);
@@ -291,7 +291,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
-    /// Null if the body is no JSON.
+    /// Null if the body is not JSON.
     pub(crate) json: Value,
 }
 
@@ -329,10 +329,10 @@ pub(crate) async fn send(
     raw(addr, &bytes).await
 }
 
-/// Sends these bytes, and takes what comes until the other side closes.
+/// Sends these bytes, and reads the response until the server closes the connection.
 pub(crate) async fn raw(addr: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    // A server that has read enough may close before all was sent.
+    // A server that has read enough may close the connection before everything is sent.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);

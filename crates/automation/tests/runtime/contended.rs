@@ -23,7 +23,7 @@ async fn while_the_ledger_refuses_the_end_of_a_job_its_lease_is_kept_and_that_of
     let id = world.jobs_are("quick", 1).await.remove(0).1.id;
     let done = world.until(id, |_| world.obstacles.met() > 0).await;
     assert_eq!(done.state, State::Dispatched);
-    // Without the lease another node would take the job for lost.
+    // Without the lease another node would consider the job lost.
     let kept = world
         .until(id, |job| job.lease_until > done.lease_until)
         .await;

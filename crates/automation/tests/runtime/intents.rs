@@ -67,12 +67,12 @@ async fn claim(world: &World, max: u32, patience: Duration) -> Vec<Intent> {
     world.engine.claim(None, claim, patience).await.unwrap()
 }
 
-/// What a worker can claim now.
+/// The intents that a worker can claim now.
 pub(crate) async fn left(world: &World, max: u32) -> Vec<Intent> {
     claim(world, max, Duration::ZERO).await
 }
 
-/// Waits until a worker can claim something.
+/// Waits until a worker can claim an intent.
 pub(crate) async fn claimed(world: &World) -> Intent {
     claim(world, 1, PATIENCE).await.remove(0)
 }

@@ -43,7 +43,7 @@ async fn what_a_dead_start_left_runs_again_at_once_du_116() {
     let first = world.start("").await;
     let id = run(&first, "once", "poll", Value::Null).await;
     world.until(id, |_| world.path("second").exists()).await;
-    // As far as the ledger knows, it is gone.
+    // For the ledger, the service is gone.
     first.stop(Duration::ZERO).await;
     let _second = world.start("").await;
     let done = world.ended(id).await;

@@ -314,7 +314,7 @@ async fn a_slot_is_queued_behind_the_one_before_it_and_no_more_than_allowed_du_0
     );
     let runtime = world.start(&config).await;
     for count in 1..=3 {
-        // As if the next slot had come.
+        // As if the next slot were due.
         let mut known = world.schedule_is("mail", "default", |_| true).await;
         known.state.next_run_at = Some(Timestamp::now() - 1.minute());
         world

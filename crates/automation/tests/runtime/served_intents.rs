@@ -118,7 +118,7 @@ async fn an_intent_whose_job_died_with_the_service_is_served_again() {
     let first = world.start(CONFIG).await;
     let id = publish(&world, wanted(&json!({}))).await;
     world.until(id, |_| world.path("began").exists()).await;
-    // As far as the ledger knows, it is gone.
+    // For the ledger, the service is gone.
     first.stop(Duration::ZERO).await;
     let _second = world.start(CONFIG).await;
     let intent = world.ended(id).await;

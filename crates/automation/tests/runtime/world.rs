@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Far more than anything here takes.
+/// Far more than any operation here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The body of a plugin that ends at once.
 pub(crate) const OK: &str = r#"echo '{"status":"ok","result":"done"}'"#;

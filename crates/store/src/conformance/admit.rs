@@ -1,4 +1,4 @@
-//! Admission: what is stored, all or nothing, the cap, and rows taken over from elsewhere.
+//! Admission: the stored values, all or nothing, the cap, and rows restored from another ledger.
 
 use consign_kernel::command::{Admit, Answer, Command, NewIntent, Purge};
 use consign_kernel::error::Refusal;

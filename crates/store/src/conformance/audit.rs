@@ -1,6 +1,6 @@
-//! Whether the parts of a store agree with each other, worked out from a dump alone.
+//! Checks from a dump alone whether the parts of a store are consistent with each other.
 //!
-//! It shares no code with the backends' own checks, so that a mistake in one shows in the other.
+//! The audit shares no code with the backends' own checks, so a bug in one is found by the other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use consign_kernel::state::State;
 use crate::Dump;
 use crate::ledger::Counter;
 
-/// Says what is wrong; empty when all is well.
+/// Returns a description of every inconsistency; empty if there is none.
 pub fn audit(dump: &Dump) -> Vec<String> {
     let mut findings = Vec::new();
     audit_rows(dump, &mut findings);
@@ -32,7 +32,7 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
             wrong("its id or its sequence is used twice");
         }
         let out = matches!(row.state, State::Dispatched | State::Delivered);
-        // One that may have had an effect can be let go and stays where it is.
+        // A row that may have had an effect can lose its lease and keep its state.
         let stays = row.profile.profile().expiry == Expiry::StayLeased;
         let held = out && !(stays && row.token.is_none());
         if held != row.token.is_some() || held != row.lease_until.is_some() {
@@ -42,7 +42,7 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
             wrong("two leases share a token");
         }
         let profile = row.profile.profile();
-        // Where attempts are numbered, each one that an operator asks for goes beyond them.
+        // Where attempts are numbered, an attempt that an operator requests may exceed the maximum.
         let unlimited = matches!(profile.expiry, Expiry::DueIn { .. } | Expiry::StayLeased);
         let limited = !profile.numbers_attempts && !unlimited;
         if limited && row.attempts > row.attempts_max {
@@ -61,15 +61,15 @@ fn ends_by_day(row: &Intent) -> bool {
     row.profile == ProfileId::AtpPermission
 }
 
-/// Whether time will look for the row where it should.
+/// Whether the row is on the shelf, and has the wake time, at which a sweep finds it.
 fn shelved(row: &Intent) -> bool {
     match row.shelf {
-        // One that stands behind another of its series waits longer than its own time.
+        // A row that waits behind another of its series may wake later than its own due time.
         Shelf::Delayed => {
             let at = row.run_at.min(row.expires_at);
             let behind = row.ties.series.is_some() && row.wake_at >= at;
             match row.state {
-                // A permission ends by another clock, and is found by this one.
+                // A permission expires by the time of day, but its wake time is engine time.
                 State::Received | State::Validated if ends_by_day(row) => true,
                 State::Received | State::Validated => row.wake_at == row.expires_at,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
@@ -141,7 +141,7 @@ fn audit_counts(dump: &Dump, findings: &mut Vec<String>) {
     }
 }
 
-/// The history of an intent is a chain that ends where the row is. Its beginning may be forgotten already.
+/// The facts of an intent form a chain that ends at the row's state. The oldest facts may be deleted already.
 fn audit_facts(dump: &Dump, findings: &mut Vec<String>) {
     if !dump
         .facts

@@ -1,4 +1,4 @@
-//! Claiming: which row, for whom, in which order.
+//! Claims: which row is leased, to which holder, in which order.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub async fn second_claim_finds_nothing_ip_004_ip_095(world: World) {
 pub async fn order_is_priority_then_due_time_then_attempts_then_admission_ip_037_ip_078(
     world: World,
 ) {
-    // The one that was tried before ends up with the same due time as fresh ones.
+    // The row with an earlier attempt gets the same due time as fresh rows.
     let tried = world.publish(item()).await;
     let held = world.take("alice").await;
     world.clock.advance(60 * SECOND_US);
@@ -74,7 +74,7 @@ pub async fn fewer_attempts_win_between_equal_due_times_ip_078(world: World) {
         .admit(vec![item(), item(), item()])
         .await
         .expect("it is admitted");
-    // All three share a due time; the first was tried twice, the second once, the third never.
+    // All three share a due time; the first has two attempts, the second one, the third none.
     let first = world.take("alice").await;
     world.clock.advance(60 * SECOND_US);
     let again = world.claim(claim_by("alice")).await;

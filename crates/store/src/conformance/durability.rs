@@ -1,4 +1,4 @@
-//! What an answer promises, and what becomes of requests whose caller went away.
+//! The durability of acknowledged requests, and requests whose caller was dropped.
 
 use consign_kernel::command::{Admit, Answer, Command, OnRefusal, Request};
 use consign_kernel::ids::{HOUR_US, IntentId, SECOND_US};
@@ -38,7 +38,7 @@ pub async fn a_request_whose_caller_went_away_is_done_whole_or_not_at_all(world:
             seed: [n; 32],
         };
         let mut asked = world.store.execute(request);
-        // Polled once, then dropped: the request is on its way and nobody will hear the answer.
+        // Polled once, then dropped: the request is queued, and its answer has no receiver.
         std::future::poll_fn(|cx| {
             let _ = asked.as_mut().poll(cx);
             std::task::Poll::Ready(())

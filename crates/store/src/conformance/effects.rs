@@ -1,5 +1,5 @@
-//! Permissions and transactions: rows outside of any queue, which only go forward, and whose lease may change hands while
-//! their state stays.
+//! Permissions and transactions: rows outside of any queue that only move forward, and whose lease may change its holder
+//! without a change of state.
 
 use consign_kernel::command::{
     Answer, Audience, Begin, Claim, Command, Hold, NewIntent, Operate, Recover, Settlement, Sweep,
@@ -37,7 +37,7 @@ async fn begin(world: &World, n: u8, item: NewIntent, holder: Option<&str>) -> I
     }
 }
 
-/// A permission with its record, asked for by an agent who must find room.
+/// Requests a permission with its record, subject to the agent's quota.
 async fn asked_for(world: &World, n: u8, of: &str, ttl_us: i64) -> Result<Intent, Refusal> {
     let item = NewIntent {
         ttl_us,
@@ -74,7 +74,7 @@ fn record_of(row: &Intent) -> Key {
     }
 }
 
-/// Whether its row, its record and its history are there.
+/// Whether the row, its record and its facts exist.
 async fn is_kept(world: &World, row: &Intent) -> [bool; 3] {
     let record = world.store.record(record_of(row)).await;
     [
@@ -128,7 +128,7 @@ pub async fn what_nobody_consented_to_goes_without_a_trace_an_hour_after_its_end
     world.clock.advance(30 * DAY_US);
     sweep(&world).await;
     assert_eq!(is_kept(&world, &allowed).await, [true; 3], "for good");
-    // Its end and its removal come due together, as after a long stop.
+    // Its expiry and its removal are due in the same sweep, as after a long downtime.
     let late = asked_for(&world, 4, "c", SECOND_US)
         .await
         .expect("there is room");
@@ -153,14 +153,14 @@ pub async fn what_nobody_consented_to_is_bounded_for_each_and_for_all(world: Wor
         .await
         .expect("there is room");
     assert_eq!(asked_for(&world, 5, "c", SECOND_US).await, of_all);
-    // Consent makes room.
+    // A consented permission does not count against the quota.
     let allowed = world.step(Command::validate(operate(&first))).await;
     assert_eq!(allowed, Ok(Answer::Operated));
     asked_for(&world, 6, "a", 10 * SECOND_US)
         .await
         .expect("there is room");
     assert_eq!(asked_for(&world, 7, "a", SECOND_US).await, of_one);
-    // An end does not, as long as something lies there.
+    // An expired one counts until it is removed.
     world.clock.advance(10 * SECOND_US);
     sweep(&world).await;
     assert_eq!(asked_for(&world, 8, "a", SECOND_US).await, of_one);
@@ -182,7 +182,7 @@ pub async fn a_permission_ends_by_the_time_of_day_and_not_by_engine_time(world: 
     world.clock.advance(9 * minute_us);
     sweep(&world).await;
     assert_eq!(world.load(row.id).await.state, State::Received);
-    // And once more, while it waits.
+    // The clock is set back again while the permission waits.
     world.clock.set_day_ahead(-2 * HOUR_US);
     world.clock.advance(minute_us);
     sweep(&world).await;
@@ -202,7 +202,7 @@ pub async fn a_permission_ends_by_the_time_of_day_and_not_by_engine_time(world: 
         (State::DeadLetter, Cause::Expired)
     );
 
-    // Engine time is behind: the machine slept.
+    // Engine time is behind: the machine was suspended.
     world.clock.set_day_ahead(0);
     let row = permission(&world, 2, 10 * minute_us).await;
     world.clock.set_day_ahead(10 * minute_us);
@@ -242,7 +242,7 @@ fn take(row: &Intent, holder: &str) -> Command {
     })
 }
 
-/// What nobody holds, as a sweep finds it.
+/// Claims the rows that have no live lease.
 async fn lapsed(world: &World, holder: &str) -> Vec<Intent> {
     let claim = Claim {
         face: Face::Transaction,
@@ -339,7 +339,7 @@ pub async fn what_was_let_go_stays_and_is_found_again(world: World) {
     assert_eq!(states, expected);
     assert!(found.iter().all(|row| row.attempts == 2));
 
-    // The same after a lease that ran out, however late.
+    // The same after a lease that expired long ago.
     world.clock.advance(400 * 86_400 * SECOND_US);
     assert_eq!(lapsed(&world, "late").await.len(), 2);
 }
@@ -495,7 +495,7 @@ pub async fn what_is_under_way_is_found_in_the_order_of_admission(world: World) 
         assert_eq!(behind, executing[1..]);
         assert_eq!(found(State::Delivered, Seq(0), 10).await, [rows[3].id]);
         assert_eq!(found(State::Acked, Seq(0), 10).await, []);
-        // The same when all leases are over.
+        // The same when all leases have expired.
         world.clock.advance(2 * LEASE_US);
         let swept = world.step(Command::Sweep(Sweep { limit: 100 })).await;
         assert!(swept.is_ok());

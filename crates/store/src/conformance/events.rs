@@ -1,4 +1,4 @@
-//! The stream of facts: whose, in which order, how far it was read.
+//! The stream of facts: visibility, order, and the position that was read.
 
 use consign_kernel::command::{Answer, Command, ForgetFacts, NewIntent, Purge};
 use consign_kernel::ids::{DAY_US, FactSeq, Seq};
@@ -18,7 +18,7 @@ async fn read(world: &World, owner: &str, after: FactSeq, limit: u32) -> EventPa
     world.store.events(filter).await.expect("storage works")
 }
 
-/// The numbers of all facts. They grow, and nothing else is said about them.
+/// The numbers of all facts. They increase; gaps are allowed.
 async fn numbers(world: &World) -> Vec<FactSeq> {
     let dump = world.store.dump().await.expect("storage works");
     dump.facts.iter().map(|fact| fact.seq).collect()
@@ -76,7 +76,7 @@ pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
     assert_eq!(first.events.len(), 1, "it steps over what is not its own");
     assert_eq!(first.events[0].id, own);
     assert_eq!((first.seen, first.more), (numbers[1], true));
-    // Its own row of another face is looked at, not shown.
+    // The reader's own row of another face is scanned, not returned.
     let second = read(&world, "alice", first.seen, 2).await;
     assert_eq!(
         (second.events.len(), second.seen, second.more),
@@ -133,7 +133,7 @@ pub async fn old_facts_are_forgotten_and_their_numbers_never_used_again(world: W
     assert!(page.events[0].fact.seq > before[1]);
 }
 
-/// Forgets what is older than now, of the next so many facts; says how many, and where to go on.
+/// Deletes facts older than now among the next `limit` facts; returns their number and the position to continue from.
 async fn forget(world: &World, after: FactSeq, limit: u32) -> (u64, Option<FactSeq>) {
     let forget = ForgetFacts {
         face: Face::Intent,
@@ -177,7 +177,7 @@ pub async fn a_step_that_changes_nothing_tells_nothing(world: World) {
     assert_eq!(world.store.stats().last_fact, numbers(&world).await[0]);
 }
 
-/// A row that pretends to be held.
+/// A row with a made-up lease.
 async fn fake(world: &World) -> consign_kernel::intent::Intent {
     let dump = world.store.dump().await.expect("storage works");
     let mut row = dump.intents[0].clone();

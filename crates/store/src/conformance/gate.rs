@@ -1,4 +1,4 @@
-//! The gate: keys, nonces and allowances, whose traces stay even when the work is refused.
+//! The gate: keys, nonces and quotas, whose changes are kept even when the steps are refused.
 
 use consign_kernel::command::{Answer, Command, Forget, Gate};
 use consign_kernel::error::Refusal;
@@ -56,7 +56,7 @@ async fn make_key(world: &World, id: &str) {
     );
 }
 
-/// The stored form, written by hand: the store crate has no use for a JSON library of its own.
+/// The stored form, written by hand: the store crate does not depend on a JSON library.
 fn serde(key: &ApiKey) -> String {
     format!(
         r#"{{"digest":"{}","sealed":"{}","label":"{}","created_at":{},"total_requests":{},"window_at":{},"window_count":{}}}"#,

@@ -1,4 +1,4 @@
-//! Leases: who may use one, when it ends, and what happens then.
+//! Leases: who may use one, when it expires, and the effects of its expiry.
 
 use consign_kernel::command::{Answer, Command, Extend, NewIntent, Settle, Settlement};
 use consign_kernel::error::Refusal;
@@ -34,7 +34,7 @@ fn uses(id: IntentId, holder: &str, token: Token) -> [Command; 3] {
     ]
 }
 
-/// All of them are refused, and nothing changes.
+/// All of them are refused, and the content does not change.
 async fn refuses(world: &World, id: IntentId, holder: &str, token: Token, refusal: Refusal) {
     let before = world.store.dump().await.expect("storage works");
     for using in uses(id, holder, token) {

@@ -1,4 +1,4 @@
-//! Once-keys: the first use is carried out, the same again is answered alike, another content is refused.
+//! Once-keys: the first use is executed, a repetition gets the same answer, other content is refused.
 
 use consign_kernel::command::{Admit, Answer, Command, Forget, NewIntent, OnceGuard, Purge};
 use consign_kernel::error::Refusal;

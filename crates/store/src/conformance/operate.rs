@@ -1,4 +1,4 @@
-//! The operator's hand: cancel, requeue and purge, from every state and only in one's own face.
+//! Operator commands: cancel, requeue and purge, from every state and only within the operator's own face.
 
 use consign_kernel::command::{Answer, Claim, Command, NewIntent, Operate, Purge};
 use consign_kernel::error::Refusal;
@@ -10,7 +10,7 @@ use consign_kernel::state::{Cause, State};
 use super::{World, claim_by, in_face, item};
 use crate::TypedReads as _;
 
-/// One intent in each place a row can be in, with the name of the place. Takes alice's time.
+/// One intent in each place that a row can be in, with the name of the place. Advances the clock.
 async fn everywhere(world: &World) -> Vec<(&'static str, IntentId)> {
     let short = NewIntent {
         ttl_us: 200 * SECOND_US,
@@ -187,7 +187,7 @@ pub async fn a_purge_goes_on_where_its_last_piece_stopped(world: World) {
         seqs.push(world.load(id).await.seq);
     }
     assert_eq!(purge(&world, None, Seq(0), 2).await, (2, Some(seqs[1])));
-    // What came in meanwhile lies behind the cursor and is found too.
+    // A row that was added meanwhile has a number after the cursor and is found too.
     world.publish(item()).await;
     assert_eq!(purge(&world, None, seqs[1], 3).await, (3, Some(seqs[4])));
     assert_eq!(purge(&world, None, seqs[4], 3).await, (1, None));

@@ -1,4 +1,4 @@
-//! Jobs without what they carry: lists, counts, children, and one that names something.
+//! Outlines (jobs without their payload): lists, counts, children, and a search by a name in the payload.
 
 use consign_kernel::command::{Audience, Claim, NewIntent};
 use consign_kernel::ids::{IntentId, SECOND_US};
@@ -30,7 +30,7 @@ pub async fn what_waits_and_runs_is_outlined_oldest_first_and_counted(world: Wor
         ..job()
     };
     let mut made = Vec::new();
-    // By capability they would come in another order.
+    // Sorted by capability they would have another order.
     for (capability, delay_us) in [("b", 0), ("a", SECOND_US), ("b", 0), ("a", 0)] {
         made.push(world.publish(work(capability, delay_us)).await);
     }

@@ -1,4 +1,4 @@
-//! Lists: intents in pages, dead letters, counts, and what is held.
+//! Lists: intents in pages, dead letters, counts, and live leases.
 
 use consign_kernel::command::{Admit, Command, NewIntent, Sweep};
 use consign_kernel::ids::{IntentId, SECOND_US};
@@ -20,7 +20,7 @@ fn everything(limit: u32) -> IntentFilter {
     }
 }
 
-/// All pages of a listing, and how many there were.
+/// All pages of a listing, and the number of pages.
 async fn pages(world: &World, mut filter: IntentFilter) -> (Vec<IntentId>, usize) {
     let (mut ids, mut count) = (Vec::new(), 0);
     loop {
@@ -98,7 +98,7 @@ pub async fn each_filter_narrows_the_list(world: World) {
 }
 
 pub async fn a_sparse_list_reaches_its_end(world: World) {
-    // More rows than any backend looks at for one page lie between the two that are wanted.
+    // Between the two matching rows are more rows than any backend scans for one page.
     let wanted = || NewIntent {
         goal: "rare".to_owned(),
         ..item()

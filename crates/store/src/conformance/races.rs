@@ -1,4 +1,4 @@
-//! Many at once: one winner, nothing lost.
+//! Concurrent requests: one winner, no lost update.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,7 +15,7 @@ use consign_kernel::state::State;
 use super::{World, claim_by, item};
 use crate::TypedReads as _;
 
-/// Starts `count` tasks before any of them is awaited, and gathers what they answer.
+/// Starts `count` tasks before any of them is awaited, and collects their results.
 pub(super) async fn together<T, F>(count: usize, task: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! Records: put-if-version, expiry, listing, and forgetting.
+//! Records: put-if-version, expiry, listing, and deletion.
 
 use consign_kernel::command::{Answer, Command, Forget};
 use consign_kernel::error::Refusal;

@@ -1,4 +1,4 @@
-//! Settling: done, failed, dead; and how steps of one request see each other.
+//! Settling: done, failed, dead; and how the steps of one request see each other's effects.
 
 use consign_kernel::command::{Admit, Answer, Command, NewIntent, Settlement};
 use consign_kernel::error::Refusal;

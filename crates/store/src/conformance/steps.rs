@@ -1,4 +1,4 @@
-//! Steps and ends that the mesh outbox and Beam need: maximum age, retries at the holder's word, and steps without a lease.
+//! Steps and terminal states of the mesh outbox and Beam: maximum age, retries by the holder, and steps without a lease.
 
 use consign_kernel::command::{
     Advance, Answer, Begin, Claim, Command, Hold, NewIntent, Operate, Settlement, Sweep, Take,
@@ -151,7 +151,7 @@ pub async fn steps_without_a_lease_lead_into_the_queue_and_out_of_it(world: Worl
             .await
             .is_ok()
     );
-    // The sender sends it again, and a restart finds it queued.
+    // The sender requeues it; a restart finds it queued and marks it as failed.
     for verb in [Verb::Retry, Verb::Recover] {
         assert_eq!(advance(&world, &row, verb).await, Ok(Answer::Operated));
     }

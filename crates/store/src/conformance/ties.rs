@@ -1,4 +1,4 @@
-//! Intents that belong together: series, children, steps that stand or fall with each other, and failed attempts.
+//! Related intents: series, children, steps that are committed all or none, and failed attempts.
 
 use consign_kernel::command::{
     Admit, Admitted, Answer, Audience, Claim, Clean, Command, NewIntent, OnRefusal, Operate,
@@ -80,7 +80,7 @@ pub async fn whoever_lets_go_makes_room_for_the_next_of_the_series(world: World)
     assert_eq!(held.id, ids[1], "the first one waits for its next attempt");
     world.cancel(held.id).await.expect("it may be cancelled");
     assert_eq!(world.take("alice").await.id, ids[2]);
-    // The first one is due again, and has to wait.
+    // The first row is due again, and must wait for its series.
     world.clock.set(world.load(ids[0]).await.run_at);
     assert_eq!(world.claim(claim_by("alice")).await, []);
     world.is_sound().await;
@@ -162,7 +162,7 @@ pub async fn a_claim_of_many_takes_one_of_each_series(world: World) {
     world.is_sound().await;
 }
 
-/// What came of an admission that another one may serve.
+/// The result of an admission that is not executed if a matching row of its series exists.
 async fn admit_unless(world: &World, unless: Unless) -> Admitted {
     let item = NewIntent {
         unless: Some(unless),
@@ -445,7 +445,7 @@ pub async fn what_was_given_back_waits_where_it_stood_and_counts_no_attempt(worl
     };
     let id = world.publish(last).await;
     let behind = world.publish(job()).await;
-    // More often than it may be tried.
+    // More often than its maximum number of attempts.
     for _ in 0..3 {
         let held = take_job(&world, "runner").await;
         assert_eq!((held.id, held.attempts), (id, 1));
@@ -564,7 +564,7 @@ pub async fn no_attempt_of_a_job_has_the_number_of_another_du_123(world: World) 
     let id = world.publish(job()).await;
     let mut last = 0;
     for round in 0..3 {
-        // One ends before it began, the next while it runs.
+        // The job is cancelled once before it is claimed and once while it is leased.
         for runs in [false, true] {
             if runs {
                 take_job(&world, "alice").await;

@@ -1,4 +1,4 @@
-//! What time does: sweeps, cleanup passes, and the next instant anything is due.
+//! Effects of time: sweeps, cleanup passes, and the next due time.
 
 use std::sync::{Arc, Mutex};
 
@@ -169,7 +169,7 @@ pub async fn a_cleanup_removes_open_intents_past_their_life_ip_011(world: World)
     world.clock.advance(DAY_US - 1);
     assert_eq!(clean(&world, Face::Intent, 10).await, Cleaned::default());
     world.clock.advance(1);
-    // One of them was parked by a sweep before, the other not.
+    // One of them was already parked by a sweep, the other was not.
     assert_eq!(sweep(&world, 1).await, (1, true));
     assert_eq!(clean(&world, Face::Intent, 10).await.expired_deleted, 2);
     assert_eq!(
@@ -287,8 +287,8 @@ pub async fn a_request_tells_whom_to_wake_and_when(world: World) {
     }
 }
 
-/// A difference of less than a second is not recorded: it would cost every fact some bytes, and the clocks of a server always
-/// differ a little.
+/// A difference of less than a second is not recorded: it would add some bytes to every fact, and the clocks of a server
+/// always differ a little.
 pub async fn facts_record_how_far_the_wall_clock_is_from_engine_time(world: World) {
     let id = world.publish(item()).await;
     for ahead_us in [SECOND_US - 1, -HOUR_US, HOUR_US] {

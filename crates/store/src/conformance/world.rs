@@ -1,4 +1,4 @@
-//! The world of one case: an empty store, a clock the case moves, and short ways to ask for things.
+//! The world of one case: an empty store, a clock that the case sets, and short methods for requests.
 
 use std::any::Any;
 use std::fmt;
@@ -19,10 +19,10 @@ use consign_kernel::state::Verb;
 use super::audit;
 use crate::{Clock, SharedStore, TypedReads as _};
 
-/// When every case begins.
+/// The time at which every case begins.
 pub const START: Micros = Micros(1_700_000_000_000_000);
 
-/// A clock that stands still until it is moved.
+/// A clock that does not advance by itself.
 #[derive(Debug)]
 pub struct ManualClock {
     at: AtomicI64,
@@ -42,7 +42,7 @@ impl ManualClock {
         self.at.store(at.0, Ordering::SeqCst);
     }
 
-    /// Sets the time of day so far ahead of engine time.
+    /// Sets how far the time of day is ahead of engine time.
     pub fn set_day_ahead(&self, us: i64) {
         self.day_ahead.store(us, Ordering::SeqCst);
     }
@@ -73,7 +73,7 @@ pub struct World {
     pub store: SharedStore,
     pub clock: Arc<ManualClock>,
     seeds: Arc<AtomicU64>,
-    /// Whatever must outlive the store, such as the directory of its file.
+    /// A value that must outlive the store, such as the directory of its file.
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// The same world through another node: one clock, and seeds that are never used twice.
+    /// The same world on another node: a shared clock, and seeds that are never used twice.
     #[must_use]
     pub fn through(&self, store: SharedStore) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl World {
         self.clock.now()
     }
 
-    /// One request; the storage itself must not fail.
+    /// Executes one request; the storage itself must not fail.
     pub async fn ask(&self, gate: Option<Gate>, steps: Vec<Command>) -> Reply {
         let mut seed = [7; 32];
         seed[..8].copy_from_slice(&self.seeds.fetch_add(1, Ordering::SeqCst).to_le_bytes());
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// The row as it lies there; time does not act on it.
+    /// The row as stored, without the effects of time.
     pub async fn get(&self, id: IntentId) -> Option<Intent> {
         self.store.intent(id).await.expect("storage works")
     }
@@ -235,7 +235,7 @@ impl World {
             .collect()
     }
 
-    /// Everything the store holds agrees with itself.
+    /// Checks that the content of the store is consistent.
     pub async fn is_sound(&self) {
         let dump = self.store.dump().await.expect("storage works");
         let findings = audit(&dump);

@@ -1,4 +1,4 @@
-//! A ledger copied from one database to the other and back: nothing is missing, and work goes on.
+//! Copies of a ledger from one database to the other and back: they are complete, and work continues on them.
 
 mod cut_off;
 mod fill;
@@ -17,7 +17,7 @@ use consign_testkit::ledger;
 use consign_testkit::postgres::Database;
 use tempfile::TempDir;
 
-/// How many intents travel; a long run asks for more by a variable.
+/// The number of copied intents; an environment variable sets it for long runs.
 fn rows() -> usize {
     let asked = std::env::var("CONSIGN_COPY_ROWS").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(3_000)
@@ -56,11 +56,11 @@ async fn world(end: &CopyEnd, clock: &Arc<ManualClock>) -> World {
     World::new(open(end, clock).await.unwrap(), clock.clone(), ())
 }
 
-/// A file with everything a ledger can hold.
+/// A file with rows of every kind that a ledger can contain.
 async fn filled(folder: &TempDir, name: &str, clock: &Arc<ManualClock>, rows: usize) -> CopyEnd {
     let end = file(folder, name);
     drop(world(&end, clock).await);
-    // It has been at work for long: its numbers are beyond the first blocks of PostgreSQL.
+    // The file simulates long use: its numbers are beyond the first blocks of PostgreSQL.
     let meddler = rusqlite::Connection::open(folder.path().join(name)).unwrap();
     let sql = "UPDATE position SET last_seq = 100000, last_fact = 200000";
     assert_eq!(meddler.execute(sql, []).unwrap(), 1);
@@ -94,7 +94,7 @@ async fn run(
         .unwrap()
 }
 
-/// What a ledger holds, in an order that does not depend on how texts are stored.
+/// The content of a ledger, in an order that does not depend on the collation of texts.
 async fn content(end: &CopyEnd, clock: &Arc<ManualClock>) -> Dump {
     let world = world(end, clock).await;
     is_sound(&world).await;
@@ -105,7 +105,7 @@ async fn content(end: &CopyEnd, clock: &Arc<ManualClock>) -> Dump {
     dump
 }
 
-/// What is handed out next, in order; and that new work gets new numbers.
+/// Returns the next claimed rows, in order, and checks that new rows get new numbers.
 async fn goes_on(end: &CopyEnd, clock: &Arc<ManualClock>, before: &Dump) -> Vec<IntentId> {
     let world = world(end, clock).await;
     let mut ids = Vec::new();
@@ -125,8 +125,8 @@ async fn goes_on(end: &CopyEnd, clock: &Arc<ManualClock>, before: &Dump) -> Vec<
     ids
 }
 
-/// By the store's own check alone: the suite's audit expects texts in the order of their characters, and PostgreSQL writes
-/// the zero character as something else.
+/// Uses the store's own check only: the suite's audit expects texts in the order of their characters, and PostgreSQL
+/// stores the zero character in another form.
 async fn is_sound(world: &World) {
     assert_eq!(world.store.check().await.unwrap(), [""; 0]);
 }
@@ -162,7 +162,7 @@ async fn everything_travels_to_postgres_and_back_and_work_goes_on() {
     assert_eq!(goes_on(&third, &clock, &before).await, order);
 }
 
-/// A difference of thousands of rows is not for reading.
+/// Compares without printing: a difference of thousands of rows is not readable.
 fn same(found: &Dump, expected: &Dump) {
     assert!(found.intents == expected.intents, "intents");
     assert!(found.lanes == expected.lanes, "lanes");

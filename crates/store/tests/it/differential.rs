@@ -1,7 +1,7 @@
-//! The model, SQLite and PostgreSQL are asked the same at random and must answer the same, step by step.
+//! The model, SQLite and PostgreSQL execute the same random requests and must give the same answers, step by step.
 //!
-//! After every step the rules that hold for any history are checked on the answers themselves, and the content of the
-//! model against itself; at the end all contents are compared in full. A failure shrinks to a short list of commands.
+//! After every step the invariants of any history are checked on the answers themselves, and the content of the model is
+//! audited; at the end all contents are compared in full. A failure shrinks to a short list of commands.
 
 mod act;
 mod names;
@@ -21,7 +21,7 @@ use names::{Names, ranked, unnumbered};
 use script::Script;
 
 const CASES: u32 = 64;
-/// The model answers a thousand times as fast as the three of them.
+/// The model alone is a thousand times as fast as the three together.
 const CASES_ALONE: u32 = 2_000;
 const STEPS: usize = 60;
 
@@ -87,7 +87,7 @@ fn listen(store: &dyn Store) -> Heard {
     heard
 }
 
-/// Only where several write is something passed over, so what was left is not compared.
+/// Rows are passed over only with several writers, so `left` is not compared.
 fn heard(since: &Heard) -> Vec<News> {
     let mut heard = std::mem::take(&mut *since.lock().unwrap());
     for news in &mut heard {

@@ -1,4 +1,4 @@
-//! The last guard against a transaction that goes back: the database itself, whoever asks it.
+//! The database itself refuses any statement that would move a transaction backwards.
 
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::State;
@@ -7,7 +7,7 @@ use consign_store::conformance::item;
 use crate::postgres::{Cluster, stranger};
 use crate::sqlite::World;
 
-/// Every way from one state to another, and whether the profile has it.
+/// Every pair of states, and whether the profile has this transition.
 fn ways() -> impl Iterator<Item = (ProfileId, State, State, bool)> {
     let profiles = [ProfileId::AtpPermission, ProfileId::AtpTransaction].into_iter();
     profiles.flat_map(|id| {
@@ -20,7 +20,7 @@ fn ways() -> impl Iterator<Item = (ProfileId, State, State, bool)> {
     })
 }
 
-/// A row of another protocol may go anywhere, so that it gets to where it shall begin.
+/// A row of another profile may have any state, so it is moved to its first state under that profile.
 fn put(id: ProfileId, from: State) -> [String; 3] {
     [
         "UPDATE intents SET profile = 0".to_owned(),
@@ -47,7 +47,7 @@ async fn at_069_sqlite_refuses_every_way_that_the_protocol_does_not_have() {
     }
 }
 
-/// A guard that undid its statement alone would make SQLite keep a copy of every page that a change of an intent touches.
+/// A guard that rolled back its statement only would make SQLite copy every page that a change of an intent touches.
 #[tokio::test]
 async fn what_sqlite_refuses_takes_its_whole_transaction_with_it() {
     let world = World::new();
@@ -75,7 +75,7 @@ async fn at_069_postgresql_refuses_every_way_that_the_protocol_does_not_have() {
         for sql in put(id, from) {
             client.batch_execute(&sql).await.unwrap();
         }
-        // Two steps of one commit are one write.
+        // Two steps of one commit are a single write.
         let both = (from, to) == (State::Dispatched, State::Acked);
         let legal = legal || both && id == ProfileId::AtpTransaction;
         let went = client.batch_execute(&go(to)).await;
@@ -83,7 +83,7 @@ async fn at_069_postgresql_refuses_every_way_that_the_protocol_does_not_have() {
     }
 }
 
-/// What a transaction's record may say next; the words are the protocol's.
+/// The states of a transaction's record, in order; the words are the protocol's.
 const WORDS: [&str; 4] = ["executing", "executed", "settled", "compensated"];
 
 fn may_follow(from: &str, to: &str) -> bool {
@@ -91,7 +91,8 @@ fn may_follow(from: &str, to: &str) -> bool {
     place(from) <= place(to)
 }
 
-/// A new record says this, and then the other; in it is a character that PostgreSQL has no text for.
+/// Creates a record with the first state and updates it to the second; it contains a character that PostgreSQL text
+/// cannot hold.
 fn say(from: &str, to: &str) -> [String; 3] {
     [
         "DELETE FROM records WHERE kind = 16".to_owned(),
@@ -104,7 +105,7 @@ fn say(from: &str, to: &str) -> [String; 3] {
     ]
 }
 
-/// Who has no state could take any.
+/// A record without a state could take any state afterwards.
 const SAY_NOTHING: &str = "UPDATE records SET value = '{}' WHERE kind = 16";
 
 fn sayings() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -1,4 +1,4 @@
-//! All backends against the one suite, the promises of SQLite and PostgreSQL alone, and all compared at random.
+//! All backends against the common suite, the tests of SQLite and PostgreSQL alone, and a random comparison of all.
 
 #![expect(
     clippy::unwrap_used,

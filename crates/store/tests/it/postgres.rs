@@ -1,4 +1,4 @@
-//! What only the PostgreSQL backend promises: many nodes on one database.
+//! Properties of the PostgreSQL backend alone: several nodes on one database.
 
 mod entry;
 mod locked;
@@ -21,7 +21,7 @@ use consign_store::{Clock, SharedStore};
 use consign_testkit::postgres::Database;
 use consign_testkit::{ledger, plants};
 
-/// A database of its own, and nodes on it.
+/// A separate database, and nodes on it.
 pub(crate) struct Cluster {
     database: Arc<Database>,
     nodes: Vec<Arc<Postgres>>,
@@ -48,7 +48,7 @@ impl Cluster {
         }
     }
 
-    /// A node, as the suite likes it.
+    /// A node as a world of the conformance suite.
     pub(crate) fn world(&self, node: usize) -> conformance::World {
         self.first.through(self.nodes[node].clone())
     }

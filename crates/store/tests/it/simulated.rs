@@ -1,4 +1,4 @@
-//! The simulated machine forgets exactly what a real one would.
+//! The simulated machine loses exactly the data that a real one would lose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn after_a_failed_sync_nothing_is_accepted_until_a_new_start() {
     assert!(again.await.unwrap().is_ok());
 }
 
-/// The second group runs while the first one is not safe, and goes down with it.
+/// The second group runs before the first one is durable, and is lost with it.
 #[tokio::test]
 async fn a_group_that_ran_on_a_lost_one_is_refused() {
     for fault in [DiskFault::Lost, DiskFault::Gone, DiskFault::CrashBefore] {

@@ -1,4 +1,4 @@
-//! What only the SQLite backend promises: its file, its settings, its one writer.
+//! Properties of the SQLite backend alone: its file, its settings, its single writer.
 
 mod foreign;
 mod import;
@@ -19,7 +19,7 @@ use consign_testkit::plants;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A file of its own in a directory of its own, and the store on it.
+/// A file in a temporary directory, and the store on it.
 pub(crate) struct World {
     folder: Arc<TempDir>,
     clock: Arc<ManualClock>,
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// The same store, as the suite likes it.
+    /// The same store as a world of the conformance suite.
     pub(crate) fn shared(&self) -> conformance::World {
         let store: SharedStore = self.store.clone();
         conformance::World::new(store, self.clock.clone(), Arc::clone(&self.folder))
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// A second connection, free to do what the store never would.
+    /// A second connection, for statements that the store never executes.
     pub(crate) fn meddler(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! The compatibility profile over HTTP: who may do what with which token, beside the routes of agents.
+//! The compatibility profile over HTTP: the permissions of each token, next to the routes of agents.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};

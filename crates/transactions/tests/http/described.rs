@@ -1,4 +1,4 @@
-//! The description of the routes: whole, and true to the router.
+//! The OpenAPI description of the routes: complete, and consistent with the router.
 
 use std::collections::BTreeSet;
 
@@ -119,7 +119,7 @@ async fn lists_take_and_answer_what_the_description_tells() {
     for (path, _, told) in lists {
         let parameters = told["parameters"].as_array().unwrap();
         for name in ["limit", "offset", "from", "after", "state"] {
-            // Whoever knows the parameter refuses what is neither a number nor a state.
+            // A route that has the parameter refuses a value that is neither a number nor a state.
             let uri = format!("{path}?{name}=x");
             let answer = world.send("GET", &uri, &headers, "").await;
             let is_told = parameters.iter().any(|told| told["name"] == name);

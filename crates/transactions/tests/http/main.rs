@@ -1,4 +1,4 @@
-//! Agent transactions as HTTP shows them, merged into the router of the Intent Protocol as the server does it.
+//! Agent transactions over HTTP, merged into the router of the Intent Protocol as in the server.
 //!
 
 #![expect(

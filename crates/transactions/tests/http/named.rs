@@ -1,4 +1,4 @@
-//! Requests whose path says what they are about.
+//! Requests whose path names the transaction.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn a_transaction_is_compensated_by_its_path_as_by_its_name() {
         .await;
     assert_eq!(undone.status, 200);
     assert_eq!(undone.json()["state"], "compensated");
-    // It is the request that the protocol's own path takes, under the same key.
+    // It is the same request as on the protocol's own path, under the same key.
     let whole = json!({"intent_id": "int_abc", "transaction_id": id, "reason": "no"});
     for path in [path.as_str(), "/api/atp/compensate"] {
         let again = world.post(path, &[IDEMPOTENCY], &whole.to_string()).await;
@@ -55,7 +55,7 @@ async fn a_body_that_names_something_else_is_refused() {
     assert_eq!(field(other).await, "intent_id");
     let other = json!({"transaction_id": "atp_tx_0", "reason": "no"});
     assert_eq!(field(other).await, "transaction_id");
-    // What is signed says itself what is undone.
+    // A signed body must name the transaction itself.
     let signed = json!({"intent_id": "int_abc", "reason": "no", "signature": "x"});
     assert_eq!(field(signed).await, "transaction_id");
 }

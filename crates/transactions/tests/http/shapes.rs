@@ -1,4 +1,4 @@
-//! Statuses, headers and bodies; the rules themselves are proven with the site.
+//! Statuses, headers and bodies; the rules themselves are tested with the site.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -240,7 +240,7 @@ async fn an_operator_sees_what_is_open_and_what_happened() {
         .unwrap();
     assert_eq!(current["public_key"], rotated.json()["public_key"]);
     assert_eq!(current["public_key"], announced);
-    // One document of keys for the whole site: the receipts of both faces.
+    // One key document for the whole site: it covers the receipts of both faces.
     let jwks = world.get("/.well-known/jwks.json").await.json();
     assert_eq!(jwks["keys"].as_array().unwrap().len(), 3);
     let manifest = world.get("/.well-known/wab.json").await.json();
@@ -288,7 +288,7 @@ async fn an_address_that_asks_without_end_keeps_no_other_one_out() {
     }
 }
 
-/// A body of which nothing ever comes.
+/// A body that never sends any data.
 struct Endless;
 
 impl HttpBody for Endless {
@@ -306,7 +306,7 @@ impl HttpBody for Endless {
 #[tokio::test]
 async fn a_body_that_comes_too_slowly_is_told_so() {
     let world = World::new(0).await;
-    // From here on time jumps to whatever is waited for.
+    // From here on the clock jumps to the next timer.
     tokio::time::pause();
     let request = Request::post("/api/atp/intents").body(Body::new(Endless));
     let request = request.unwrap();
@@ -376,7 +376,7 @@ async fn at_101_the_audit_tells_every_way_once_from_wherever_it_is_read() {
         post("/api/atp/authorize", &world.signed(id).to_string()).await;
     }
     post("/api/atp/cancel", r#"{"intent_id":"withdrawn"}"#).await;
-    // Each request twice: a repetition is no transition.
+    // Each request is sent twice: a repetition is not a transition.
     for _ in 0..2 {
         for id in ["settled", "undone"] {
             post("/api/atp/execute", &format!(r#"{{"intent_id":"{id}"}}"#)).await;
@@ -478,7 +478,7 @@ async fn at_083_every_document_of_keys_shows_the_same_key_and_it_signed_the_mani
     assert_eq!(seen.len(), 3, "each rotation brings another key");
 }
 
-/// As anybody can check it: the canonical form without the signature.
+/// As any client can verify it: the canonical form without the signature.
 fn is_signed_by(manifest: &str, key: &AtpPublicKey) -> bool {
     let mut manifest: Value = serde_json::from_str(manifest).unwrap();
     let signature = manifest.as_object_mut().unwrap().remove("signature");

@@ -1,4 +1,4 @@
-//! The switches of the whole server, and what a handler that panics comes to.
+//! The switches of the whole server, and the response of a handler that panics.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use consign_web::listener_policy::ListenerPolicy;
 use crate::world::{Setup, World};
 
 const BEARER: (&str, &str) = ("Authorization", "Bearer admin-secret-of-the-tests");
-/// What makes a request one of another machine.
+/// Marks a request as coming from another machine.
 const FORWARDED: (&str, &str) = ("X-Forwarded-For", "203.0.113.9");
-/// What makes it one of this machine.
+/// Marks a request as coming from this machine.
 const LOCAL: (&str, &str) = ("Host", "127.0.0.1:7070");
 const CLIENTS: [(&str, &str); 8] = [
     ("POST", "/api/atp/intents"),
@@ -89,7 +89,7 @@ async fn enforced_https_turns_plain_requests_away_but_for_programs_on_this_machi
 
 static NULL: NullRail = NullRail;
 
-/// Does nothing, and falls over when it is called back.
+/// Does nothing, and panics in a callback.
 #[derive(Debug)]
 struct Broken;
 

@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// What differs from one world to another.
+/// The settings that differ between worlds.
 pub(crate) struct Setup<'a> {
     pub(crate) public_per_minute: u32,
     pub(crate) writes_per_minute: u32,
@@ -85,7 +85,7 @@ impl World {
         .await
     }
 
-    /// With the compatibility profile, whose tokens this secret signs.
+    /// With the compatibility profile; this secret signs its tokens.
     pub(crate) async fn compatible(writes_per_minute: u32, secret: &str) -> Self {
         Self::with(Setup {
             writes_per_minute,
@@ -191,7 +191,7 @@ impl World {
         self.answer_to([127, 0, 0, 1], request).await
     }
 
-    /// What somebody at this address is answered.
+    /// The response to a client at this address.
     pub(crate) async fn answer_to(&self, address: [u8; 4], mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(Peer {
             addr: SocketAddr::from((address, 50_000)),

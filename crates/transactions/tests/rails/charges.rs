@@ -44,7 +44,7 @@ async fn at_103_a_payment_at_a_rail_that_honours_keys_happens_once_and_is_refund
     let rail = rail(&mock);
     let charge = charge("once", VISA);
     let id = prepared(&rail, &charge).await;
-    // The rail knows the key and returns the first charge again.
+    // The rail recognises the key and returns the first charge again.
     assert_eq!(prepared(&rail, &charge).await, id);
     assert_eq!(listed(&mock, "charges").await.len(), 1);
     for _ in 0..3 {

@@ -394,7 +394,7 @@ async fn at_087_at_088_at_089_at_090_preconditions_are_asked_when_authorizing() 
     assert_eq!(refused.retry_after_s(), Some(1));
     world.execute("int_first", KEY).await.unwrap();
     world.authorize(&waits, KEY).await.unwrap();
-    // The later fate of the first intent changes nothing.
+    // A later change of the first intent has no effect.
     world.compensate("int_first", OTHER_KEY).await.unwrap();
     let done = world.execute("int_second", KEY).await.unwrap();
     assert_eq!(body(&done)["state"], "settled");
@@ -500,18 +500,18 @@ async fn at_093_an_action_is_free_again_when_its_time_is_over_or_it_came_to_noth
     world.pass(590);
     is_taken("int_early").await;
     world.pass(10);
-    // By time, without a sweep.
+    // The deduplication key is freed by expiry, without a sweep.
     world.authorize(&same("int_settles"), KEY).await.unwrap();
     world.execute("int_settles", KEY).await.unwrap();
     world.pass(700);
     is_taken("int_settled").await;
     world.compensate("int_settles", KEY).await.unwrap();
-    // By compensation on request.
+    // The deduplication key is freed by compensation on request.
     world.authorize(&same("int_declined"), KEY).await.unwrap();
     is_taken("int_meanwhile").await;
     world.bank.be(Mood::Declines);
     world.execute("int_declined", KEY).await.unwrap();
-    // By compensation after a decline.
+    // The deduplication key is freed by compensation after a decline.
     world.authorize(&same("int_last"), KEY).await.unwrap();
     is_taken("int_too_late").await;
 }

@@ -16,7 +16,7 @@ use consign_transactions::rail::{
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// Not reachable.
+    /// Unreachable.
     Away,
     /// Moves the money and loses the answer.
     Mute,
@@ -126,7 +126,7 @@ impl Bank {
             .collect()
     }
 
-    /// From now on this call does not arrive if it is for this intent.
+    /// From now on calls of this verb do not arrive if they are for this intent.
     pub(crate) fn hold_back(&self, verb: &'static str, intent_id: &str) {
         self.0.lock().unwrap().held_back = Some((verb, intent_id.to_owned()));
     }
@@ -368,7 +368,7 @@ impl Rail for Bank {
         })
     }
 
-    /// Its messages are `event payment`, and authentic if they say so.
+    /// The messages have the form `event payment`, and are authentic if a header says so.
     fn parse_callback(&self, message: CallbackMessage<'_>) -> Result<CallbackHint, Problem> {
         let genuine = message
             .headers

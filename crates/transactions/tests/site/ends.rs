@@ -1,4 +1,4 @@
-//! By which clock a permission ends, and what is left of one that nobody consented to.
+//! The clock by which a permission expires, and the removal of permissions without consent.
 
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::receipt::Signer;
@@ -43,7 +43,7 @@ async fn s7_a_permission_is_over_when_the_time_of_day_says_so_though_engine_time
     for id in ["int_abc", "int_created"] {
         assert_eq!(world.shown(id).await["state"], "expired");
     }
-    // What somebody was told is over stays so, though the clock is set back.
+    // An expiry that a client has seen is final, even if the clock is set back.
     world.set_day_ahead(0);
     let refused = world.execute("int_abc", KEY).await;
     assert_eq!(name(&refused), "intent_expired");
@@ -54,7 +54,7 @@ async fn s7_a_permission_is_over_when_the_time_of_day_says_so_though_engine_time
 #[tokio::test(flavor = "multi_thread")]
 async fn s7_a_clock_that_was_behind_and_is_set_right_refuses_nobody() {
     let world = World::new().await;
-    // Engine time goes on from where the clock was when the server started.
+    // Engine time continues from the clock's value at the start of the server.
     world.set_day_ahead(20 * 60);
     world.create(&world.signed("int_new")).await.unwrap();
     world
@@ -104,7 +104,7 @@ async fn s7_what_the_ledger_has_ended_stays_ended_when_clocks_are_set_back() {
     world.authorized("int_abc").await;
     world.pass(700);
     world.engine.sweep().await.unwrap();
-    // Set back before anybody was told: only the ledger knows then.
+    // The clock is set back before any client has seen the expiry: only the ledger records it then.
     for ahead_s in [-DAY_S, 0, DAY_S, -DAY_S] {
         world.set_day_ahead(ahead_s);
         assert_eq!(
@@ -145,7 +145,7 @@ async fn s6_what_nobody_authorized_is_gone_an_hour_after_its_end_and_what_somebo
     assert_eq!(world.shown("int_used").await["state"], "settled");
     let again = world.execute("int_used", KEY).await.unwrap();
     assert!(again.replayed);
-    // Its nonce is still used up.
+    // Its nonce is still consumed.
     let refused = world
         .authorize(&consent("int_used"), "yet-another-key-of-it")
         .await;
@@ -167,7 +167,7 @@ async fn s6_intents_without_consent_are_bounded_for_each_key_and_in_all() {
     let full = world.create(&world.signed("int_3")).await.unwrap_err();
     assert_eq!((full.status(), full.name()), (429, "too_many_open"));
     assert!(full.retry_after_s().is_some());
-    // The same again is no other one, and what is authorized at once leaves nothing open.
+    // A repetition does not count, and an intent that is authorized at once does not stay open.
     assert!(world.create(&first).await.is_ok());
     world.authorized("int_whole").await;
     world
@@ -178,7 +178,7 @@ async fn s6_intents_without_consent_are_bounded_for_each_key_and_in_all() {
     let full = full.unwrap_err();
     assert_eq!((full.status(), full.name()), (503, "too_many_open"));
     assert!(full.retry_after_s().is_some());
-    // Consent makes room; a withdrawal does not, before it is gone.
+    // Consent frees a slot; a withdrawal does not until the permission is removed.
     world.cancel("int_2").await.unwrap();
     assert!(world.create(&world.signed("int_3")).await.is_err());
     world.authorize(&consent("int_1"), OTHER_KEY).await.unwrap();
@@ -261,7 +261,7 @@ async fn s17_a_precondition_is_judged_by_what_is_noted_and_not_by_a_walk() {
     world.is_sound().await;
 }
 
-/// An intent under which so many executions were made, and undone if asked for.
+/// An intent with this many executions, each compensated if `undone` is set.
 async fn executed_often(world: &World, id: &str, times: usize, undone: bool) {
     let mut intent = world.intent(id);
     intent["max_executions"] = 100.into();
@@ -284,7 +284,7 @@ async fn executed_often(world: &World, id: &str, times: usize, undone: bool) {
     }
 }
 
-/// What it costs to judge an intent that depends on another: the least of several tries, since loops beside it read too.
+/// The reads for an intent that depends on another: the minimum of several tries, because background loops read as well.
 async fn reads_for_precondition(world: &World, on: &str, status: Option<u16>) -> ReadCounts {
     let mut least = None;
     for n in 0..5 {
@@ -319,7 +319,7 @@ async fn s17_a_precondition_costs_the_same_reads_however_many_executions_there_a
         let few = reads_for_precondition(&world, &few.0, status).await;
         let many = reads_for_precondition(&world, &many.0, status).await;
         assert_eq!(few, many, "undone: {undone}");
-        // Of a transaction, whose body may be large, none is read.
+        // No transaction is read, because its body may be large.
         assert_eq!(many.transactions, 0, "{many:?}");
         assert!(many.calls <= 10, "{many:?}");
     }
@@ -338,7 +338,7 @@ async fn s17_an_intent_from_before_its_transactions_were_noted_still_counts() {
     world.authorize(&sign(intent, &agent()), KEY).await.unwrap();
 }
 
-/// Leaves the records as they were written before.
+/// Restores the records to the form that earlier versions wrote.
 async fn forget_notes(world: &World) {
     use consign_kernel::command::Command;
     use consign_kernel::record::{Kind, Put};

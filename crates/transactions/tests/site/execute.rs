@@ -1,4 +1,4 @@
-//! One effect per key, and the same answer for ever.
+//! One effect per key, and always the same answer.
 
 use consign_transactions::envelope::RequestOperation;
 use serde_json::json;
@@ -124,7 +124,7 @@ async fn at_042_at_044_many_at_once_with_many_keys_stay_within_what_is_allowed()
     let world = World::new().await;
     let mut intent = world.intent("int_abc");
     intent["max_executions"] = 5.into();
-    // Allows two of them.
+    // Enough for two of them.
     intent["max_spend_cents"] = 3000.into();
     world.authorize(&sign(intent, &agent()), KEY).await.unwrap();
     let mut asked = tokio::task::JoinSet::new();

@@ -167,7 +167,7 @@ async fn at_052_a_callback_and_the_sweep_at_once_settle_once() {
             }
         };
         let mut looks = tokio::task::JoinSet::new();
-        // They alternate in coming first.
+        // They alternate in which one is first.
         if round % 2 == 0 {
             looks.spawn(sweep);
             world.bank.wait_for_held_back(1).await;

@@ -50,8 +50,8 @@ async fn at_061_a_payment_whose_id_was_lost_is_found_by_its_reference() {
     assert_eq!(world.bank.payments(), [Payment::Paid]);
 }
 
-/// The rail is asked for a payment, and the caller has lost its lease before the rail receives it. The next driver asks
-/// again, so there are two payments: the unpaid one is cancelled, by the last driver.
+/// The caller requests a payment, and loses its lease before the rail receives the request. The next driver requests it
+/// again, so there are two payments: the last driver cancels the unpaid one.
 async fn prepared_twice(ends_first: bool) {
     let world = World::new().await;
     world.authorized("int_abc").await;

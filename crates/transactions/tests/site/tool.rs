@@ -1,4 +1,4 @@
-//! Programs and packages that `cargo xtask` installs beside the build.
+//! Programs and packages that `cargo xtask` installs next to the build.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The worker rail: an effect is handed out once, and the report of a worker is trusted.
+//! The worker rail: an effect is leased once, and the report of a worker is trusted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -242,7 +242,7 @@ async fn an_operator_says_that_a_lost_worker_never_did_it() {
     let shop = Shop::new().await;
     let id = shop.execute().await["transaction_id"].clone();
     shop.lose_a_worker().await;
-    // The rail is asked once more, which detects the loss.
+    // The rail is queried once more, which detects the loss.
     let told = shop
         .resolve(id.as_str().unwrap(), "not_charged")
         .await
@@ -307,7 +307,7 @@ fn charge(row: &str) -> Charge {
     }
 }
 
-/// A node that slept before publishing an effect wakes up after another node ended the transaction as not charged.
+/// A node that was suspended before publishing an effect resumes after another node ended the transaction as not charged.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_fenced_off_is_never_published() {
     let shop = Shop::new().await;
@@ -449,7 +449,7 @@ async fn a_lost_worker_is_not_watched_for_ever() {
     assert_eq!(shop.execute().await["state"], "executing");
     let effect = shop.claim().await.remove(0);
     shop.world.pass(3_600);
-    // Time takes effect when the row is read.
+    // Expiry takes effect when the row is read.
     shop.world.engine.observe(effect.id).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(30), shop.changes.recv()).await;
     assert!(told.unwrap().is_some(), "the change was not reported");

@@ -56,7 +56,7 @@ impl WallClock for Moved {
 pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) ledger: Ledger,
-    /// What engine and site read from the ledger.
+    /// The reads of engine and site from the ledger.
     pub(crate) reads: Arc<Reads>,
     pub(crate) bank: Bank,
     pub(crate) site: Site,

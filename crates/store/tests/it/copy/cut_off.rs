@@ -1,4 +1,4 @@
-//! A copy that is cut off, at any point, goes on where it was; and nobody takes its half for a whole.
+//! A copy that is interrupted at any point resumes where it stopped, and a partial copy is never opened as a ledger.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     content, copied, database, file, filled, fresh_database, look, open, options, run, same,
 };
 
-/// Runs a copy that ends, without a chance to tidy up, when it has told its progress so many times.
+/// Runs a copy that is aborted, without cleanup, when it has reported its progress `after` times.
 async fn cut_off(from: &CopyEnd, to: &CopyEnd, after: u32) {
     let options = options(from, to);
     let ended = tokio::task::spawn_blocking(move || {
@@ -45,7 +45,7 @@ async fn goes_on(to: &CopyEnd) {
         CopyEnd::File(name) => CopyEnd::File(folder.path().join(name)),
         database @ CopyEnd::Database(_) => database.clone(),
     };
-    // In the middle of the intents, in the middle of the facts, behind all rows.
+    // In the middle of the intents, in the middle of the facts, after all rows.
     for after in [2, 4, 1_000] {
         cut_off(&first, &to, after).await;
         is_refused(&to, &clock).await;
@@ -53,7 +53,7 @@ async fn goes_on(to: &CopyEnd) {
     }
     let (tell, told) = std::sync::mpsc::channel();
     let report = run(options(&first, &to), move |progress| {
-        // Nobody listens to a copy that fails.
+        // The receiver is gone if the copy fails.
         let _ = tell.send(progress.stage);
     });
     assert!(report.await.unwrap().resumed);
@@ -87,7 +87,7 @@ async fn a_copy_from_postgres_goes_on_though_its_server_crashed_meanwhile() {
     copied(&first, &second).await;
     for after in [2, 4] {
         cut_off(&second, &third, after).await;
-        // As after a crash: what PostgreSQL had reserved of its sequences is passed over.
+        // As after a crash: PostgreSQL skips the numbers that it had reserved of its sequences.
         let jump = "SELECT setval(name, (SELECT max(last_value) FROM pg_sequences) + 32) \
                     FROM (VALUES ('consign.intent_blocks'), ('consign.fact_blocks')) AS s (name)";
         kept.sql(jump).unwrap();
@@ -119,7 +119,7 @@ async fn a_source_that_changed_meanwhile_is_noticed_and_copied_anew_when_asked()
         &content(&second, &clock).await,
         &content(&first, &clock).await,
     );
-    // Whole by now, so not even that throws it away.
+    // The copy is complete now, so even `anew` does not discard it.
     let anew = consign_store::copy::Options {
         anew: true,
         ..options(&first, &second)

@@ -1,4 +1,4 @@
-//! Intents in all states, with everything that is hard to carry.
+//! Intents in all states, with values that are hard to copy.
 
 use consign_kernel::command::{Answer, Claim, Command, Gate, NewIntent, Settlement};
 use consign_kernel::error::Refusal;
@@ -8,7 +8,7 @@ use consign_kernel::limits;
 use consign_kernel::record::{Key, Kind, Put};
 use consign_store::conformance::{World, claim_by, guarded, item};
 
-/// A tenth is settled in one way or the other, a tenth is held, and some of everything else.
+/// A tenth of the rows is settled in some way, a tenth is leased, and there are some of every other kind.
 pub(super) async fn fill(world: &World, rows: usize) {
     assert!(passes(world, "twice").await);
     world.clock.advance(limits::NONCE_US);
@@ -46,7 +46,7 @@ pub(super) async fn fill(world: &World, rows: usize) {
                 }
                 1 => drop(world.fail(&row, "no\0luck \u{10ffff}").await.unwrap()),
                 2 => drop(world.complete(&row).await.unwrap()),
-                // Held by somebody.
+                // It stays leased.
                 _ => {}
             }
         }
@@ -54,7 +54,7 @@ pub(super) async fn fill(world: &World, rows: usize) {
     fill_beside(world, rows).await;
 }
 
-/// Records, nonces, rows that an operator touched and rows whose lease ran out.
+/// Records, nonces, rows that an operator changed and rows whose lease expired.
 async fn fill_beside(world: &World, rows: usize) {
     for number in 0..rows.div_ceil(20) {
         let owner = if number.is_multiple_of(2) {
@@ -78,7 +78,7 @@ async fn fill_beside(world: &World, rows: usize) {
         world.step(Command::Put(put)).await.unwrap();
         assert!(passes(world, &format!("nonce {number}")).await);
     }
-    // Long after its time, so that it lies there twice.
+    // The first use has expired, so the nonce is stored twice.
     assert!(passes(world, "twice").await);
     let dump = world.store.dump().await.unwrap();
     for row in dump.intents.iter().step_by(97) {
@@ -138,7 +138,7 @@ fn new_intent(number: usize) -> NewIntent {
     }
 }
 
-/// Whether the nonce was let through.
+/// Whether the nonce was accepted.
 pub(super) async fn passes(world: &World, nonce: &str) -> bool {
     let gate = Gate {
         caller: "main".to_owned(),

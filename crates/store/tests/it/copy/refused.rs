@@ -1,4 +1,4 @@
-//! What a copy refuses, and what its verification finds.
+//! Copies that are refused, and differences that the verification finds.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn a_target_that_is_the_source_or_has_content_is_refused() {
     assert!(said.contains("no such file"), "{said}");
 }
 
-/// What a rehearsal finds in the way.
+/// The obstacles that a plan reports.
 async fn obstacles(from: &CopyEnd, to: &CopyEnd) -> Vec<String> {
     let (from, to) = (from.clone(), to.clone());
     let plan = tokio::task::spawn_blocking(move || copy::plan(&from, &to, false));
@@ -81,7 +81,7 @@ async fn a_ledger_of_which_not_everything_is_known_is_not_copied() {
     let kept = fresh_database().await;
     let second = database(&kept);
     copied(&first, &second).await;
-    // A release to come, whose schema servers of this one can still use.
+    // A future release whose schema servers of this release can still use.
     let newer = "INSERT INTO consign.migrations VALUES (99, 'more', 1, 0)";
     kept.sql(newer).unwrap();
     drop(world(&second, &clock).await);
@@ -109,7 +109,7 @@ async fn a_target_that_is_refused_keeps_its_schema() {
         let last = kept.sql("SELECT max(version) FROM consign.migrations");
         last.unwrap().trim().to_owned()
     };
-    // As if the last migration had not been there yet.
+    // As if the last migration had not been applied yet.
     let newest = last();
     kept.sql(&format!(
         "DELETE FROM consign.migrations WHERE version = {newest}"

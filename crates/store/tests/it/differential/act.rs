@@ -1,4 +1,4 @@
-//! What may happen at random. Few names and values, so that they meet often.
+//! The random acts. They use few names and values, so that collisions are frequent.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -8,11 +8,11 @@ use proptest::sample::select;
 use consign_kernel::ids::{DAY_US, HOUR_US, SECOND_US};
 use consign_kernel::profile::{Face, ProfileId};
 
-/// One thing to do. Numbers that pick an intent or a lease count from the newest, modulo how many there are.
+/// One act. Numbers that select an intent or a lease count from the newest, modulo the number of them.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Advance(i64),
-    /// Steps of one request, behind a gate or not.
+    /// Steps of one request, with or without a gate.
     Ask(Option<Pass>, Vec<Step>),
 }
 
@@ -31,13 +31,13 @@ pub(super) enum Step {
     Extend(Lease, i64),
     Complete(Lease),
     Fail(Lease),
-    /// Whether it timed out, and whether another attempt may cure it.
+    /// Whether it timed out, and whether it may be retried.
     FailAttempt(Lease, bool, bool),
-    /// Takes back what this owner held before.
+    /// Recovers the rows that this owner held before a restart.
     Recover(&'static str),
     /// Name and version.
     Expect(u8, u64),
-    /// A permission, or a transaction that is held by its owner.
+    /// A permission, or a transaction that is leased by its owner.
     Begin(Item, bool),
     Take(usize, &'static str, i64),
     Validate(usize),
@@ -78,7 +78,7 @@ pub(super) struct Item {
     /// Key and fingerprint.
     pub(super) once: Option<(u8, u8)>,
     pub(super) series: Option<&'static str>,
-    /// Whether an open one serves as well.
+    /// Whether an open row is an acceptable replacement.
     pub(super) unless: Option<bool>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Wish {
     pub(super) lease_us: i64,
 }
 
-/// A lease as somebody would show it.
+/// A lease as a holder presents it.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) pick: usize,
@@ -104,7 +104,7 @@ pub(super) struct Lease {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shown {
-    /// As it was given; stale if the lease was lost meanwhile.
+    /// As it was granted; stale if the lease was lost meanwhile.
     Right,
     ForeignHolder,
     WrongToken,
@@ -117,7 +117,7 @@ const WORKERS: [&str; 2] = ["w1", "w2"];
 const CAPABILITIES: [&str; 2] = ["cpu", "gpu"];
 const SERIES: [&str; 2] = ["s1", "s2"];
 
-/// So many acts, with a long lane among them now and then.
+/// `count` acts, with a long lane among them now and then.
 pub(super) fn acts(count: usize) -> impl Strategy<Value = Vec<Act>> {
     let few = prop_oneof![
         24 => act().prop_map(|act| vec![act]),
@@ -126,8 +126,8 @@ pub(super) fn acts(count: usize) -> impl Strategy<Value = Vec<Act>> {
     vec(few, count).prop_map(|few| few.concat())
 }
 
-/// A lane with more rows than a claim takes, whose order needs all that it is made of: some were tried and failed before
-/// others came, so that those with more attempts are due earlier, and priorities mix.
+/// A lane with more rows than a claim takes, whose order depends on every sort key: some rows failed before others were
+/// admitted, so that rows with more attempts are due earlier, and priorities are mixed.
 fn long_lane() -> impl Strategy<Value = Vec<Act>> {
     let rows = || vec(select(vec![0, 0, 100]), 2..5);
     let tried = 1..4_usize;
@@ -149,7 +149,7 @@ fn long_lane() -> impl Strategy<Value = Vec<Act>> {
                 u32::try_from(tried).unwrap_or(u32::MAX),
             ))]),
             ask((0..tried).map(fail).collect()),
-            // The pauses of those that failed are over before the others come.
+            // The backoff of the failed rows ends before the others are admitted.
             Act::Advance(10 * SECOND_US),
             admit(later),
         ];

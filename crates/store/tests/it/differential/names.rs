@@ -1,8 +1,8 @@
-//! The same intents under other numbers.
+//! Translation between stores that give the same intents different numbers.
 //!
-//! PostgreSQL gives out numbers in blocks, with gaps, and an id holds some bits of its number. So its requests speak of
-//! its own ids, and what it answers and holds is told in the model's words before the two are compared: ids by who is
-//! who, numbers by their rank.
+//! PostgreSQL assigns numbers in blocks, with gaps, and an id contains some bits of its number. So requests to it use its
+//! own ids, and its answers and contents are translated before the comparison with the model: ids by the mapping of
+//! admitted intents, numbers by their rank.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,13 +14,13 @@ use consign_store::Dump;
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// From the model's to the other's, and back.
+    /// From the model's ids to the other's, and back.
     theirs: HashMap<IntentId, IntentId>,
     ours: HashMap<IntentId, IntentId>,
 }
 
 impl Names {
-    /// A request of the model's, as the other must be asked.
+    /// A request of the model, with the ids of the other store.
     pub(super) fn ask(&self, request: &Request) -> Request {
         let mut request = request.clone();
         for step in &mut request.steps {
@@ -31,7 +31,7 @@ impl Names {
         request
     }
 
-    /// Learns who is who among the admitted.
+    /// Records which ids of the two stores belong together.
     pub(super) fn learn(&mut self, model: &Reply, other: &Reply) {
         let pairs = model.iter().flatten().zip(other.iter().flatten());
         for pair in pairs {
@@ -47,7 +47,7 @@ impl Names {
         }
     }
 
-    /// The other's answer under the model's ids. Numbers are left out: [`ranked`] compares them in the end.
+    /// The other's answer with the model's ids. Numbers are left out: [`ranked`] compares them at the end.
     pub(super) fn reply(&self, other: &Reply) -> Reply {
         let mut reply = other.clone();
         for answer in reply.iter_mut().flatten().flatten() {
@@ -66,7 +66,7 @@ impl Names {
         unnumbered(&reply)
     }
 
-    /// What the other holds, under the model's ids.
+    /// The other's content with the model's ids.
     pub(super) fn dump(&self, mut other: Dump) -> Dump {
         for intent in &mut other.intents {
             intent.id = self.name(intent.id);
@@ -95,7 +95,7 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
         Command::Observe(id) => Some(id),
         Command::Restore(intent) => Some(&mut intent.id),
-        // It has the name that it was given, here and there.
+        // It has the same given id in both stores.
         Command::Begin(_)
         | Command::Admit(_)
         | Command::Claim(_)
@@ -111,7 +111,7 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
     }
 }
 
-/// An answer without the numbers in it.
+/// An answer without its numbers.
 pub(super) fn unnumbered(reply: &Reply) -> Reply {
     let mut reply = reply.clone();
     let without = |intent: &mut Intent| {
@@ -132,7 +132,7 @@ pub(super) fn unnumbered(reply: &Reply) -> Reply {
     reply
 }
 
-/// A content with ranks instead of numbers. Those of removed rows that others still name count too.
+/// A content with ranks instead of numbers. Numbers of removed rows that are still referenced count too.
 pub(super) fn ranked(mut dump: Dump) -> Dump {
     let intents = dump.intents.iter().map(|intent| intent.seq.0);
     let named = dump.facts.iter().map(|fact| fact.intent.0);
@@ -165,7 +165,7 @@ pub(super) fn ranked(mut dump: Dump) -> Dump {
     dump
 }
 
-/// The records of jobs that are gone, which are named by their numbers.
+/// The records of removed jobs, whose names are their numbers.
 fn past_jobs(records: &mut [Record]) -> impl Iterator<Item = &mut Record> {
     let past = |record: &&mut Record| record.key.kind == Kind::PastJob;
     records.iter_mut().filter(past)

@@ -1,7 +1,7 @@
-//! From random acts to requests, and what must hold of the answers whatever was asked.
+//! Turns random acts into requests, and checks the invariants of their answers.
 //!
-//! It keeps its own books of ids and leases from answers alone, so that it can say who may hold what
-//! without looking into a store.
+//! The script tracks ids and leases from answers alone, so it can decide which lease is valid without access to a
+//! store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::act::{Act, Item, Lease, Pass, Shown, Step, Wish};
 pub(super) struct Script {
     clock: Arc<ManualClock>,
     ids: Vec<IntentId>,
-    /// Every lease ever given.
+    /// Every lease ever granted.
     leases: Vec<(IntentId, String, Token)>,
-    /// Who holds what until when, going by the answers.
+    /// The live lease of each intent and its expiry, according to the answers.
     live: HashMap<IntentId, (Token, Micros)>,
-    /// The series of what was claimed.
+    /// The series of claimed intents.
     series: HashMap<IntentId, String>,
-    /// Leases of rows that are gone may still be in the books.
+    /// `live` may contain leases of rows that were removed.
     purged: bool,
 }
 
@@ -48,7 +48,7 @@ impl Script {
         }
     }
 
-    /// The request for an act; none if it only moves the clock.
+    /// The request for an act; none if it only advances the clock.
     pub(super) fn request(&self, act: &Act, step: usize) -> Option<Request> {
         let (gate, steps) = match act {
             Act::Advance(us) => {
@@ -201,7 +201,7 @@ impl Script {
                 holder: item.owner.to_owned(),
                 lease_us: 60 * SECOND_US,
             }),
-            // Few, so that some find no room.
+            // Small limits, so that some requests exceed them.
             within: (!held).then_some(Within { each: 3, all: 6 }),
             item: NewIntent {
                 target: (!held).then(|| item.owner.to_owned()),
@@ -249,7 +249,7 @@ impl Script {
         }
     }
 
-    /// Takes in what was answered, and says what should never have been.
+    /// Records the answers, and returns every violation of an invariant.
     pub(super) fn learn(&mut self, request: &Request, reply: &Reply) -> Vec<String> {
         let now = self.clock.now();
         let mut wrong = Vec::new();
@@ -263,7 +263,7 @@ impl Script {
         wrong
     }
 
-    /// A holder's command that went through although, by the books, nobody could have shown that lease.
+    /// A holder's command that succeeded although, according to the answers, its lease was not valid.
     fn unproven(&self, command: &Command, now: Micros) -> Option<String> {
         let (id, holder, token) = if let Command::Extend(extend) = command {
             (extend.id, &extend.holder, extend.token)
@@ -407,7 +407,7 @@ fn new_intent(item: &Item) -> NewIntent {
 }
 
 fn claim(wish: &Wish) -> Claim {
-    // So that it can be taken back from an earlier start.
+    // So that a later start can recover it.
     let of_automation = (wish.face == Face::Automation).then_some(wish.holder);
     let holder = of_automation.map_or_else(
         || wish.holder.to_owned(),

@@ -1,7 +1,7 @@
-//! Getting in: passwords, certificates, several hosts. Readers and writers have each their own way, and both must take it.
+//! Connecting: passwords, certificates, several hosts. Readers and writers connect separately, and both must succeed.
 //!
-//! Where a server refuses, the readers are told when the store is opened. The writers are told when the server changed its
-//! mind meanwhile and dismissed them.
+//! If a server refuses at first, the readers report it when the store is opened. If a server refuses later and closes the
+//! connections, the writers report it.
 
 mod pooler;
 mod tls;
@@ -27,7 +27,7 @@ use super::options_at;
 
 const PASSWORD: &str = "open-sesame";
 
-/// A server with rules of its own about who may enter, and a database `ledger` of the user `app`.
+/// A server with its own authentication rules, and a database `ledger` of the user `app`.
 pub(super) struct Server {
     cluster: Cluster,
     folder: TempDir,
@@ -48,7 +48,7 @@ impl Server {
         server
     }
 
-    /// The tests' own user comes in by all means.
+    /// The tests' own user is always admitted.
     fn write_rules(&self, rules: &str) {
         let file = self.folder.path().join("rules");
         let ours = "local all all trust\nhost all postgres 127.0.0.1/32 trust";
@@ -66,7 +66,7 @@ impl Server {
         self.reload();
     }
 
-    /// Returns when new connections see the change.
+    /// Returns when new connections use the changed settings.
     pub(super) fn reload(&self) {
         let loaded = || self.sql("SELECT pg_conf_load_time()");
         let before = loaded();
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Ends all connections of the store.
+    /// Closes all connections of the store.
     fn dismiss(&self) {
         self.sql(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
@@ -102,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What is left of it lies in a folder that goes away.
+        // The rest of it is in a folder that is deleted.
         let _ = self.cluster.stop("immediate");
     }
 }
@@ -118,13 +118,13 @@ async fn refused(url: &str, password: Option<&str>) -> String {
     open(url, password).await.unwrap_err().to_string()
 }
 
-/// Somebody writes, somebody reads.
+/// One write and one read.
 pub(super) async fn works(world: &World) {
     let id = world.publish(item()).await;
     assert!(world.get(id).await.is_some());
 }
 
-/// What a writer says that cannot get in again.
+/// The error of a writer that cannot reconnect.
 async fn told(world: &World) -> String {
     let request = Request {
         gate: None,
@@ -195,7 +195,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     let (reads, writes) = (Server::start(rules), Server::start(rules));
     reads.configure("default_transaction_read_only = on");
     reads.reload();
-    // Nobody listens there any more when its port is known.
+    // The listener is dropped, so its port refuses connections.
     let dead = |listener: TcpListener| listener.local_addr().unwrap().port();
     let dead = dead(TcpListener::bind("127.0.0.1:0").unwrap());
     let (reads_at, writes_at) = (reads.cluster.port, writes.cluster.port);
@@ -205,7 +205,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     works(&world).await;
     assert_eq!(writes.intents(), "1");
 
-    // The writer goes on where writes are taken now, and says so where they are taken nowhere.
+    // The writer continues on a host that accepts writes, and returns an error if there is none.
     writes.configure("default_transaction_read_only = on");
     writes.reload();
     writes.dismiss();
@@ -217,7 +217,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found() {
     assert_eq!(writes.intents(), "2");
 }
 
-/// As a primary whose machine sleeps: the kernel takes the connection, and nobody speaks.
+/// Like a primary whose machine is suspended: the kernel accepts the connection, and the server sends nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_several_hosts_one_that_is_silent_costs_a_moment_and_only_once() {
     let server = Server::start("host ledger app 127.0.0.1/32 trust");
@@ -280,13 +280,13 @@ async fn a_writer_that_was_dismissed_while_idle_comes_back_at_once() {
         server.dismiss();
         let asked = Instant::now();
         world.publish(item()).await;
-        // A connection that is only found dead by its silence takes twelve.
+        // Detecting a dead connection by its silence alone takes twelve seconds.
         assert!(asked.elapsed() < Duration::from_secs(10));
     }
     world.is_sound().await;
 }
 
-/// The kernel lists for each connection which timer runs; that of a connection that idles is the one that keeps it alive.
+/// The kernel lists the active timer of each connection; an idle connection must have the keepalive timer.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_of_readers_and_writers_are_kept_alive() {
@@ -300,7 +300,7 @@ async fn connections_of_readers_and_writers_are_kept_alive() {
         let open = fields.filter(|of: &Vec<&str>| of[2].ends_with(&port) && of[3] == "01");
         open.map(|of| of[5][..2].to_owned()).collect::<Vec<_>>()
     };
-    // A writer, a reader, and the one that hears; others may come and go.
+    // A writer, a reader, and the listener for notifications; there may be others for a moment.
     until(async || timers().len() >= 3 && timers().iter().all(|timer| timer == "02")).await;
 }
 

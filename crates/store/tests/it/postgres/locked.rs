@@ -1,4 +1,4 @@
-//! Requests that cannot be carried out with others: what they need is locked, or the database does not take them.
+//! Requests that cannot be committed in a group with others: their rows are locked, or the database refuses them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::nodes::{LONG, until};
 use super::trouble::{stranger, waits_for_lock};
 use super::{Cluster, options};
 
-/// Whoever tells a fact waits before it, for as long as it is closed.
+/// Blocks every transaction that inserts a fact, for as long as the gate is closed.
 pub(super) struct Gate(Client);
 
 impl Gate {
@@ -87,7 +87,7 @@ async fn a_row_that_somebody_keeps_locked_is_refused_in_time_and_others_go_on_ip
         .await
         .unwrap();
     let watcher = stranger(&cluster.url()).await;
-    // So many that both writers would be busy for longer than each of them waits, if each had to be waited for.
+    // So many that waiting for each of them would keep both writers busy beyond their time limit.
     let (mut stuck, mut others) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         for _ in 0..50 {
@@ -124,7 +124,7 @@ async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
         .unwrap();
     let watcher = stranger(&cluster.url()).await;
     let settling = settling(&world, &held);
-    // It has waited in vain and stepped aside: the lock is gone when it tries again.
+    // It has waited without success and was set aside: the lock is released before the next attempt.
     until(async || waits_for_lock(&watcher).await).await;
     until(async || !waits_for_lock(&watcher).await).await;
     keeper.batch_execute("COMMIT").await.unwrap();
@@ -132,7 +132,7 @@ async fn who_waits_for_a_lock_goes_on_when_it_is_gone() {
     world.is_sound().await;
 }
 
-/// When those began to wait that wait for a lock now, by the database's clock.
+/// When the waits for a lock that are in progress began, by the database's clock.
 async fn waiting_since(client: &Client) -> Vec<String> {
     let since = "SELECT waitstart::text FROM pg_locks JOIN pg_stat_activity USING (pid) \
                  WHERE datname = current_database() AND NOT granted AND waitstart IS NOT NULL";
@@ -140,7 +140,7 @@ async fn waiting_since(client: &Client) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Whoever waited for seconds each time would hold a writer up for most of its patience, and try no more than twice or so.
+/// A writer that waited for seconds each time would use up most of its time limit, with only about two attempts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_waited_for_in_many_short_moments() {
     let cluster = Cluster::new(1).await;
@@ -164,7 +164,7 @@ async fn a_lock_is_waited_for_in_many_short_moments() {
     world.is_sound().await;
 }
 
-/// Nobody can see that key beforehand: it is met when it is written.
+/// The key is not visible beforehand: the conflict occurs at the insert.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
     let cluster = Cluster::new(1).await;
@@ -187,7 +187,7 @@ async fn a_key_that_another_transaction_is_about_to_use_holds_up_nobody_else() {
     world.is_sound().await;
 }
 
-/// The same in one group with others, who are told apart from it in parts that wait for a moment only.
+/// The same in one group with others, which is split into parts that wait only briefly, so that the others are committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_meets_a_key_in_use_is_found_in_its_group_and_others_go_on() {
     let cluster = Cluster::new(1).await;
@@ -214,7 +214,7 @@ async fn whoever_meets_a_key_in_use_is_found_in_its_group_and_others_go_on() {
     world.is_sound().await;
 }
 
-/// Makes so many writes of intents fail as if another node had been first. Numbers of a sequence are never given back.
+/// Makes `count` writes of intents fail as if another node had been first. A rollback does not reset a sequence.
 async fn conflicts(url: &str, count: u32) -> Client {
     let client = stranger(url).await;
     let clash = format!(
@@ -254,7 +254,7 @@ async fn a_transaction_that_meets_another_each_time_is_refused_in_the_end() {
     world.is_sound().await;
 }
 
-/// Another node whose requests come together in one group while its only writer is busy.
+/// Another node, whose requests form one group while its only writer is busy.
 async fn with_one_writer(cluster: &Cluster) -> (Arc<Postgres>, World) {
     let one_writer = Options {
         writers: 1,
@@ -274,7 +274,7 @@ async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() 
                   CREATE TRIGGER poison BEFORE INSERT ON intents FOR EACH ROW EXECUTE FUNCTION poison()";
     let client = stranger(&cluster.url()).await;
     client.batch_execute(poison).await.unwrap();
-    // While the first one waits, the others come together in one group.
+    // While the first request waits, the others form one group.
     let gate = Gate::close(&cluster.url()).await;
     let first = publishing(&world, item());
     until(async || gate.is_waited_for().await).await;

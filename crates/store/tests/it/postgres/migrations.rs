@@ -1,4 +1,4 @@
-//! Migrations of a database that others use, and what the schema guards.
+//! Migrations of a database that is in use, and the guards in the schema.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,8 @@ async fn a_start_waits_for_another_ones_migration_only_if_it_has_something_to_do
     drop(timeout(LONG, starting).await.unwrap().unwrap().unwrap());
 }
 
-/// Development versions had thirteen migrations; the first was named `ledger`, and all of them said that older programs
-/// still work.
+/// Development versions had thirteen migrations; the first was named `ledger`, and all of them were marked as compatible
+/// with older programs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_of_a_development_version_is_refused_and_left_unchanged() {
     let cluster = Cluster::new(1).await;
@@ -66,7 +66,7 @@ async fn a_schema_of_a_development_version_is_refused_and_left_unchanged() {
     }
 }
 
-/// The guard of transactions must not bind profiles that are added later.
+/// The guard of transactions must not apply to profiles that are added later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward() {
     let cluster = Cluster::new(1).await;
@@ -93,7 +93,7 @@ async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward(
 
 const READS: &str = include_str!("../../../src/postgres/reads.rs");
 
-/// Also where there is but one protocol so far, and its name tells nothing.
+/// Also if the table has rows of one protocol only, so that the profile is not selective.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_of_one_protocol_are_found_by_their_index() {
     let cluster = Cluster::new(1).await;

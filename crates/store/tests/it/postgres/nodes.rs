@@ -29,7 +29,7 @@ async fn each_intent_goes_to_one_claimer_of_two_nodes() {
         let world = cluster.world(number % 2);
         workers.spawn(async move {
             let (mut mine, mut empty) = (Vec::new(), 0);
-            // Rows that the other node is about to hand out are passed over, so empty once is not empty for good.
+            // Claims skip rows that the other node has locked, so one empty claim does not mean that the queue is empty.
             while empty < 20 {
                 let taken = world.claim(claim_by("alice")).await;
                 if taken.is_empty() {
@@ -66,7 +66,7 @@ async fn each_node_is_told_to_hold_what_it_gave_out() {
     cluster.world(1).take("alice").await;
     cluster.world(1).take("alice").await;
     assert_eq!(held().await, [(Some(1), 1), (Some(2), 2)]);
-    // A lease may be settled wherever its holder likes.
+    // A lease may be settled on any node.
     assert!(cluster.world(1).complete(&first).await.is_ok());
     assert_eq!(held().await, [(Some(2), 2)]);
 }
@@ -97,7 +97,7 @@ async fn a_publish_on_one_node_is_heard_on_the_other() {
     cluster.nodes[1].listen(Box::new(move |news| {
         hearing.lock().unwrap().extend(news.told.iter().cloned());
     }));
-    // Both nodes may still be on their way to the bells.
+    // Both nodes may not listen for notifications yet.
     until(async || {
         cluster.world(0).publish(item()).await;
         heard.lock().unwrap().contains(&told)
@@ -105,7 +105,7 @@ async fn a_publish_on_one_node_is_heard_on_the_other() {
     .await;
 }
 
-/// A claim holds the best row of each of its lanes and takes one. Whoever passed over the others shall look again.
+/// A claim locks the best row of each of its lanes and takes one. A node that skipped the others must look again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     let cluster = Cluster::new(2).await;
@@ -124,7 +124,7 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
         public: true,
         ..item()
     };
-    // Both nodes may still be on their way to the bells.
+    // Both nodes may not listen for notifications yet.
     until(async || {
         here.publish(for_all()).await;
         hears().await
@@ -137,7 +137,7 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     there.claim(all).await;
     here.publish(item()).await;
     here.publish(for_all()).await;
-    // Bells are heard in the order they were rung, so all that was told of them has been heard by then.
+    // Notifications arrive in order, so all earlier ones have arrived by then.
     let last = NewIntent {
         owner: "last".to_owned(),
         ..item()
@@ -146,7 +146,7 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     until(async || last_heard.load(Ordering::SeqCst)).await;
     hears().await;
 
-    // The next transaction that tells a fact holds its rows and waits.
+    // The next transaction that inserts a fact locks its rows and waits.
     let gate = Gate::close(&cluster.url()).await;
     let taking = tokio::spawn(async move { here.take("alice").await });
     until(async || gate.is_waited_for().await).await;
@@ -158,10 +158,10 @@ async fn what_a_node_held_and_did_not_take_is_told_to_the_others() {
     assert_eq!(there.claim(claim_by("carol")).await.len(), 1);
 }
 
-/// Longer than anything takes that comes at all, on however busy a machine.
+/// Longer than any expected event takes, even on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
-/// Asks again and again until it is so.
+/// Polls until the condition is true.
 pub(super) async fn until(mut so: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !so().await {

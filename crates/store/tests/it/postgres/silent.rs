@@ -1,4 +1,4 @@
-//! A database behind a wire on which nothing moves: whoever asks is told so in time.
+//! A database behind a connection on which no data moves: every request returns an error in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::nodes::{LONG, until};
 use super::options;
 
-/// A database, and a wire to it.
+/// A database, and a simulated connection to it.
 struct Apparatus {
     wire: Wire,
     _carrier: Carrier,
@@ -41,7 +41,7 @@ impl Apparatus {
         }
     }
 
-    /// A node at the end of the wire.
+    /// A node that connects through the wire.
     async fn node(&self) -> World {
         let name = &self.database.name;
         let url = format!("postgres://postgres@127.0.0.1:{}/{name}", self.wire.port);
@@ -65,7 +65,7 @@ fn many_reads_of_a_silent_database_are_all_answered_in_time_and_work_when_it_is_
         }
         let answers = timeout(Duration::from_secs(15), reading.join_all()).await;
         assert!(answers.unwrap().iter().all(Result::is_err));
-        // The connections of before hang for ever, and new ones work.
+        // The old connections hang forever, and new ones work.
         apparatus.wire.forget();
         let began = Instant::now();
         until(async || world.store.intent(id).await.is_ok()).await;
@@ -95,7 +95,7 @@ fn a_node_whose_notification_connection_hangs_takes_another_one() {
         publish(&world).await;
         apparatus.wire.forget();
         heard.store(false, Ordering::Relaxed);
-        // A few times the patience of a writer, of the rope and of whoever enters anew.
+        // A few times the timeouts of a writer, of the notification listener and of a new connection together.
         let began = Instant::now();
         while !rings().await {
             assert!(began.elapsed() < 3 * LONG, "nobody hears of anything");
@@ -103,7 +103,7 @@ fn a_node_whose_notification_connection_hangs_takes_another_one() {
     });
 }
 
-/// It may come to nothing.
+/// The publication may fail.
 async fn publish(world: &World) {
     static SEEDS: AtomicU64 = AtomicU64::new(0);
     let mut seed = [9; 32];

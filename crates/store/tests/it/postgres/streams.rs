@@ -33,14 +33,14 @@ async fn many_streams_that_wait_for_one_transaction_look_together_and_go_on_toge
     let before = statements(&counting).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     let asked = statements(&counting).await - before;
-    // Each for itself would be eight thousand.
+    // One query per stream would be eight thousand.
     assert!(asked < 800, "{asked} statements in four seconds");
     slow.batch_execute("COMMIT").await.unwrap();
     let seen = streams.join_all().await;
     assert!(seen.iter().all(|seen| seen.len() == 1), "{seen:?}");
 }
 
-/// Of everybody on this database. Each is a transaction of its own, and is counted within a second.
+/// Of all clients of this database. Each statement is a transaction, and is counted within a second.
 async fn statements(client: &Client) -> i64 {
     let sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
     client.query_one(sql, &[]).await.unwrap().get(0)

@@ -1,4 +1,4 @@
-//! A database that goes away, is in use by others, or is of another version.
+//! A database that becomes unreachable, is used by other clients, or has another version.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio_postgres::{Client, NoTls};
 use super::nodes::{LONG, page, read};
 use super::{Cluster, options};
 
-/// Somebody else on the same database.
+/// Another client of the same database.
 pub(crate) async fn stranger(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -26,7 +26,7 @@ pub(crate) async fn stranger(url: &str) -> Client {
     client
 }
 
-/// A transaction of another node that has its numbers, has told a fact, and is not committed.
+/// A transaction of another node that has reserved its numbers, has inserted a fact, and is not committed.
 pub(super) async fn slow_node(url: &str) -> Client {
     let client = stranger(url).await;
     client.batch_execute("BEGIN").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_stream_goes_on_as_soon_as_the_open_transaction_has_ended() {
     world.publish(item()).await;
 
     let reading = tokio::spawn(async move { read_on(&world, first[0], 2).await });
-    // The first look most likely finds it open; if it comes late, there is less to wait for.
+    // The first read most likely finds it open; if it is late, the wait is only shorter.
     tokio::time::sleep(Duration::from_millis(60)).await;
     slow.batch_execute("COMMIT").await.unwrap();
     let seen = reading.await.unwrap();
@@ -75,8 +75,8 @@ async fn a_stream_goes_on_as_soon_as_the_open_transaction_has_ended() {
     assert!(seen.is_sorted());
 }
 
-/// Reads until so many facts are there, as a stream does that nobody calls: it reads on only while it is told that there
-/// is more.
+/// Reads until there are `count` facts, like a stream without notifications: it reads on only while the page says that
+/// there is more.
 async fn read_on(world: &World, after: FactSeq, count: usize) -> Vec<FactSeq> {
     let began = Instant::now();
     loop {
@@ -98,20 +98,20 @@ async fn a_stream_that_begins_now_sees_what_is_committed_later() {
     let begin = world.store.last_fact().await.unwrap();
     slow.batch_execute("COMMIT").await.unwrap();
     assert_eq!(read(&world, begin).await.len(), 1);
-    // What the other node has told is known here as well.
+    // A fact that the other node inserted is visible here as well.
     cluster.world(1).publish(item()).await;
     let begin = world.store.last_fact().await.unwrap();
     assert!(read(&world, begin).await.is_empty());
 }
 
-/// Whether somebody does, in the same database. Asked outside of a transaction: inside of one, it is told only of those who
-/// were connected when it first asked.
+/// Whether a client of the same database waits. Queried outside of a transaction: inside of one, `pg_stat_activity` lists
+/// only the clients that were connected at the first query.
 pub(super) async fn waits_for_lock(client: &Client) -> bool {
     let waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     !client.query(waiting, &[]).await.unwrap().is_empty()
 }
 
-/// Plans are made when a table is empty, and must be as good when it is not.
+/// Plans are made while a table is empty, and must be good when it is large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_reads_more_rows_when_more_are_there() {
     let cluster = Cluster::new(1).await;
@@ -140,13 +140,13 @@ async fn no_statement_reads_more_rows_when_more_are_there() {
     assert!(per_cycle[1] <= per_cycle[0] + 10, "{per_cycle:?}");
 }
 
-/// Of all tables, once the writer has reported what it did: after a command, but at most once a second.
+/// Of all tables, when the writer has reported its statistics: after a command, but at most once a second.
 async fn rows_read(client: &Client, world: &World) -> i64 {
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let nobody = Command::Observe(IntentId([0; 16]));
     assert_eq!(world.step(nobody).await, Ok(Answer::Observed(None)));
     let sql = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_user_tables";
-    // The answer left before the report did.
+    // The answer is sent before the report.
     tokio::time::sleep(Duration::from_millis(300)).await;
     client.query_one(sql, &[]).await.unwrap().get(0)
 }

@@ -1,4 +1,4 @@
-//! What the server says beside its answers: one warning leaves a commit in doubt, and others do not.
+//! Notices that the server sends with its answers: one warning makes a commit uncertain, others do not.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn a_commit_that_lost_its_standby_while_it_waited_is_in_doubt() {
         };
         store.execute(request).await
     });
-    // The one that waits is told to stop waiting, and says yes with a warning.
+    // The waiting commit is cancelled, and reports success with a warning.
     let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     until(async || server.sql(cancel) == "t").await;
     let unsure = publishing.await.unwrap();

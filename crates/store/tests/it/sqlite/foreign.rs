@@ -1,4 +1,4 @@
-//! Files that are not ours are refused, and left as they are, down to the files beside them.
+//! Files of other applications are refused and left unchanged, including the files next to them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use super::import::INTENT_BUS_SCHEMA;
 use super::open;
 
-/// Everything in a folder, byte for byte.
+/// All files in a folder, byte for byte.
 fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(folder)
         .unwrap()
@@ -24,7 +24,7 @@ fn snapshot(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Opens what `make` made and says why not; the folder must not have changed.
+/// Opens the file that `make` creates and returns the error; the folder must not change.
 fn refusal(make: impl FnOnce(&Path)) -> Error {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("infrastructure.db");

@@ -4,7 +4,7 @@ use consign_store::Error;
 use consign_store::sqlite::{ForeignIntent, ForeignRows, IntentBusFile, UnreadableRow};
 use rusqlite::Connection;
 
-/// The tables of the original, as its own server makes them.
+/// The tables of the original, as its own server creates them.
 pub(super) const INTENT_BUS_SCHEMA: &str = "
 CREATE TABLE intents (id TEXT PRIMARY KEY, namespace TEXT, goal TEXT, payload TEXT, status TEXT, priority INTEGER,
   target_worker TEXT, required_capability TEXT, created_at REAL, expires_at REAL, run_at REAL, claimed_at REAL,
@@ -35,7 +35,7 @@ INSERT INTO idempotency_keys VALUES ('key-1', 'k', 'h', '{}', 201, 1.0);
 INSERT INTO request_nonces VALUES ('key-1', 'n', 1.0), ('key-1', 'm', 1.0);
 "#;
 
-/// A file with rows. Keep the connection to keep its log beside it.
+/// A file with rows. While the connection is open, its log stays next to it.
 fn made(folder: &tempfile::TempDir) -> (std::path::PathBuf, Connection) {
     let path = folder.path().join("infrastructure.db");
     let bus = Connection::open(&path).unwrap();
@@ -182,7 +182,7 @@ fn a_number_is_read_however_it_is_stored_if_it_is_exact() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("infrastructure.db");
     let bus = Connection::open(&path).unwrap();
-    // Without declared types nothing is converted on the way in.
+    // Without declared types SQLite converts no values.
     let typeless = [" TEXT", " INTEGER", " REAL"]
         .iter()
         .fold(INTENT_BUS_SCHEMA.to_owned(), |schema, kind| {

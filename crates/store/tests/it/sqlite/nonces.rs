@@ -1,4 +1,4 @@
-//! Nonces are kept in memory beside the file; both must agree after a restart and after a failed commit.
+//! Nonces are kept in memory and in the file; both must agree after a restart and after a failed commit.
 
 use consign_kernel::command::{Admit, Command, Forget, Gate, OnRefusal, Request};
 use consign_kernel::error::Refusal;
@@ -11,7 +11,7 @@ use consign_store::conformance::item;
 
 use super::World;
 
-/// Of the one caller that there is; a purge forgets no nonces.
+/// Of the only caller; a purge deletes no nonces.
 fn all() -> Forget {
     Forget::OnceOf {
         owner: "main".to_owned(),
@@ -32,7 +32,7 @@ fn signed(nonce: &str, steps: Vec<Command>) -> Request {
     }
 }
 
-/// Whether the nonce was let through.
+/// Whether the nonce was accepted.
 async fn passes(world: &World, nonce: &str) -> bool {
     match world.store.execute(signed(nonce, Vec::new())).await {
         Ok(Ok(_)) => true,
@@ -81,7 +81,7 @@ async fn a_commit_that_failed_burns_nothing_and_forgets_nothing() {
     assert!(passes(&world, "new").await);
 }
 
-/// In the middle of a purge memory and file differ, and the rollback must not leave it at that.
+/// In the middle of a purge memory and file differ, and the rollback must restore the agreement.
 #[tokio::test]
 async fn a_purge_that_failed_half_way_lets_no_replay_through() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Positions that lie behind the tables, as a second writer leaves them.
+//! Positions that are behind the tables, as a second writer leaves them.
 
 use std::time::{Duration, Instant};
 
@@ -140,7 +140,7 @@ async fn s7_a_time_from_the_future_goes_back_if_nothing_depends_on_it() {
     assert_eq!(stored(), now);
 }
 
-/// Not in proportion to what the file holds.
+/// The time does not grow with the content of the file.
 #[tokio::test]
 async fn s5_opening_a_large_file_takes_no_longer() {
     let world = World::new();

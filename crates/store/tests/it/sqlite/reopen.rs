@@ -1,4 +1,4 @@
-//! What survives: closing, copies of the files, backups, migrations.
+//! Durability: closing, copies of the files, backups, migrations.
 
 use consign_kernel::ids::{HOUR_US, SECOND_US};
 use consign_store::conformance::{START, claim_by, item};
@@ -47,7 +47,7 @@ async fn a_lease_survives_reopening_with_its_token() {
     assert!(world.shared().complete(&held).await.is_ok());
 }
 
-/// The log alone must hold what was answered: the copy is what a power cut would have left.
+/// The log alone must contain every acknowledged write: the copy is the state after a power failure.
 #[tokio::test]
 async fn what_was_answered_is_in_the_files_at_once() {
     let world = busy().await;
@@ -148,7 +148,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(world.reopened().store.dump().await.unwrap(), before);
 }
 
-/// The guard of transactions must not bind profiles that are added later.
+/// The guard of transactions must not apply to profiles that are added later.
 #[tokio::test]
 async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward() {
     let world = busy().await;
@@ -172,8 +172,8 @@ async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward(
     assert!(refused.to_string().contains("goes forward"), "{refused}");
 }
 
-/// What a kill leaves behind when it hits after the first page of a checkpoint: that page already speaks of pages which
-/// only the log has.
+/// The state after a kill that follows the first page of a checkpoint: that page already refers to pages that are only in
+/// the log.
 #[tokio::test]
 async fn ip_006_a_checkpoint_cut_off_by_a_kill_does_not_keep_the_store_from_opening() {
     const PAGE: usize = 4_096;
@@ -234,7 +234,7 @@ async fn a_file_whose_first_migration_was_cut_off_is_as_good_as_new() {
     assert_eq!(store.check().await.unwrap(), [""; 0]);
 }
 
-/// SQLite keeps its log beside the file itself, not beside a link to it; syncing any other file would be no sync.
+/// SQLite keeps its log next to the file itself, not next to a link to it; syncing any other file would have no effect.
 #[tokio::test]
 async fn a_link_leads_to_the_log_of_the_file_it_points_to() {
     let world = busy().await;
@@ -248,7 +248,7 @@ async fn a_link_leads_to_the_log_of_the_file_it_points_to() {
     assert_eq!(beside.len(), 1, "{beside:?}");
 }
 
-/// What an earlier process left in the log must be written anew before anything is built on it.
+/// The log of an earlier process must be merged into the file before new commits depend on it.
 #[tokio::test]
 async fn a_log_that_cannot_be_merged_is_no_ground_to_start_on() {
     let world = busy().await;

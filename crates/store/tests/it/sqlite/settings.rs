@@ -1,4 +1,4 @@
-//! How the file is set up, and how the writer's transactions look from outside.
+//! The settings of the file, and the writer's transactions as seen by other connections.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn the_library_is_new_enough_and_an_old_one_would_be_refused_ip_180() {
     assert!(rusqlite::version_number() >= demanded);
 }
 
-/// A deferred transaction would let a claim that finds nothing pass a writer that holds the lock.
+/// With a deferred transaction a claim that finds nothing would not wait for a writer that holds the lock.
 #[tokio::test]
 async fn a_claim_begins_as_a_writer_ip_182() {
     let world = World::new();
@@ -56,7 +56,7 @@ async fn a_claim_begins_as_a_writer_ip_182() {
     assert_eq!(claim.await.unwrap(), []);
 }
 
-/// A trigger that skips the update: only a writer that asks how many rows changed notices.
+/// A trigger skips the update: only a writer that checks the number of changed rows notices it.
 #[tokio::test]
 async fn a_claim_that_changed_no_row_is_no_claim_ip_182() {
     let world = World::new();
@@ -118,7 +118,7 @@ async fn a_dead_letter_is_found_by_the_code_its_index_names() {
     assert!(sql.ends_with("WHERE state = 7"));
 }
 
-/// Permissions of agents that ended are many, and no dead letters of anybody else.
+/// Expired permissions of agents are numerous, and are not dead letters of any other protocol.
 #[tokio::test]
 async fn dead_letters_of_one_protocol_are_found_by_their_index() {
     let world = World::new();
@@ -140,7 +140,7 @@ async fn dead_letters_of_one_protocol_are_found_by_their_index() {
     );
 }
 
-/// The claim's four searches must each walk their own index and sort nothing.
+/// Each of the claim's four queries must use its own index and sort nothing.
 #[tokio::test]
 async fn claims_walk_an_index_and_sort_nothing() {
     let world = World::new();
@@ -168,7 +168,7 @@ async fn claims_walk_an_index_and_sort_nothing() {
     }
 }
 
-/// SQLite alone would let the log grow to 64 MiB before a commit merges it.
+/// Without the checkpoint thread SQLite would let the log grow to 64 MiB before a commit merges it.
 #[tokio::test]
 async fn the_log_begins_anew_while_commits_go_on() {
     let world = World::new();

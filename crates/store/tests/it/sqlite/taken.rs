@@ -1,4 +1,4 @@
-//! Files of a database that somebody else opens, removes, replaces or cuts while the store has them open.
+//! Files of a database that another process opens, removes, replaces or truncates while the store has them open.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use consign_store::{Error, Store as _};
 
 use super::{World, open};
 
-/// Several times what a look takes.
+/// Several times the duration of a check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn admitted(world: &World) -> bool {
@@ -68,7 +68,7 @@ async fn s10_a_file_has_one_writer_by_whatever_name_and_a_copy_has_its_own() {
     of_its_own.close();
 }
 
-/// What is done to the log, and whether what was acknowledged before can be saved.
+/// A change of the log, and whether the acknowledged writes can be saved.
 type Meddling = (&'static str, fn(&Path), bool);
 
 const LOGS: [Meddling; 5] = [
@@ -145,7 +145,7 @@ async fn s9_an_idle_store_notices_within_a_second_and_saves_what_it_can() {
         assert!(began.elapsed() < Duration::from_secs(1), "{file} {what}");
         assert!(why.contains(file), "{file} {what}: {why}");
         if saved {
-            // At once, and not only when it is closed: a kill may come first.
+            // Immediately, and not only on close: the process may be killed before.
             let deadline = Instant::now() + PATIENCE;
             let copy = world.folder.path().join("copy.db");
             loop {

@@ -1,4 +1,4 @@
-//! When something goes wrong: a full queue, a failing disk, damaged rows, a second reader.
+//! Failures: a full queue, a failing disk, damaged rows, a second reader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn admit_one() -> Request {
     }
 }
 
-/// The writer is held up until all of them wait, so that they share one commit for certain.
+/// The writer is blocked until all of them wait, so that they certainly share one commit.
 #[tokio::test]
 async fn one_key_asked_for_many_times_in_one_commit_admits_once_ip_091() {
     let world = World::new();
@@ -78,7 +78,7 @@ async fn a_full_queue_is_busy_and_recovers() {
         let store = Arc::clone(&world.store);
         tokio::spawn(async move { store.execute(admit_one()).await })
     };
-    // The first is taken by the writer, which waits for the lock; the second fills the queue.
+    // The writer has the first request and waits for the lock; the second request fills the queue.
     let first = ask();
     while world.store.stats().requests == 0 {
         tokio::task::yield_now().await;
@@ -96,7 +96,7 @@ async fn a_full_queue_is_busy_and_recovers() {
     assert_eq!(world.store.dump().await.unwrap().intents.len(), 3);
 }
 
-/// A trigger stands in for a disk that fails in the middle of a transaction.
+/// A trigger simulates a disk that fails in the middle of a transaction.
 #[tokio::test]
 async fn a_failed_commit_writes_nothing_and_the_next_one_works() {
     for how in ["ABORT", "FAIL", "ROLLBACK"] {
@@ -133,7 +133,7 @@ async fn a_request_that_the_database_does_not_take_refuses_only_itself_ip_162() 
     let poison = "CREATE TRIGGER poison BEFORE INSERT ON intents WHEN NEW.goal = 'poison' \
                   BEGIN SELECT RAISE(ABORT, 'not this one'); END";
     meddler.execute_batch(poison).unwrap();
-    // While the first one waits, the others come together in one group.
+    // While the first request waits, the others form one group.
     meddler.execute_batch("BEGIN IMMEDIATE").unwrap();
     let ask = |goal: &str| {
         let mut request = admit_one();
@@ -232,7 +232,7 @@ async fn the_check_finds_planted_damage() {
 /// A state's code and how many rows are in it.
 type ByState = Vec<(i64, i64)>;
 
-/// One consistent look: rows per state and the counters, from a snapshot of one transaction.
+/// One consistent read: rows per state and the counters, from a snapshot of one transaction.
 fn look(reader: &Connection) -> (ByState, ByState) {
     let pairs = |sql: &str| -> ByState {
         let mut statement = reader.prepare_cached(sql).unwrap();
@@ -293,7 +293,7 @@ async fn a_second_reader_never_sees_half_a_commit() {
     suite.is_sound().await;
 }
 
-/// Admitting a row in a state its profile does not begin in is a mistake that only our own code can make.
+/// Only a bug of our own code can admit a row in a state in which its profile does not begin.
 #[tokio::test]
 async fn a_panic_of_the_rules_fails_its_batch_and_the_writer_goes_on() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Entering through somebody who lets us in and keeps our start-up options.
+//! Connecting through a pooler that accepts the connection and drops its start-up options.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Server, open, refused, told, works};
 
-/// Carries connections to a server, and their start-up options only while it is told to.
+/// Forwards connections to a server, with their start-up options only if `passes_options` is set.
 struct Pooler {
     port: u16,
     passes_options: Arc<AtomicBool>,
@@ -50,7 +50,7 @@ async fn carry(mut near: TcpStream, to: u16, passes_options: bool) -> std::io::R
     copy_bidirectional(&mut near, &mut far).await.map(drop)
 }
 
-/// A version, then names and values, each ended by a zero, and one more of them.
+/// The format: a version, then names and values, each terminated by a zero byte, and a final zero byte.
 fn without_options(words: &[u8]) -> Vec<u8> {
     let (version, pairs) = words.split_at(4);
     let mut kept = version.to_vec();

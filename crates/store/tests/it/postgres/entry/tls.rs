@@ -1,4 +1,4 @@
-//! Entering over TLS: the server is who the address says, or nothing is told to it.
+//! Connecting over TLS: the server's certificate matches the address, or nothing is sent to it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use super::{PASSWORD, Server, carries_megabytes, open, refused, told, works};
 
-/// Somebody whose signature counts.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -22,7 +22,7 @@ impl Authority {
 }
 
 impl Server {
-    /// From now on it shows a certificate for this name.
+    /// Makes the server present a certificate for this name.
     fn show(&self, name: &str, signed_by: &Authority) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -30,7 +30,7 @@ impl Server {
         let (certificate_file, key_file) = (self.file("server.pem"), self.file("server.key"));
         fs::write(&certificate_file, certificate.pem()).unwrap();
         fs::write(&key_file, key.serialize_pem()).unwrap();
-        // The server refuses a key that others could read.
+        // The server refuses a key file that others can read.
         fs::set_permissions(&key_file, fs::Permissions::from_mode(0o600)).unwrap();
         User::find().unwrap().owns(&key_file).unwrap();
         self.configure(&format!(
@@ -69,10 +69,10 @@ async fn everything_is_encrypted_and_the_password_is_proven_by_scram() {
     let all = "SELECT bool_and(ssl) AND count(*) > 2 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                WHERE application_name = 'consign'";
     assert_eq!(server.sql(all), "t");
-    // And the server takes nothing else.
+    // The server accepts no unencrypted connection.
     let why = refused(&server.url(), Some(PASSWORD)).await;
     assert!(why.contains("no encryption"), "{why}");
-    // A wrong password is refused in here as well.
+    // A wrong password is refused over TLS as well.
     server.sql("ALTER ROLE app PASSWORD 'changed'");
     server.dismiss();
     for why in [told(&world).await, refused(&url, Some(PASSWORD)).await] {
