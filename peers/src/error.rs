@@ -11,7 +11,7 @@ pub(crate) enum Error {
     /// A client library failed, or the server refused the request.
     #[error("{what}: {reason}")]
     Client { what: &'static str, reason: String },
-    /// The server answered something that the step does not expect.
+    /// The server sent an answer that the step does not expect.
     #[error("{0}")]
     Answer(String),
     /// A program could not be started, or ended too early.
@@ -24,7 +24,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// For `map_err`: names what was tried.
+    /// For `map_err`: names the operation that failed.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

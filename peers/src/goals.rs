@@ -1,4 +1,4 @@
-//! Our goals that need no other queue: each is measured in alternating rounds and compared with what is wanted.
+//! Our goals that need no other queue: each is measured in alternating rounds and compared with its target value.
 //!
 //! A family of goals is measured side by side inside a round, so that both sides of a ratio see the same minute.
 //! Invariant: every selected goal is in the table, and none is judged by a round that the hypervisor disturbed or by a

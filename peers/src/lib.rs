@@ -1,8 +1,8 @@
 //! Runs the same work on other queues and on ours, in alternating short rounds, and prints the ratios with their spread.
 //!
-//! It expects the peers to be installed; `cargo xtask peers` does that. It uses none of our crates but the testkit, of which
-//! it has folders, processes and PostgreSQL: ours is measured as others would measure it, as a program. Each peer is
-//! reached through its published client, with one request in flight on each connection.
+//! It expects the peers to be installed; `cargo xtask peers` does that. Of our crates it uses only the testkit, for folders,
+//! processes and PostgreSQL: ours is measured as others would measure it, as a program. Each peer is reached through its
+//! published client, with one request in flight on each connection.
 //!
 //! `cargo xtask goals` is a second program over the same parts: it compares ours with itself, with the disk and with SQLite.
 #![expect(
@@ -55,7 +55,7 @@ fn end(done: Result<bool, Error>) -> ExitCode {
     }
 }
 
-/// Whether everything that was asked for could be measured.
+/// Whether everything that was requested could be measured.
 fn run(options: &Options) -> Result<bool, Error> {
     if options.list {
         for entry in ENTRIES {

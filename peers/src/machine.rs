@@ -128,7 +128,7 @@ fn busy_ticks(stat: &str) -> f64 {
     busy.map(|(_, ticks)| ticks).sum()
 }
 
-/// Processor time of the machine that the hypervisor gave to others, and all of it.
+/// Processor time that the hypervisor took from this machine, and the total.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steal {
     stolen: f64,

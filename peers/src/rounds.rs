@@ -25,7 +25,7 @@ pub(crate) struct Sample {
     pub(crate) shares: CpuShares,
     /// How busy the machine still was when the round began.
     pub(crate) busy_before: f64,
-    /// The most that were open at once; `None` for what runs in this process.
+    /// The most that were open at once; `None` for a subject that runs in this process.
     pub(crate) connections: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured: ours, the peers, and the baselines, which show what the machine could do at best.
+//! The subjects of the measurements: ours, the peers, and the baselines, which show the upper limit of the machine.
 //!
 //! Each file starts one subject, describes its settings in a line, and runs a round on it. The durability is the same
 //! everywhere: a successful answer means that the data is synced to disk.
@@ -37,7 +37,7 @@ pub(crate) trait Subject {
     /// Valid after [`Subject::reset`].
     fn connections(&self) -> Connections;
 
-    /// Called before each round, outside of what is measured.
+    /// Called before each round, outside of the measurement.
     fn reset(&mut self) -> Result<(), Error> {
         Ok(())
     }

@@ -16,7 +16,7 @@ const BEING_BUILT: &str = "being_built:";
 
 const COLUMNS: &[&str] = &["id", "section", "statement", "status"];
 
-/// The faces that have a checklist, or the one asked for.
+/// The faces that have a checklist, or the requested one.
 pub(crate) fn faces(context: &Context, wanted: Option<&str>) -> Result<Vec<String>, String> {
     let entries = std::fs::read_dir(context.root.join(FOLDER))
         .map_err(|error| format!("cannot list {FOLDER}: {error}"))?;
@@ -51,7 +51,7 @@ pub(crate) fn load(context: &Context, face: &str) -> Result<Checklist, String> {
 pub(crate) struct Item {
     pub(crate) id: String,
     pub(crate) section: String,
-    /// Why no test of a server can prove it.
+    /// The reason why no test of a server can prove it.
     pub(crate) set_aside: Option<String>,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Item {
 #[derive(Debug)]
 pub(crate) struct Checklist {
     pub(crate) face: String,
-    /// What ids begin with: `IP` of `IP-012`.
+    /// The prefix of its ids: `IP` of `IP-012`.
     pub(crate) prefix: String,
-    /// Why open requirements are only listed.
+    /// The reason why open requirements are only listed.
     pub(crate) being_built: Option<String>,
     pub(crate) items: Vec<Item>,
 }

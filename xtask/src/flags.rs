@@ -1,4 +1,4 @@
-//! Command line flags: reads `--name` and `--name VALUE`, and refuses what a command does not know.
+//! Command line flags: reads `--name` and `--name VALUE`, and refuses flags that the command does not have.
 //!
 //! There are no positional arguments and no short forms: the commands have too few flags to need them.
 
@@ -10,7 +10,7 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
-    /// A flag that is there or not.
+    /// A flag without a value.
     pub(crate) const fn switch(name: &'static str) -> Self {
         Self {
             name,

@@ -33,7 +33,7 @@ const INPUT_BYTES_MAX: u32 = 10_000;
 /// An input that takes longer is a fault as well.
 const SECONDS_PER_INPUT_MAX: u32 = 10;
 
-/// Where targets are listed, one `name: "..."` each.
+/// The file that lists the targets, one `name: "..."` each.
 const TABLE: &str = "crates/fuzz/src/lib.rs";
 
 const FLAGS: &[Flag] = &[

@@ -1,6 +1,6 @@
 //! Development tasks: one program behind `cargo xtask`, on the standard library alone so that it builds in seconds.
 //!
-//! This file is the table of commands. It checks nothing itself: each command lives in a module of its own.
+//! This file is the table of commands. It checks nothing itself: each command has its own module.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

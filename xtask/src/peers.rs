@@ -68,7 +68,7 @@ const RABBITMQ: Package = Package {
     brings: "/usr/lib/rabbitmq/bin/rabbitmq-server",
 };
 
-/// What a subject, named by its first word, needs.
+/// The requirements of a subject, named by its first word.
 struct Needs {
     subject: &'static str,
     packages: &'static [Package],

@@ -32,15 +32,15 @@ pub(crate) fn peers_target(context: &Context) -> PathBuf {
     context.target.join("peers/build")
 }
 
-/// What `cargo xtask peers` and `cargo xtask goals` need.
+/// The binaries for `cargo xtask peers` and `cargo xtask goals`.
 pub(crate) struct Measured {
     pub(crate) consign: PathBuf,
     /// Holds `consign-peers` and `consign-goals`.
     pub(crate) programs: PathBuf,
 }
 
-/// Builds the server and the programs that measure it. What is measured is what is shipped, so both are built for release
-/// unless `debug` asks for a quick build whose figures mean nothing.
+/// Builds the server and the programs that measure it. The server is measured as it is shipped, so both are built for
+/// release unless `debug` requests a quick build, whose figures mean nothing.
 pub(crate) fn build_measured(context: &Context, debug: bool) -> Result<Measured, String> {
     let (profile, folder) = if debug {
         ("dev", "debug")

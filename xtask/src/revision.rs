@@ -19,7 +19,7 @@ fn stdout_of(output: Output) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Without an answer of git, files count as changed.
+/// Files count as changed if git does not list the changes.
 fn named(commit: Option<String>, changes: Option<String>) -> String {
     match (commit, changes) {
         (None, _) => "unknown".to_owned(),

@@ -1,14 +1,14 @@
 //! A lexer for Rust sources: code without comments, and string literals separately, each with its line.
 //!
-//! It knows comments, strings, raw strings and character literals, so that a rule about code does not apply to prose, and a
-//! rule about strings does not apply to names. It is no parser.
+//! It recognises comments, strings, raw strings and character literals, so that a rule about code does not apply to prose,
+//! and a rule about strings does not apply to names. It is no parser.
 
 /// One source file, split into code and string literals.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// One entry per line: comments gone, strings emptied to `""`.
     pub(crate) code: Vec<String>,
-    /// Line, counted from 1, on which a literal starts, and what it says.
+    /// The line, counted from 1, on which a literal starts, and its content.
     pub(crate) strings: Vec<(usize, String)>,
 }
 
@@ -34,7 +34,7 @@ impl Source {
             let marked = self.code[index + 1..]
                 .iter()
                 .find(|line| !line.trim().is_empty());
-            // `#[cfg(test)] mod tests;` keeps its tests elsewhere: what follows is still shipped code.
+            // The tests of `#[cfg(test)] mod tests;` are in another file; the following lines are shipped code.
             if !marked.is_some_and(|line| line.trim_end().ends_with(';')) {
                 return index;
             }

@@ -37,7 +37,7 @@ Checks rules that the compiler does not know and prints file:line for each viola
   --bless      write the checksums of the migrations as they are now, then check
 ";
 
-/// One thing a check found.
+/// One finding of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     path: String,

@@ -299,7 +299,7 @@ pub(crate) fn stand_ins(context: &Context) -> TaskResult {
         })
 }
 
-/// What checks `deny.toml`, pinned.
+/// The pinned version of cargo-deny, which checks `deny.toml`.
 const CARGO_DENY: &str = "0.20.2";
 
 /// The cargo-deny on the path, whatever its version, or one of our own; building that takes about two minutes, once.

@@ -1,4 +1,4 @@
-//! Variables and arguments as anybody may write them: each is understood or refused, and none is shown that is secret.
+//! Arbitrary variables and arguments: each is accepted or refused, and no output contains a secret.
 
 use clap::Parser as _;
 use consign_intent::settings::IntentSettings;
@@ -101,7 +101,7 @@ proptest! {
 
     #[test]
     fn a_key_among_the_arguments_is_never_repeated(words in prop::collection::vec(word(), 0..5)) {
-        // Behind `--` it would be no flag any more but a word that nobody knows, and those are named.
+        // After `--` it would be an unknown argument instead of a flag, and the error repeats unknown arguments.
         let words = words.into_iter().filter(|word| word != "--");
         let words = ["consign", "intent", "list"].map(str::to_owned).into_iter().chain(words);
         if let Err(refused) = Cli::try_parse_from(words.chain(["--key=#hidden#".to_owned()])) {

@@ -1,4 +1,4 @@
-//! Wrong usage of the automation's commands as a document, for programs that asked for JSON. Everybody else is told as clap tells it.
+//! Usage errors: a JSON document for the automation's commands with `--json`, otherwise clap's own message.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,7 @@ const AUTOMATION: &str = "automation";
 /// Says what is wrong with a command line, or gives the help that was asked for.
 pub(crate) fn report(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Exit> {
     if !error.use_stderr() {
-        // Help that was asked for is data. Nothing can be done when nobody takes it.
+        // Requested help is data for standard output. An error, such as a closed pipe, cannot be reported.
         let _ = error.print();
         return Ok(Exit::Done);
     }

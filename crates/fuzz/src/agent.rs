@@ -1,8 +1,8 @@
 //! Documents of agents: only the signed document verifies, in any layout, and a parsed intent satisfies every rule of
 //! its parser.
 //!
-//! Input: a document; or `@`, a position, a count and some bytes, for the signed intent with so many bytes cut out there and
-//! these put in.
+//! Input: a document; or `@`, a position, a count and some bytes, for the signed intent with that many bytes replaced
+//! there.
 
 use consign_kernel::ids::Micros;
 use consign_kernel::json::canonical;

@@ -1,6 +1,6 @@
-//! Every kept input through its target: seeds, and inputs that once showed a fault.
+//! Runs every stored input through its target: seeds, and inputs that failed once.
 //!
-//! Seeds are for breadth; a file in `regressions/TARGET` is the fault itself, named for what it was.
+//! Seeds cover the input format broadly; a file in `regressions/TARGET` is an input that failed, named after its fault.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ fn folder(kind: &str, target: &Target) -> PathBuf {
         .join(target.name)
 }
 
-/// Runs what lies in the folder; how many there were.
+/// Runs the inputs in the folder and returns their number.
 fn replay(kind: &str, target: &Target) -> usize {
     let Ok(entries) = fs::read_dir(folder(kind, target)) else {
         return 0;

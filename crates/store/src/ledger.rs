@@ -32,7 +32,7 @@ pub struct News {
     pub told: BTreeSet<String>,
     /// Another node told this.
     pub heard: bool,
-    /// News of others may have been missed: everybody should look.
+    /// Notifications of other nodes may have been missed, so every waiting claim, every stream and the timekeeper query again.
     pub missed: bool,
 }
 
@@ -46,7 +46,7 @@ impl News {
     }
 }
 
-/// The stored code of [`Counter::Unconsented`]. Anybody may bring about such a counter, so it goes when it comes to nothing.
+/// The stored code of [`Counter::Unconsented`]. Any client can create such a counter, so it is deleted when it reaches zero.
 pub(crate) const UNCONSENTED: u8 = 2;
 
 /// What a counter counts.
@@ -85,7 +85,7 @@ impl Counter {
     /// The counters of rows without consent in which this one counts.
     pub(crate) fn unconsented(intent: &Intent) -> Vec<Self> {
         let face = intent.profile.profile().face;
-        // Rows from before they were counted name nobody.
+        // Rows that were written before these counters existed have no target.
         match &intent.target {
             Some(of) if intent.is_unconsented() => {
                 let all = String::new();
@@ -131,7 +131,7 @@ pub(crate) trait Tx {
     ) -> Result<Vec<Intent>, Error>;
     fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error>;
     fn record(&mut self, key: &record::Key) -> Result<Option<Record>, Error>;
-    /// What is in a series, which nobody else touches until this transaction ends.
+    /// The rows that decide about a series, which is locked until this transaction ends.
     fn series(&mut self, name: &str, now: Micros) -> Result<Series, Error>;
     fn count(&mut self, counter: &Counter) -> Result<i64, Error>;
 
@@ -164,7 +164,7 @@ pub(crate) struct Position {
     pub(crate) fact: u64,
 }
 
-/// Where rows lie that somebody holds, or may take now or soon.
+/// The shelves of rows that are leased, delayed, or claimable after a lapsed lease.
 pub(crate) const UNDER_WAY: [Shelf; 3] = [Shelf::Delayed, Shelf::Leased, Shelf::Lapsed];
 
 /// The profiles of a face, as the codes stored with rows.
@@ -175,7 +175,7 @@ pub(crate) fn profiles_of(face: Face) -> impl Iterator<Item = ProfileId> {
         .filter(move |id| id.profile().face == face)
 }
 
-/// A row as it was before somebody consented to it.
+/// The row in its state before consent.
 fn was_received(intent: &Intent) -> Intent {
     Intent {
         state: State::Received,

@@ -1,4 +1,4 @@
-//! Time that passes only when a test says so.
+//! Simulated time, which only a test advances.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -30,7 +30,7 @@ impl SimClock {
         self.at.fetch_add(us, Ordering::SeqCst);
     }
 
-    /// Sets the wall clock so far ahead of engine time, or behind it.
+    /// Sets the wall clock this many seconds ahead of engine time; a negative number sets it behind.
     pub fn set_wall_ahead_s(&self, seconds: i64) {
         self.wall_ahead_us
             .store(seconds * SECOND_US, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Planted defects: switched on for a whole test process by the variable `CONSIGN_PLANT`.
+//! Planted defects: enabled for a whole test process by the variable `CONSIGN_PLANT`.
 
 /// Enables the planted defect in the environment. Call it wherever a test builds its setup.
 pub fn from_environment() {

@@ -217,7 +217,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // What remains is removed with the cluster.
+        // A remaining database is removed with the cluster.
         let _ = self.cluster.sql("postgres", &drop);
     }
 }

@@ -1,8 +1,8 @@
 //! A real server process for tests: started, waited for, stopped or killed.
 //!
 //! Invariant: a [`Server`] that goes out of scope leaves no process behind. Variables that would
-//! configure the server are not inherited, so a test means the same on every machine; only
-//! `CONSIGN_PLANT` passes through, because that is how planted defects are woken.
+//! configure the server are not inherited, so a test behaves the same on every machine; only
+//! `CONSIGN_PLANT` is inherited, because it enables planted defects.
 
 mod http;
 pub mod table;
@@ -31,9 +31,9 @@ pub struct Options {
     pub binary: PathBuf,
     /// Its data directory.
     pub data: PathBuf,
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: String,
-    /// Variables beside the cleaned environment.
+    /// Variables in addition to the cleaned environment.
     pub env: Vec<(String, String)>,
     /// Further arguments of `serve`.
     pub args: Vec<String>,
@@ -77,7 +77,7 @@ impl Options {
         command
     }
 
-    /// Where the server's log is collected, over all its starts.
+    /// The file that collects the server's log, over all its starts.
     pub fn stderr_file(&self) -> PathBuf {
         let mut path = self.data.clone().into_os_string();
         path.push(".stderr");
@@ -85,12 +85,12 @@ impl Options {
     }
 }
 
-/// Whether [`Server::start`] failed because a signal ended the server before it answered, as a failpoint does.
+/// Whether [`Server::start`] failed because a signal ended the server before it was ready, as a failpoint does.
 pub fn killed_at_start(error: &io::Error) -> bool {
     error.kind() == KILLED
 }
 
-/// A command that inherits nothing which would configure Consign.
+/// A command that inherits no variable that would configure Consign.
 pub fn cleaned(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
@@ -117,7 +117,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it answers. [`killed_at_start`] tells if it never came to that.
+    /// Starts the server and waits until it is ready. [`killed_at_start`] recognises the error of a server that a signal ended.
     pub fn start(options: &Options) -> io::Result<Self> {
         let stderr_file = options.stderr_file();
         let mut server = Self::spawn(options, &stderr_file)?;
@@ -160,7 +160,7 @@ impl Server {
         })
     }
 
-    /// The address was printed and somebody answers there. Behind TLS only the socket is tried.
+    /// Whether the address was printed and the health check succeeds there. With TLS only a connection is opened.
     fn is_ready(&mut self) -> bool {
         if self.base_url.is_empty() {
             let lines = self.stdout_lines();
@@ -192,7 +192,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// The lines that it printed so far.
     pub fn stdout_lines(&self) -> Vec<String> {
         self.stdout
             .lock()
@@ -200,12 +200,12 @@ impl Server {
             .clone()
     }
 
-    /// What it logged so far, earlier starts included.
+    /// The log so far, including earlier starts.
     pub fn stderr(&self) -> String {
         std::fs::read_to_string(&self.stderr_file).unwrap_or_default()
     }
 
-    /// One of the secrets it made, such as `bus_secret`.
+    /// One of the secrets that the server generated, such as `bus_secret`.
     pub fn secret(&self, name: &str) -> io::Result<String> {
         let text = std::fs::read_to_string(self.data.join("keys").join(name))?;
         Ok(text.trim().to_owned())
@@ -216,12 +216,12 @@ impl Server {
         Http::new(self.authority())
     }
 
-    /// A client with the main key that the server made.
+    /// A client with the main key that the server generated.
     pub fn main_client(&self) -> io::Result<Http> {
         Ok(self.http().header("X-API-KEY", &self.secret("bus_secret")?))
     }
 
-    /// A client with the admin token that the server made.
+    /// A client with the admin token that the server generated.
     pub fn admin_client(&self) -> io::Result<Http> {
         let token = self.secret("admin_secret")?;
         Ok(self.http().header("X-Admin-Token", &token))
@@ -232,18 +232,18 @@ impl Server {
         signal(self.pid(), name)
     }
 
-    /// Kills it with SIGKILL, at once.
+    /// Kills it with SIGKILL.
     pub fn kill9(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
     }
 
-    /// Waits at most `limit` for it to end by itself.
+    /// Waits at most `limit` until it ends by itself.
     pub fn wait(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         wait(&mut self.child, limit)
     }
 
-    /// Asks it to stop with SIGTERM and waits at most `limit`.
+    /// Sends SIGTERM and waits at most `limit` until it ends.
     pub fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         self.signal("TERM")?;
         wait(&mut self.child, limit)
@@ -252,13 +252,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Gives another data directory the secrets of a server, as its nodes must have.
+/// Copies the secrets of a server to another data directory; all nodes of a ledger must have the same secrets.
 pub fn copy_secrets(from: &Path, to: &Path) -> io::Result<()> {
     let keys = to.join("keys");
     let mut private = DirBuilder::new();
@@ -281,7 +281,7 @@ pub fn signal(pid: u32, name: &str) -> io::Result<()> {
     Err(io::Error::other(format!("kill -{name}: {status}")))
 }
 
-/// Runs `serve` where it is expected to refuse, and gives what it said.
+/// Runs `serve` with options that it is expected to refuse, and returns its output.
 pub fn serve_until_exit(options: &Options, limit: Duration) -> io::Result<Output> {
     run(options.serve(), limit)
 }
@@ -338,7 +338,7 @@ fn collect(pipe: ChildStdout, lines: Arc<Mutex<Vec<String>>>) {
 fn drain(mut pipe: impl io::Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A broken pipe only means that there is no more to read.
+        // After an error there is no more to read.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })

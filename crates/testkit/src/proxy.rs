@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What a wire does with its connections.
+/// How a wire treats its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Open,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// What `cargo xtask` appends to a commit when files differ from it.
+/// The suffix that `cargo xtask` appends to a commit if files differ from it.
 const DIRTY: &str = "+dirty";
 /// Without git, or if it was not given.
 const UNKNOWN: &str = "unknown";

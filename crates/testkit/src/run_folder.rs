@@ -124,7 +124,7 @@ fn is_there(owner: &str) -> bool {
     row.is_some_and(|row| Some(row.started) == started && row.state != "Z")
 }
 
-/// Kills the processes of the folder, unmounts what is mounted in it, and removes it.
+/// Kills the processes of the folder, unmounts the file systems in it, and removes it.
 fn clear(folder: &Path) -> io::Result<()> {
     for data in postgres::data_folders(folder) {
         postgres::kill_server(&data)?;

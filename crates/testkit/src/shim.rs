@@ -1,10 +1,10 @@
-//! A small library put under a server: it counts syncs of the database, can make the disk fail, moves
-//! the clocks, kills in the middle of a checkpoint, and logs every change of the data directory.
+//! A small library that is preloaded into a server: it counts syncs of the database, can make the disk
+//! fail, moves the clocks, kills in the middle of a checkpoint, and logs every change of the data directory.
 //!
-//! A kill proves nothing about syncs, since the kernel keeps what a dead process wrote; so they are
-//! counted, and [`crate::disk`] works out from the log what a power cut would have left.
-//! Invariant: only files whose path holds the given text are disturbed. Source in C, because it has to
-//! stand between the server and libc; it is compiled when a test asks for it.
+//! A kill proves nothing about syncs, because the operating system keeps the writes of a dead process. So
+//! syncs are counted, and [`crate::disk`] computes the content of the disk after a power cut from the log.
+//! Invariant: faults affect only files whose path contains the given text. The source is in C, because it
+//! overrides functions of libc; [`Shim::build`] compiles it.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use std::process::Command;
 use crate::process::Options;
 
 const SOURCE: &str = include_str!("shim/sync_shim.c");
-/// One page, which is what the library maps.
+/// One page, which the library maps.
 const STATE_BYTES: u64 = 4096;
 const SYNCS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;
@@ -26,24 +26,24 @@ const CLOCKS_AT: u64 = 40;
 const CLOCK_READS_AT: u64 = 104;
 const SLEPT_AT: u64 = 168;
 
-/// What the disk refuses.
+/// The calls that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
     /// Syncs fail with EIO.
     Syncs,
-    /// Writes and growing fail with ENOSPC.
+    /// Writes and file growth fail with ENOSPC.
     Writes,
-    /// Writes and growing fail with EIO.
+    /// Writes and file growth fail with EIO.
     WritesIo,
 }
 
-/// One of the wall clocks that can be moved each on its own: below eight. What says nothing else has the first.
+/// The index of one of eight wall clocks, which can be moved independently. A process uses the first one by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock(pub u64);
 
 impl Clock {
-    /// What lets a process under the library have this clock.
+    /// The variable that selects this clock for a process with the library.
     pub fn variable(self) -> (&'static str, String) {
         ("CONSIGN_SHIM_CLOCK", self.0.to_string())
     }
@@ -87,14 +87,14 @@ impl Shim {
         })
     }
 
-    /// Puts the library under a server; `files` is part of the paths it looks at.
+    /// Preloads the library into a server; `files` is part of the paths that it counts and disturbs.
     #[must_use]
     pub fn under(&self, options: Options, files: &str) -> Options {
         let variables = self.variables(files).into_iter();
         variables.fold(options, |options, (name, value)| options.env(name, &value))
     }
 
-    /// What puts the library under a process; `files` is part of the paths it looks at.
+    /// The variables that preload the library; `files` is part of the paths that it counts and disturbs.
     pub fn variables(&self, files: &str) -> [(&'static str, String); 3] {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         [
@@ -104,13 +104,13 @@ impl Shim {
         ]
     }
 
-    /// Lets processes of other users use it too, if they can reach its folder.
+    /// Allows processes of other users to use it, if they have access to its folder.
     pub fn share(&self) -> io::Result<()> {
         self.state.set_permissions(Permissions::from_mode(0o666))?;
         std::fs::set_permissions(&self.library, Permissions::from_mode(0o755))
     }
 
-    /// Also writes down what happens to the server's data directory, for [`crate::disk::Disk`].
+    /// Also logs the changes of the server's data directory, for [`crate::disk::Disk`].
     #[must_use]
     pub fn logging(&self, options: Options, log: &Path) -> Options {
         let tree = options.data.to_string_lossy().into_owned();
@@ -119,7 +119,7 @@ impl Shim {
             .env("CONSIGN_SHIM_LOG", &log.to_string_lossy())
     }
 
-    /// What both sides share, for [`crate::history::follow`].
+    /// The shared state, for [`crate::history::follow`].
     pub fn state_file(&self) -> &Path {
         &self.state_file
     }
@@ -134,44 +134,44 @@ impl Shim {
         self.state.write_all_at(&mode.to_ne_bytes(), MODE_AT)
     }
 
-    /// Moves the server's wall clock by so many seconds from the true time.
+    /// Sets the server's wall clock this many seconds ahead of the true time.
     pub fn move_clock(&self, seconds: i64) -> io::Result<()> {
         self.set_clock(Clock(0), seconds * 1_000_000)
     }
 
-    /// Lets one of the clocks be so far ahead of the true time.
+    /// Sets one of the clocks ahead of the true time.
     pub fn set_clock(&self, clock: Clock, ahead_us: i64) -> io::Result<()> {
         let at = CLOCKS_AT + 8 * clock.0;
         self.state.write_all_at(&ahead_us.to_ne_bytes(), at)
     }
 
-    /// How often it was read so far while it was moved.
+    /// How often the clock was read while it was moved.
     pub fn clock_reads(&self, clock: Clock) -> io::Result<u64> {
         self.number(CLOCK_READS_AT + 8 * clock.0)
     }
 
-    /// Lets the machine have slept for so many seconds in all, as its wall clock and its clock since the boot tell.
+    /// Sets the total time of suspends. It counts for the wall clock and for the clock since the boot.
     pub fn has_slept(&self, seconds: i64) -> io::Result<()> {
         self.state.write_all_at(&seconds.to_ne_bytes(), SLEPT_AT)
     }
 
-    /// Lets so many seconds pass for all clocks of the server at once, as if it had slept through them.
+    /// Advances all clocks of the server at once.
     pub fn let_pass(&self, seconds: i64) -> io::Result<()> {
         let passed = passed_s(&self.state)? + seconds;
         self.state.write_all_at(&passed.to_ne_bytes(), PASSED_AT)
     }
 
-    /// Kills the server at this write to the database file, which is in the middle of a checkpoint. 0: not.
+    /// Kills the server at this write to the database file, in the middle of a checkpoint; 0 disables it.
     pub fn die_in_checkpoint(&self, at_write: u64) -> io::Result<()> {
         self.state.write_all_at(&at_write.to_ne_bytes(), DIE_AT)
     }
 
-    /// Syncs that succeeded so far.
+    /// The number of syncs that succeeded.
     pub fn syncs(&self) -> io::Result<u64> {
         self.number(SYNCS_AT)
     }
 
-    /// Calls that were made to fail so far.
+    /// The number of calls that were made to fail.
     pub fn failed(&self) -> io::Result<u64> {
         self.number(FAILED_AT)
     }
@@ -183,7 +183,7 @@ impl Shim {
     }
 }
 
-/// Seconds that were let pass, read from a shim's state.
+/// The seconds by which all clocks were advanced, read from a shim's state.
 pub(crate) fn passed_s(state: &File) -> io::Result<i64> {
     let mut bytes = [0; 8];
     state.read_exact_at(&mut bytes, PASSED_AT)?;

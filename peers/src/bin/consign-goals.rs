@@ -1,4 +1,4 @@
-//! What `cargo xtask goals` starts.
+//! The program that `cargo xtask goals` starts.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What `cargo xtask peers` starts once the peers are installed.
+//! The program that `cargo xtask peers` starts once the peers are installed.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! One measurement each: a run of `consign bench` on a server of its own, or one of the baselines.
 //!
-//! Every one gives a report of the form that `consign bench --json` has, so that figures are read alike.
+//! Each returns a report in the format of `consign bench --json`, so that all figures are read in the same way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(super) enum Probe {
     One,
     /// Append and sync, in this process.
     Sync,
-    /// As long as the goals of latency ask.
+    /// As long as the goals of latency require.
     Long,
     FewWaiting,
     ManyWaiting,
@@ -39,7 +39,7 @@ pub(super) enum Probe {
     Transact,
 }
 
-/// How long and how much.
+/// Duration and amount of work of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) seconds: f64,
@@ -127,7 +127,7 @@ impl Metric {
     }
 }
 
-/// Measures; the baselines stay started between rounds.
+/// Runs the measurements; the baselines stay started between rounds.
 pub(super) struct Bench {
     program: PathBuf,
     folder: PathBuf,
@@ -204,7 +204,7 @@ impl Bench {
     }
 }
 
-/// Flags of `consign bench`; `None` for what is measured in this process.
+/// Flags of `consign bench`; `None` for a probe that is measured in this process.
 fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
     let Size { few, many, .. } = size;
     let flags = match probe {
@@ -227,7 +227,7 @@ fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
     if probe == Probe::Restart {
         return Some(words);
     }
-    // At the low rate of a handoff a percentile needs as much time as the goals of latency ask.
+    // At the low rate of a handoff a percentile needs as much time as the goals of latency require.
     let seconds = if matches!(probe, Probe::Long | Probe::Handoff) {
         size.long_seconds
     } else {

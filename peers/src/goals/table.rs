@@ -1,4 +1,4 @@
-//! The goals: what is wanted, and how each figure is computed from the measurements.
+//! The goals: their target values, and how each figure is computed from the measurements.
 
 use serde::Serialize;
 
@@ -270,7 +270,7 @@ pub(super) fn probes(family: &[Goal]) -> Vec<Probe> {
     probes
 }
 
-/// The goals named, in their families.
+/// The selected goals, in their families.
 pub(super) fn chosen(only: &[String]) -> Result<Vec<Vec<Goal>>, Error> {
     let is_known = |word: &&String| {
         let mut goals = FAMILIES.iter().copied().flatten();

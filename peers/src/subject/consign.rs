@@ -1,4 +1,4 @@
-//! Ours: `consign bench` starts a server of its own with default settings, loads it over HTTP and reports what it measured.
+//! Ours: `consign bench` starts a server of its own with default settings, loads it over HTTP and reports the figures.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +31,7 @@ pub(super) fn start_on_postgres(environment: &mut Environment) -> Result<Box<dyn
     on_postgres(environment, false)
 }
 
-/// The same, with workers that ask for the next intent in the request that settles the last one.
+/// The same, with workers that claim the next intent in the request that settles the last one.
 pub(super) fn start_next_on_postgres(
     environment: &mut Environment,
 ) -> Result<Box<dyn Subject>, Error> {
@@ -61,7 +61,7 @@ impl Subject for Consign {
         Ok(printed.trim().to_owned())
     }
 
-    /// One reads the server's counters, before and after the round.
+    /// One more connection reads the server's counters, before and after the round.
     fn connections(&self) -> Connections {
         Connections::ClientsAnd(1)
     }
@@ -176,7 +176,7 @@ impl Report {
         ]
         .map(|names| names.iter().copied().map(count_of).sum::<u64>());
         // A cycle may be under way when the round begins or closes, one per client at the most; then only one of the two
-        // counts it. The program itself says whether each request succeeded.
+        // counts it. The program itself reports whether each request succeeded.
         if fulfilled.abs_diff(round.cycles) > clients as u64 {
             problems.push(format!(
                 "fulfilled {fulfilled}, whole cycles {}",

@@ -74,7 +74,7 @@ impl Subject for Nats {
 
 /// Longer than a round, so that neither a pull nor a call ends before the round does.
 const WAIT_MAX: Duration = Duration::from_mins(2);
-/// Asks for one message; the request is valid for [`WAIT_MAX`].
+/// Requests one message; the request is valid for [`WAIT_MAX`].
 const PULL: &str = r#"{"batch":1,"expires":120000000000}"#;
 const CONSUMER: &str = "workers";
 
@@ -152,13 +152,13 @@ struct Connection {
     jetstream: Context,
     next: async_nats::Subject,
     inbox: async_nats::Subject,
-    /// What arrives in the inbox.
+    /// The messages that arrive in the inbox.
     messages: Subscriber,
     subject: async_nats::Subject,
 }
 
 impl Link for Connection {
-    /// Where the acknowledgement goes.
+    /// The subject to which the acknowledgement is sent.
     type Claimed = async_nats::Subject;
 
     async fn publish(&mut self, body: &[u8]) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use crate::server::{Server, output};
 struct Scripted {
     script: std::path::PathBuf,
     settings: String,
-    /// What its script imports.
+    /// The libraries that its script imports.
     libraries: &'static [&'static str],
     store: Store,
 }

@@ -1,6 +1,6 @@
-//! PostgreSQL: a cluster of our own for the queues that live in it, and the plain SKIP LOCKED loop of pgbench.
+//! PostgreSQL: a cluster of our own for the queues that store their jobs in it, and the plain SKIP LOCKED loop of pgbench.
 //!
-//! pgbench shows what SQL alone reaches with one statement per step: insert, claim, delete, each its own transaction.
+//! pgbench shows the rate of SQL alone with one statement per step: insert, claim, delete, each its own transaction.
 
 use std::fs;
 use std::io;

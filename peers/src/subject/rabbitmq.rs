@@ -204,7 +204,7 @@ struct Connection {
     channel: Channel,
     queue: ShortString,
     properties: BasicProperties,
-    /// The broker sends messages to a consumer; a client that cycles asks for each message instead, so that none waits
+    /// The broker sends messages to a consumer; a client that cycles requests each message instead, so that none waits
     /// unused at a client.
     consumer: Option<Consumer>,
 }

@@ -1,5 +1,5 @@
-//! What must not stay in the repository: debug macros, unfinished code, ignored tests, lint exceptions without a reason,
-//! and paths that exist on one machine only.
+//! Leftovers that must not stay in the repository: debug macros, unfinished code, ignored tests, lint exceptions without a
+//! reason, and paths that exist on one machine only.
 
 use super::{Finding, scan};
 use crate::rust::Source;

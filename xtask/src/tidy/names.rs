@@ -107,7 +107,7 @@ fn declared(source: &Source) -> Vec<(usize, String)> {
     names
 }
 
-/// What a pair of braces encloses.
+/// The kind of block that a pair of braces encloses.
 #[derive(Debug, PartialEq, Eq)]
 enum Block {
     Module,

@@ -8,7 +8,7 @@ use crate::markdown;
 use crate::tree::Tree;
 
 const INDEX: &str = "docs/errors/README.md";
-/// What each page contains besides the table of protocols.
+/// The parts of each page besides the table of protocols.
 const PARTS: [(&str, &str); 2] = [
     ("\nWhat to do: ", "the page does not say what to do"),
     ("\n```json\n", "the page has no example body"),

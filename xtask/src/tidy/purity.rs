@@ -6,7 +6,7 @@ use super::{Finding, scan};
 use crate::rust::Source;
 use crate::tree::{File, Tree};
 
-/// What the kernel must not name, and what it should do instead.
+/// Names that the kernel must not use, with the reason.
 const KERNEL: &[(&str, &str)] = &[
     ("std::time", "time comes in as a value"),
     ("SystemTime", "time comes in as a value"),
@@ -28,7 +28,7 @@ const KERNEL: &[(&str, &str)] = &[
     ("eprintln!", "the kernel does no IO"),
 ];
 
-/// What only the binary may name.
+/// Names that only the crates of [`READ_ENVIRONMENT`] may use.
 const ENVIRONMENT: &[&str] = &[
     "env::var",
     "env::var_os",

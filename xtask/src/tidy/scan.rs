@@ -1,4 +1,4 @@
-//! What the checks of Rust sources share: a walk over the lines of a file that finds the tokens a rule forbids.
+//! Shared by the checks of Rust sources: a walk over the lines of a file that finds the tokens a rule forbids.
 
 use super::Finding;
 use crate::rust::has_token;

@@ -6,7 +6,7 @@
 use super::{Finding, scan};
 use crate::tree::{File, Tree};
 
-/// The folder of the crate `consign-sys`, the one that may.
+/// The folder of the crate `consign-sys`, the only one that may contain it.
 const ALLOWED: &str = "crates/sys/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

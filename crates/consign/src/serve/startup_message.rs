@@ -87,7 +87,7 @@ fn file(data: &DataDir, name: SecretName) -> String {
     data.key_file(name.file()).display().to_string()
 }
 
-/// The sealing and signing keys are never shown: nobody has to type them.
+/// The sealing and signing keys are never shown: no user has to type them.
 fn shown(name: SecretName, secrets: &Secrets) -> Option<(&'static str, &str)> {
     match name {
         SecretName::BusSecret => Some(("the main API key", secrets.bus_secret.reveal())),

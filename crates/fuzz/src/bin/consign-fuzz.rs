@@ -1,6 +1,6 @@
 //! libFuzzer over one of the targets, named by `--target=NAME`. All other arguments are libFuzzer's own.
 //!
-//! `cargo xtask fuzz` builds and starts this with the instrumentation that makes it worth its while.
+//! `cargo xtask fuzz` builds it with coverage instrumentation and starts it.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Cases over whole decisions. What stores make of them is proven by their common suite.
+//! Tests of whole decisions. The common suite of the stores tests how they execute decisions.
 
 mod clock;
 mod edges;

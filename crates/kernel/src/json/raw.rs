@@ -1,4 +1,4 @@
-//! One JSON value as it was sent, read only as far as somebody asks.
+//! One JSON value as it was sent: validated as a whole, and decoded only by its accessors.
 //!
 //! Invariant: a [`Raw`] always holds exactly one well-formed value without surrounding white
 //! space, so every question about it has an answer and the token sent is never lost.

@@ -1,4 +1,4 @@
-//! Walks every table from end to end. What a rule does inside a legal step is proven with the rule.
+//! Walks every table completely. The effects of a rule inside a legal step are tested with the rule.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn profiles() -> impl Iterator<Item = &'static Profile> {
     ProfileId::ALL.iter().map(|id| id.profile())
 }
 
-/// Every state that some walk from a start edge comes to.
+/// Every state that is reachable from a start edge.
 fn reachable(profile: &Profile) -> BTreeSet<State> {
     let mut seen: BTreeSet<State> = profile.start.iter().copied().collect();
     loop {

@@ -131,7 +131,7 @@ fn a_key_that_travels_with_the_document_is_not_trusted() {
     carrying["public_key"] = json!(x);
     assert!(verify(&carrying.to_string(), &trusted()).is_err());
 
-    // The stranger claims the trusted key's id.
+    // The document of the untrusted key has the trusted key's id.
     carrying.as_object_mut().unwrap().remove("public_key");
     carrying["key_id"] = json!(signer().key_id());
     let error = verify(&carrying.to_string(), &trusted()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The dashboard in a real browser: what it must show, and what it must not show.
+//! Checks of the dashboard in a real browser: its required content, and content that must not be there.
 //!
 //! `browser --consign BIN --chromium PATH`. Screenshots go to `target/xtask`. Exits with 0 if all checks pass, 1 if
 //! not, 2 if the run itself failed.
@@ -115,7 +115,7 @@ fn look(consign: &Path, chromium: PathBuf) -> io::Result<bool> {
     Ok(report.close())
 }
 
-/// Two open, one claimed, one fulfilled, one dead intent, and another key.
+/// Creates two open, one claimed, one fulfilled and one dead intent, and another key.
 fn furnish(server: &Server) -> io::Result<String> {
     let mut http = server.main_client()?;
     let publish = |http: &mut Http, goal: &str, priority: u32, attempts_max: u32| {

@@ -116,8 +116,8 @@ impl ClientPool {
         Client::new(index, round, &self.folder, endpoints, &self.random)
     }
 
-    /// Publishes again what was left open in a round, and some of the rest. The responses are checked like all
-    /// others.
+    /// Publishes the once-keys of a round again: those with an unknown outcome, and some of the others. The responses
+    /// are checked like all others.
     pub fn repeat(&mut self, round: u64, endpoints: Endpoints) -> io::Result<()> {
         let mut repeat = self.client(CLIENTS, round, endpoints)?;
         for key in keys_to_repeat(&self.entries, round) {

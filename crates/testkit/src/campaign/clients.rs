@@ -187,7 +187,7 @@ impl Client {
         Ok(())
     }
 
-    /// Claims one intent and chooses at random what to do with it.
+    /// Claims one intent and handles it in a randomly chosen way.
     fn serve(&mut self, shared: &SharedClaims, step: u64) -> Result<(), ClientStop> {
         if step == 1
             && let Some(held_claim) = shared.take_held()

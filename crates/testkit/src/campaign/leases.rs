@@ -1,6 +1,6 @@
 //! Checks of leases from the histories alone.
 //!
-//! A client knows the moment of the server's decision only as the interval between request and response.
+//! The moment of the server's decision is known only as the interval between request and response.
 //! Invariant: a violation is reported only if no moment inside the intervals could explain the outcome.
 
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ pub fn judge(entries: &[HistoryEntry], apart_us: i64, findings: &mut Findings) {
     for (id, of_intent) in claims(entries) {
         for pair in of_intent.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
-            // A suspended client may receive last what was granted first.
+            // A suspended client may be the last to receive its response, although its claim was granted first.
             let free =
                 second.may_follow(first, tolerance_us) || first.may_follow(second, tolerance_us);
             findings.check(Promise::OneLease, free, || {

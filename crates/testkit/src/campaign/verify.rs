@@ -51,7 +51,7 @@ pub fn acknowledged(
     Ok(())
 }
 
-/// What clients received about one intent.
+/// The responses that clients received about one intent.
 #[derive(Debug, Default)]
 struct AcknowledgedState<'a> {
     key: Option<&'a str>,

@@ -1,8 +1,8 @@
-//! Reads the log that the shim writes; `shim/sync_shim.c` says what its records look like.
+//! Reads the log that the shim writes; `shim/sync_shim.c` documents the format of its records.
 
 use std::path::PathBuf;
 
-/// Something that happened to the tree.
+/// A change or a sync in the tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Changed { inode: u64, change: Change },
@@ -18,7 +18,7 @@ pub(super) enum Change {
     Truncate { length: usize },
 }
 
-/// A change of what a name leads to.
+/// A change of a directory entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NameChange {
     Make { path: PathBuf, file: usize },
@@ -28,7 +28,7 @@ pub(super) enum NameChange {
 }
 
 impl NameChange {
-    /// The name that it is about, which tells the directory to sync.
+    /// The path of the entry. The change is durable once the parent directory is synced.
     pub(super) fn path(&self) -> &PathBuf {
         match self {
             Self::Make { path, .. } | Self::Directory { path, .. } | Self::Remove { path } => path,
@@ -37,7 +37,7 @@ impl NameChange {
     }
 }
 
-/// All whole records.
+/// All complete records.
 pub(super) fn events(log: &[u8]) -> impl Iterator<Item = Event> {
     let mut rest = log;
     std::iter::from_fn(move || event(&mut rest))

@@ -1,4 +1,4 @@
-//! Stories of writes and syncs, and what each power cut of many seeds may leave of them.
+//! Sequences of writes and syncs, and the possible contents of the disk after power cuts with many seeds.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::{Disk, Loss};
 use crate::seeded_random::SeededRandom;
 
-/// A tree with one durable file `old` that holds "old", and the log of what follows.
+/// A tree with one durable file `old` that contains "old", and the log of later events.
 struct Story {
     folder: TempDir,
     log: Vec<u8>,
@@ -61,7 +61,7 @@ impl Story {
         self.note(b's', inode, 1, [b"", b""])
     }
 
-    /// What is left under a name after power cuts of many seeds, each different outcome once.
+    /// The distinct contents of a file after power cuts with many seeds; `None` if the file is missing.
     fn outcomes(&self, name: &str) -> Vec<Option<Vec<u8>>> {
         let mut outcomes = Vec::new();
         for seed in 0..200 {

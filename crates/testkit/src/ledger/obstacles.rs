@@ -17,7 +17,7 @@ pub struct Obstacles {
     met: AtomicUsize,
 }
 
-/// What happens to claims.
+/// How claims are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Claims {
     #[default]
@@ -58,7 +58,7 @@ impl Obstacles {
         self.met.load(Ordering::SeqCst)
     }
 
-    /// Sets what happens to claims.
+    /// Sets how claims are handled.
     pub fn let_claims(&self, claims: Claims) {
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
     }

@@ -1,4 +1,4 @@
-//! A ledger that counts what is read from it. Everything passes.
+//! A ledger that counts its reads. All requests pass unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use consign_kernel::record::{Kind, Record};
 use consign_store::{BoxFuture, Forwarding, Query, Rows, SharedStore};
 
-/// What was read so far.
+/// The reads so far.
 #[derive(Debug, Default)]
 pub struct Reads {
     calls: AtomicUsize,
@@ -14,12 +14,12 @@ pub struct Reads {
     transactions: AtomicUsize,
 }
 
-/// Reads of one stretch of a test.
+/// The reads of one part of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Questions to the store.
+    /// Calls of the store.
     pub calls: usize,
-    /// Records in the answers.
+    /// Records in the results.
     pub records: usize,
     /// Those of them that are agent transactions, which are large.
     pub transactions: usize,
@@ -35,7 +35,7 @@ impl Reads {
         })
     }
 
-    /// Gives what was read since the last time, and begins again.
+    /// Returns the reads since the last call, and resets the counters.
     pub fn take(&self) -> ReadCounts {
         let [calls, records, transactions] = [&self.calls, &self.records, &self.transactions]
             .map(|count| count.swap(0, Ordering::SeqCst));

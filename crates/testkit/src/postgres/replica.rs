@@ -1,6 +1,6 @@
-//! Losing a server and having another: standbys, promotion, sudden death, settings that change while it runs.
+//! Failover of a server: standbys, promotion, SIGKILL, and settings that change while it runs.
 //!
-//! Invariant: after [`Cluster::kill9`] no process of that server is left, so whatever starts there next is alone.
+//! Invariant: after [`Cluster::kill9`] no process of that server is left, so the next server on its data directory is alone.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use super::{Cluster, output};
 use crate::process::signal;
 use crate::process::table::{family, is_alive};
 
-/// Included by the configuration, and not part of the data directory: a copy of that does not bring it along.
+/// Included by the configuration. It is outside of the data directory, so a copy of that directory does not contain it.
 const OWN_SETTINGS: &str = "own.conf";
 const INCLUDE: &str = "\ninclude_if_exists = '../own.conf'\n";
 /// A killed process is gone at once, except on a very busy machine.
@@ -21,14 +21,14 @@ const GONE_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
 impl Cluster {
-    /// Lets the configuration include settings of its own, for [`Cluster::configure`]. Once, after `init`.
+    /// Makes the configuration include the file of [`Cluster::configure`]. To be called once, after `init`.
     pub fn include_settings(&self) -> io::Result<()> {
         let file = self.data().join("postgresql.conf");
         let text = fs::read_to_string(&file)? + INCLUDE;
         fs::write(&file, text)
     }
 
-    /// Replaces the settings of its own; a running server takes them over when it reloads.
+    /// Replaces the included settings; a running server applies them when it reloads.
     pub fn configure(&self, text: &str) -> io::Result<()> {
         let file = self.folder.join(OWN_SETTINGS);
         fs::write(&file, text)?;
@@ -41,13 +41,13 @@ impl Cluster {
         output(reload.arg(self.data())).map(drop)
     }
 
-    /// Becomes a copy of one that was stopped in order.
+    /// Copies the data directory of a cluster that was shut down in order.
     pub fn copy_stopped(&self, other: &Self) -> io::Result<()> {
         let mut copy = Command::new("cp");
         output(copy.arg("-a").args([other.data(), self.data()])).map(drop)
     }
 
-    /// Becomes a copy of a running server. What was here is lost.
+    /// Replaces the data directory with a copy of a running server.
     pub fn copy_running(&self, primary: &Self) -> io::Result<()> {
         if self.data().exists() {
             fs::remove_dir_all(self.data())?;
@@ -58,32 +58,32 @@ impl Cluster {
         output(copy.arg("--pgdata").arg(self.data())).map(drop)
     }
 
-    /// Lets the next start be that of a standby.
+    /// The next start is that of a standby.
     pub fn mark_standby(&self) -> io::Result<()> {
         let mark = self.data().join("standby.signal");
         fs::write(&mark, "")?;
         self.user.owns(&mark)
     }
 
-    /// Lets a standby take writes, and waits until it does.
+    /// Promotes a standby, and waits until it accepts writes.
     pub fn promote(&self) -> io::Result<()> {
         let mut promote = self.command("pg_ctl");
         promote.args(["promote", "--wait", "--silent", "--pgdata"]);
         output(promote.arg(self.data())).map(drop)
     }
 
-    /// The first process of its server, if that runs.
+    /// The process id of the postmaster, if the server runs.
     pub fn postmaster(&self) -> Option<u32> {
         postmaster(&self.data())
     }
 
-    /// Kills all its processes with SIGKILL, as if the machine had gone.
+    /// Kills all its processes with SIGKILL, as a crash of the machine would.
     pub fn kill9(&self) -> io::Result<()> {
         kill_server(&self.data())?;
         self.forget_lock()
     }
 
-    /// A dead process that nobody waited for would pass for the owner of the data and of the socket.
+    /// Removes the lock files. PostgreSQL would take a zombie process for the owner of the data directory and of the socket.
     fn forget_lock(&self) -> io::Result<()> {
         let socket = self.folder.join(format!(".s.PGSQL.{}.lock", self.port));
         for file in [self.data().join("postmaster.pid"), socket] {
@@ -96,22 +96,22 @@ impl Cluster {
     }
 }
 
-/// The first process of the server over this data directory.
+/// The process id of the postmaster of this data directory.
 fn postmaster(data: &Path) -> Option<u32> {
     let text = fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let pid = text.lines().next()?.trim().parse().ok()?;
-    // It lives in its data; another process may have its number by now.
+    // The postmaster's working directory is its data directory; another process may have reused the id.
     let lives_in = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     let there = fs::canonicalize(data).is_ok_and(|data| data == lives_in);
     (there && is_alive(pid)).then_some(pid)
 }
 
-/// Kills all processes of the server over this data directory with SIGKILL, if one runs.
+/// Kills all processes of the server on this data directory with SIGKILL, if one runs.
 pub(crate) fn kill_server(data: &Path) -> io::Result<()> {
     let Some(postmaster) = postmaster(data) else {
         return Ok(());
     };
-    // While it sleeps it makes no new ones.
+    // A suspended postmaster starts no new processes.
     signal(postmaster, "STOP")?;
     let pids = family(postmaster);
     let words = pids.iter().map(u32::to_string);

@@ -1,7 +1,7 @@
-//! The smallest HTTP/1.1 client that tests need: one kept connection, blocking, nothing repeated.
+//! A minimal HTTP/1.1 client for tests: one persistent connection, blocking, without retries.
 //!
-//! Invariant: a request is sent once. When anything goes wrong on the way the connection is
-//! dropped and the caller learns that the outcome is unknown, which is what crash tests are about.
+//! Invariant: a request is sent once. After an error the connection is dropped, and the error
+//! means that the outcome is unknown, which crash tests depend on.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub struct Http {
     connection: Option<BufReader<TcpStream>>,
 }
 
-/// An answer, whatever its status.
+/// A response of any status.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
@@ -37,12 +37,12 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The code of an error in the protocol's shape.
+    /// The code of an error in the protocol's format.
     pub fn code(&self) -> String {
         let json = self.json();
         json["error"]["code"].as_str().unwrap_or("").to_owned()
@@ -60,7 +60,7 @@ impl Http {
         }
     }
 
-    /// Waits this long for an answer, and then counts it as lost.
+    /// Sets how long to wait for a response, which then counts as lost.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -115,7 +115,7 @@ impl Http {
         Ok(reply)
     }
 
-    /// A connection of its own, for tests that write bytes by hand.
+    /// Opens a separate connection, for tests that write raw bytes.
     pub fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(&self.authority)?;
         stream.set_nodelay(true)?;
@@ -125,7 +125,7 @@ impl Http {
     }
 }
 
-/// Reads one answer. The server names the length of every answer but streams.
+/// Reads one response. The server sends the length of every response except streams.
 pub fn read_reply(stream: &mut impl BufRead) -> io::Result<Reply> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer");
     let mut line = String::new();

@@ -1,13 +1,13 @@
-//! The process table, as `/proc` shows it: who lives, whose child it is, and since when.
+//! The process table from `/proc`: the state, the parent and the start time of each process.
 
 use std::fs;
 
-/// What the table says of a process.
+/// The entry of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub state: String,
     pub parent: u32,
-    /// In ticks since the machine started. Ids are used again; with this a process is named for good.
+    /// In ticks since the boot. Process ids are reused; id and start time together are unique.
     pub started: u64,
 }
 
@@ -16,7 +16,7 @@ impl Row {
         Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name in brackets, before everything else, may hold anything.
+    /// The name in parentheses, before the other fields, may contain any characters.
     fn read(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -28,19 +28,19 @@ impl Row {
     }
 }
 
-/// Not gone, and not only waiting to be counted.
+/// Whether the process exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     Row::of(pid).is_some_and(|row| row.state != "Z" && row.state != "X")
 }
 
-/// All there are.
+/// The ids of all processes.
 pub fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.collect()
 }
 
-/// A process and all that descend from it.
+/// A process and all its descendants.
 pub fn family(first: u32) -> Vec<u32> {
     let rows = pids().into_iter();
     let parents: Vec<(u32, u32)> = rows

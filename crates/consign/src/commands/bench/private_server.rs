@@ -77,7 +77,7 @@ impl PrivateServer {
         Ok(began)
     }
 
-    /// The address is written once the socket is bound, so whoever reads it can connect.
+    /// Waits for the address. The server writes it once the socket is bound, so connections to it succeed.
     async fn listening(&mut self) -> anyhow::Result<String> {
         let deadline = Instant::now() + START_LIMIT;
         let data = self.directory.data();

@@ -1,4 +1,4 @@
-//! Passed deadlines, by shelf and by how late they are noticed.
+//! Passed deadlines, by shelf and by how late they are processed.
 
 use super::{LEASE_US, NOW, changed, facts, row};
 use crate::decide::{Cx, Sweeps, on_time};

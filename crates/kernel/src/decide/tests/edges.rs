@@ -1,4 +1,4 @@
-//! Every edge of every profile's table is taken by some command: a table cannot promise a step that no rule carries out.
+//! Every edge of every profile's table is taken by some command, so a table contains no step that no rule executes.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +106,7 @@ fn commands(face: Face) -> Vec<Command> {
     all
 }
 
-/// The row in the forms that a ledger can hold: leased or not, with attempts left or without, within its life or past it.
+/// The row in the forms that a ledger can contain: leased or not, with attempts left or without, with an early expiry or not.
 fn variants(profile: ProfileId, state: State) -> Vec<Intent> {
     let mut variants = Vec::new();
     for (held, attempts, over) in [

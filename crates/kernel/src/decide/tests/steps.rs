@@ -1,4 +1,4 @@
-//! Commands against every profile and state: what is written is legal, what is illegal is refused.
+//! Commands against every profile and state: written steps are legal, and illegal steps are refused.
 
 use std::collections::HashSet;
 
@@ -65,7 +65,7 @@ fn commands(face: Face) -> Vec<Command> {
     ]
 }
 
-/// The facts form a chain of legal steps from where the row was to where it was written.
+/// The facts form a chain of legal steps from the previous state of the row to the written one.
 fn is_legal(before: &Intent, writes: &[Write], what: &str) {
     let profile = before.profile.profile();
     let mut at = before.state;
@@ -247,7 +247,7 @@ fn a_batch_admission_names_each_intent_differently_ip_043() {
     assert_eq!(facts(&decision.writes).len(), 100);
 }
 
-/// A row is in a lane because it was due by the clock of the node that put it there.
+/// A row is in a lane because it was due by the clock of the node that queued it.
 #[test]
 fn a_row_that_a_faster_clock_made_ready_is_handed_out() {
     let mut early = row(ProfileId::Intent, State::Queued);
@@ -257,7 +257,7 @@ fn a_row_that_a_faster_clock_made_ready_is_handed_out() {
     assert_eq!(changed(&decision.writes).len(), 1);
 }
 
-/// Lanes are named by hashes: a row that merely shares one must not be handed out.
+/// Lanes are named by hashes: a row of another lane with the same hash must not be leased.
 #[test]
 fn a_row_of_a_lane_is_compared_field_by_field_before_it_is_handed_out() {
     type Spoil = fn(&mut Intent);

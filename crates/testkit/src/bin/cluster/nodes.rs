@@ -95,7 +95,7 @@ impl ClusterNode {
         }
     }
 
-    /// Waits here for an intent, and fulfils it; returns its id.
+    /// Waits on this node for an intent and fulfils it; returns its id.
     pub(crate) fn wait_for(
         &self,
         goal: &str,

@@ -10,7 +10,7 @@ pub(crate) enum CrashFault {
     Kill,
     /// It kills itself at a named point.
     Failpoint,
-    /// SIGKILL, and what was not synced is lost, torn or kept.
+    /// SIGKILL, and each write that was not synced is lost, torn or kept.
     Power,
     /// No space on the disk for a while.
     Full,

@@ -1,6 +1,6 @@
 //! Checks of the responses of clients, against earlier responses and the ledger.
 //!
-//! Invariant: a client knows only that its request was decided between sending and receiving. A promise counts as
+//! Invariant: the server decides a request at an unknown moment between sending and receiving. A promise counts as
 //! broken only if no moment in between could explain the response.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) struct ClientChecks {
     receipts: ReceiptChecks,
 }
 
-/// A lease as its holder knows it.
+/// A lease from the view of its holder.
 #[derive(Debug)]
 pub(crate) struct KnownLease {
     pub(crate) id: IntentId,
@@ -171,7 +171,7 @@ impl ClientChecks {
         Ok(())
     }
 
-    /// As far as its holder can know.
+    /// Whether the holder can be sure that its lease runs.
     fn certainly_runs(&self, lease: &KnownLease, at: Micros) -> bool {
         let touched = self.touched.get(&lease.id);
         lease.until.0 > at

@@ -107,7 +107,7 @@ impl LedgerChecks {
         Ok(())
     }
 
-    /// Only expired rows may disappear, and they never come back.
+    /// Only expired rows may disappear, and they never reappear.
     fn say_goodbye(
         &mut self,
         present: &BTreeSet<IntentId>,

@@ -193,7 +193,7 @@ async fn carry_out(engine: Engine, action: SimAction) -> Result<EngineReply, Err
     engine.apply(None, command).await.map(EngineReply::Answer)
 }
 
-/// As the face does it.
+/// Reads a receipt in the same way as the face.
 async fn receipt(engine: &Engine, id: IntentId, pause: Duration) -> Result<Option<String>, Error> {
     let Some(intent) = engine.observe(id).await? else {
         return Ok(None);
