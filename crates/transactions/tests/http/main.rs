@@ -1,5 +1,4 @@
 //! Agent transactions over HTTP, merged into the router of the Intent Protocol as in the server.
-//!
 
 #![expect(
     clippy::unwrap_used,
