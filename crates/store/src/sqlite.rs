@@ -9,6 +9,7 @@ mod checkpoint;
 pub(crate) mod copy;
 mod file_identity;
 mod file_lock;
+mod file_status;
 mod import;
 mod nonces;
 mod positions;

@@ -2,9 +2,9 @@
 //!
 //! A database that was deleted or replaced under a running server would accept writes that are lost.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::file_status::FileStatus;
 use crate::Error;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl FileIdentity {
 }
 
 fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
-    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+    FileStatus::at(path).map(|status| status.identity)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! content of such a log is merged into the file at once if it can still be read through the open descriptor, and never if
 //! it is damaged.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -13,6 +13,7 @@ use consign_kernel::plant::{self, Plant};
 use rusqlite::Connection;
 
 use super::checkpoint;
+use super::file_status::FileStatus;
 use super::schema;
 use crate::Error;
 use crate::group::SyncTarget;
@@ -62,13 +63,13 @@ impl WalFile {
         let page_bytes: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|error| unfit(error.to_string()))?;
-        let found = file.metadata().map_err(|error| unfit(error.to_string()))?;
+        let found = FileStatus::of(&file).map_err(|error| unfit(error.to_string()))?;
         let index = beside("shm");
-        let index = std::fs::metadata(&index)
+        let index = FileStatus::at(&index)
             .ok()
-            .map(|found| (index, identity(&found)));
+            .map(|found| (index, found.identity));
         Ok(Self {
-            identity: identity(&found),
+            identity: found.identity,
             file,
             index,
             page_bytes: u64::try_from(page_bytes).unwrap_or(0),
@@ -81,7 +82,7 @@ impl WalFile {
     /// Before a commit: checks that the log was not truncated. The commit itself would hide that, since it writes after the
     /// position where the log should end.
     pub(super) fn confirm_length(&self, connection: &Connection) -> Result<(), Error> {
-        let length = self.file.metadata().map_or(0, |found| found.len());
+        let length = FileStatus::of(&self.file).map_or(0, |found| found.length);
         if length >= self.length.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -104,7 +105,7 @@ impl WalFile {
             let Some(pages) = checkpoint::unmerged_pages(connection)? else {
                 return Ok(());
             };
-            let length = self.file.metadata().map_or(0, |found| found.len());
+            let length = FileStatus::of(&self.file).map_or(0, |found| found.length);
             if length >= self.bytes(pages) {
                 return Ok(());
             }
@@ -118,8 +119,8 @@ impl WalFile {
     }
 
     fn lies_at(&self, path: &Path, ours: (u64, u64)) -> Result<u64, Error> {
-        match std::fs::metadata(path) {
-            Ok(found) if identity(&found) == ours => Ok(found.len()),
+        match FileStatus::at(path) {
+            Ok(found) if found.identity == ours => Ok(found.length),
             _ => {
                 self.state.fetch_max(TAKEN, Ordering::Relaxed);
                 Err(Error::Taken(format!(
@@ -167,8 +168,4 @@ impl SyncTarget for WalFile {
         self.length.store(length, Ordering::Relaxed);
         Ok(())
     }
-}
-
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
 }
