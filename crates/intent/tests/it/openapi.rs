@@ -1,4 +1,4 @@
-//! The OpenAPI document of the face: complete, consistent with the router, and served to authenticated clients only.
+//! The `OpenAPI` document of the face: complete, consistent with the router, and served to authenticated clients only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The OpenAPI description of the routes: complete, and consistent with the router.
+//! The `OpenAPI` description of the routes: complete, and consistent with the router.
 
 use std::collections::BTreeSet;
 
