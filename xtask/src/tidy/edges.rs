@@ -29,6 +29,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-client",
         ],
     ),
+    (
+        "consign-beam",
+        &[
+            "consign-kernel",
+            "consign-engine",
+            "consign-web",
+            "consign-client",
+        ],
+    ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
@@ -41,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-intent",
             "consign-automation",
             "consign-transactions",
+            "consign-beam",
             "consign-client",
             "consign-bench",
         ],

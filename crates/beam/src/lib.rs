@@ -1,0 +1,1 @@
+//! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
