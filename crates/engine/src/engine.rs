@@ -9,14 +9,15 @@ use consign_kernel::error::Refusal;
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Entropy, FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
+use consign_kernel::once::{FirstUse, OnceKey};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt::{PublicKey, Signer};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, News, Outline,
-    OutlinePage, SharedStore, Stats, TypedReads as _,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
+    MessageFilter, News, Outline, OutlinePage, SharedStore, Stats, TypedReads as _,
 };
 use tokio::sync::{Notify, watch};
 
@@ -357,6 +358,25 @@ impl Engine {
     pub async fn dead(&self, _: Operator, face: Face, limit: u32) -> Result<Vec<Intent>, Error> {
         self.sweep().await?;
         Ok(self.inner.store.dead(face, limit).await?)
+    }
+
+    /// Messages of a profile: rows with a sender, whose owner is the recipient.
+    pub async fn messages(&self, filter: MessageFilter) -> Result<Vec<Intent>, Error> {
+        Ok(self.inner.store.messages(filter).await?)
+    }
+
+    /// How many messages each sender has sent to each recipient.
+    pub async fn message_counts(
+        &self,
+        profile: ProfileId,
+        limit: u32,
+    ) -> Result<Vec<MessageCount>, Error> {
+        Ok(self.inner.store.message_counts(profile, limit).await?)
+    }
+
+    /// The first use of a once-key.
+    pub async fn first_use(&self, key: OnceKey) -> Result<Option<FirstUse>, Error> {
+        Ok(self.inner.store.first_use(key).await?)
     }
 
     pub async fn timeline(&self, intent: Seq) -> Result<Vec<Fact>, Error> {

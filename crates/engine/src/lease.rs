@@ -44,6 +44,7 @@ impl Lease {
 
     pub fn extend(&self, lease_us: i64) -> Extend {
         Extend {
+            detail: None,
             id: self.id,
             holder: self.holder.clone(),
             token: self.token,
@@ -53,6 +54,7 @@ impl Lease {
 
     pub fn settle(&self, how: Settlement) -> Settle {
         Settle {
+            detail: None,
             id: self.id,
             holder: self.holder.clone(),
             token: self.token,

@@ -33,8 +33,8 @@ pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
 pub use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, Outline, OutlinePage,
-    SharedStore, Stats,
+    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
+    MessageFilter, MessagesOf, Outline, OutlinePage, SeqPage, SharedStore, Stats,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;

@@ -73,6 +73,7 @@ impl Publication {
             ties: Ties {
                 parent: self.parent,
                 series: None,
+                sender: None,
             },
             unless: None,
         }

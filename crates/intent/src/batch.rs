@@ -201,6 +201,7 @@ fn settlement(request: &AuthedRequest, id: &str, item: &Object<'_>) -> Result<Se
         }
     };
     Ok(Settle {
+        detail: None,
         id: lease::known(id)?,
         holder: request.caller.id().to_owned(),
         token: token?,

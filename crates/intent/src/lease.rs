@@ -85,6 +85,7 @@ fn parse_extend(request: &AuthedRequest, id: &str) -> Result<(Extend, i64), Reje
         None => limits::LEASE_DEFAULT_S,
     };
     let extend = Extend {
+        detail: None,
         id: known(id)?,
         holder: request.caller.id().to_owned(),
         token: token?,
@@ -110,6 +111,7 @@ fn parse_settle(
     let token = token(&object)?;
     let how = how(&object)?;
     Ok(Settle {
+        detail: None,
         id: known(id)?,
         holder: request.caller.id().to_owned(),
         token: token?,

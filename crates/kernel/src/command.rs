@@ -129,10 +129,23 @@ pub struct Begin {
     /// Must be new: made by [`IntentId::new`] from fresh entropy.
     pub id: IntentId,
     pub item: NewIntent,
-    /// The first lease, for a profile whose rows begin leased.
+    /// The first lease, for a profile whose rows begin leased, or for the claim of the walk.
     pub hold: Option<Hold>,
     /// Refused if too many rows wait for consent.
     pub within: Option<Within>,
+    /// The steps that the row takes at once after its beginning, each with its own fact.
+    pub walk: Vec<FirstStep>,
+    /// For the fact of the beginning.
+    pub detail: Option<String>,
+}
+
+/// A step of a row that has just begun.
+#[derive(Clone, Debug)]
+pub struct FirstStep {
+    /// A validation, a claim, or an extension of that claim.
+    pub verb: Verb,
+    /// For the fact.
+    pub detail: Option<String>,
 }
 
 /// How many rows may wait for consent, or wait for their removal because none was given. The requester of a row is its
@@ -245,6 +258,8 @@ pub struct Take {
     pub id: IntentId,
     pub face: Face,
     pub hold: Hold,
+    /// For the fact.
+    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -253,6 +268,8 @@ pub struct Extend {
     pub holder: String,
     pub token: Token,
     pub lease_us: i64,
+    /// For the fact.
+    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -261,6 +278,8 @@ pub struct Settle {
     pub holder: String,
     pub token: Token,
     pub how: Settlement,
+    /// For the fact, if it says more than the error of the settlement.
+    pub detail: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -315,9 +334,10 @@ pub struct Advance {
     pub verb: Verb,
     /// For the fact; `None` for the system.
     pub actor: Option<String>,
-    /// For the fact. It becomes the error of a row that fails, dies or is recovered.
+    /// For the fact. It becomes the error of a row that fails, dies or is recovered, unless `error` is given.
     pub detail: Option<String>,
-    /// What a completed row leaves behind.
+    pub error: Option<String>,
+    /// What a completed or failed row leaves behind.
     pub result: Option<Outcome>,
     /// How long a row that is queued again waits.
     pub after_us: i64,
@@ -340,6 +360,7 @@ impl Advance {
             verb,
             actor: None,
             detail: None,
+            error: None,
             result: None,
             after_us: 0,
         }

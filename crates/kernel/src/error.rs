@@ -3,6 +3,7 @@
 //! Invariant: a name is never reused for another meaning; each has a page in `docs/errors/`.
 //! The kernel knows a class, not an HTTP status: `web` translates.
 
+use crate::ids::IntentId;
 use crate::profile::Face;
 
 /// The kind of error a code is; the HTTP status follows from it.
@@ -163,6 +164,8 @@ pub enum Refusal {
     IllegalState,
     #[error("item {index}: the key was used before with another content")]
     OnceConflict { index: usize },
+    #[error("the key was used before with the same content")]
+    AlreadyBegun { id: IntentId },
     #[error("the nonce was used before")]
     Replay,
     #[error("the key is unknown or revoked")]

@@ -55,6 +55,8 @@ pub struct Ties {
     pub parent: Option<IntentId>,
     /// Of all that name the same series, at most one is held at a time.
     pub series: Option<String>,
+    /// Who sent it, where the owner is the recipient.
+    pub sender: Option<String>,
 }
 
 /// The rows of a series that a rule may ask about.

@@ -12,6 +12,10 @@ pub enum Scope {
     IntentIdempotency,
     /// `X-Nonce` of a signed Intent Protocol request.
     IntentNonce,
+    /// The nonce of an intent in a Beam directory.
+    BeamNonce,
+    /// The nonce of a message on the Beam bus.
+    BeamBusNonce,
 }
 
 impl FirstUse {
@@ -28,12 +32,19 @@ impl FirstUse {
 }
 
 impl Scope {
-    pub const ALL: &[Self] = &[Self::IntentIdempotency, Self::IntentNonce];
+    pub const ALL: &[Self] = &[
+        Self::IntentIdempotency,
+        Self::IntentNonce,
+        Self::BeamNonce,
+        Self::BeamBusNonce,
+    ];
 
     pub const fn code(self) -> u8 {
         match self {
             Self::IntentIdempotency => 1,
             Self::IntentNonce => 2,
+            Self::BeamNonce => 3,
+            Self::BeamBusNonce => 4,
         }
     }
 
@@ -41,6 +52,7 @@ impl Scope {
     pub const fn face(self) -> Face {
         match self {
             Self::IntentIdempotency | Self::IntentNonce => Face::Intent,
+            Self::BeamNonce | Self::BeamBusNonce => Face::Beam,
         }
     }
 
@@ -54,7 +66,7 @@ impl Scope {
     /// Whether a row of this scope holds no fingerprint and no answer.
     pub const fn is_bare(self) -> bool {
         match self {
-            Self::IntentIdempotency => false,
+            Self::IntentIdempotency | Self::BeamNonce | Self::BeamBusNonce => false,
             Self::IntentNonce => true,
         }
     }

@@ -32,8 +32,8 @@ pub enum Backoff {
         cap_us: i64,
         jitter: Jitter,
     },
-    /// The Beam bus: listed steps in whole seconds, 15 % up or down. Wants [`key_entropy`].
-    Bus,
+    /// The Beam bus: listed steps in whole seconds, 15 % up or down; a second may be scaled for tests. Wants [`key_entropy`].
+    Bus { second_us: i64 },
 }
 
 /// How entropy changes a pause.
@@ -110,7 +110,7 @@ impl Backoff {
                 let pause_us = doubled(base_us, attempts.saturating_sub(undoubled)).min(cap_us);
                 jitter.applied(pause_us, entropy).min(cap_us)
             }
-            Self::Bus => bus_delay_us(attempts, entropy),
+            Self::Bus { second_us } => bus_delay_s(attempts, entropy).saturating_mul(second_us),
         };
         delay_us.clamp(0, DELAY_US_MAX)
     }
@@ -170,7 +170,7 @@ pub fn key_entropy(nonce: &str, retry: u32) -> u64 {
     u64::from(hash.unsigned_abs())
 }
 
-fn bus_delay_us(retry: u32, entropy: u64) -> i64 {
+fn bus_delay_s(retry: u32, entropy: u64) -> i64 {
     let last = BUS_STEPS_S.len() - 1;
     let step = usize::try_from(retry.saturating_sub(1)).map_or(last, |step| step.min(last));
     let choices = BUS_JITTER_PERCENT.unsigned_abs() * 2 + 1;
@@ -178,7 +178,7 @@ fn bus_delay_us(retry: u32, entropy: u64) -> i64 {
     let percent = 100 + drawn - BUS_JITTER_PERCENT;
     // Rounds halves up, as the protocol does.
     let delay_s = (BUS_STEPS_S[step] * percent + 50) / 100;
-    delay_s.max(BUS_DELAY_S_MIN) * SECOND_US
+    delay_s.max(BUS_DELAY_S_MIN)
 }
 
 #[cfg(test)]
@@ -189,6 +189,9 @@ mod tests {
     use crate::plant;
 
     const HOUR_US: i64 = 3_600 * SECOND_US;
+    const BUS: Backoff = Backoff::Bus {
+        second_us: SECOND_US,
+    };
 
     proptest! {
         // A planted defect must fail here, and would leave a file of seeds in the tree each time.
@@ -227,7 +230,7 @@ mod tests {
         ) {
             let policies = [
                 Backoff::Now,
-                Backoff::Bus,
+                Backoff::Bus { second_us: SECOND_US },
                 Backoff::Fixed { delay_us: base_us },
                 Backoff::Linear { step_us: base_us, cap_us },
                 Backoff::intent(base_us),
@@ -345,7 +348,7 @@ mod tests {
         ];
         for (nonce, expected_s) in vectors {
             let delays_s = [1, 2, 3, 4, 5, 6]
-                .map(|retry| Backoff::Bus.delay_us(retry, key_entropy(nonce, retry)) / SECOND_US);
+                .map(|retry| BUS.delay_us(retry, key_entropy(nonce, retry)) / SECOND_US);
             assert_eq!(delays_s, expected_s, "{nonce}");
         }
     }
@@ -357,7 +360,7 @@ mod tests {
             for draw in 0..31_u8 {
                 let percent = f64::from(draw) - 15.0;
                 let expected_s = (step_s * (1.0 + percent / 100.0) + 0.5).floor();
-                let delay_us = Backoff::Bus.delay_us(retry, u64::from(draw));
+                let delay_us = BUS.delay_us(retry, u64::from(draw));
                 let whole_s = u32::try_from(delay_us / SECOND_US).expect("a few minutes");
                 assert!(
                     (f64::from(whole_s) - expected_s).abs() < 0.1,

@@ -66,6 +66,7 @@ fn claim() -> Command {
 
 fn settle(intent: &Intent) -> Command {
     Command::Settle(Settle {
+        detail: None,
         id: intent.id,
         holder: "main".to_owned(),
         token: intent.token.unwrap(),

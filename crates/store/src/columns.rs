@@ -55,6 +55,7 @@ macro_rules! intent_table {
             fixed traceparent = $intent.traceparent.as_deref(),
             fixed parent = $intent.ties.parent.as_ref(),
             fixed series = $intent.ties.series.as_deref(),
+            fixed sender = $intent.ties.sender.as_deref(),
             => (
             ::consign_kernel::intent::Intent {
                 seq,
@@ -69,7 +70,7 @@ macro_rules! intent_table {
                 priority,
                 payload,
                 traceparent,
-                ties: ::consign_kernel::intent::Ties { parent, series },
+                ties: ::consign_kernel::intent::Ties { parent, series, sender },
                 attempts,
                 attempts_max,
                 backoff_us,

@@ -15,6 +15,7 @@ mod effects;
 mod events;
 mod gate;
 mod lease;
+mod messages;
 mod once;
 mod operate;
 mod outlines;
@@ -36,6 +37,7 @@ pub use effects::*;
 pub use events::*;
 pub use gate::*;
 pub use lease::*;
+pub use messages::*;
 pub use once::*;
 pub use operate::*;
 pub use outlines::*;
@@ -202,6 +204,12 @@ macro_rules! conformance {
             ended_permissions_and_transactions_are_in_nobodys_way,
             a_message_past_its_maximum_age_is_a_dead_letter,
             a_holder_may_ask_for_a_later_retry_or_give_up,
+            a_message_walks_to_its_first_lease_in_one_commit,
+            a_walk_takes_only_legal_steps,
+            a_used_nonce_names_the_first_message,
+            messages_are_listed_by_their_parties,
+            a_recipient_finds_what_waits_for_its_acknowledgement,
+            later_steps_of_a_message_carry_their_details,
             a_delivered_message_waits_for_its_recipient_alone,
             steps_without_a_lease_lead_into_the_queue_and_out_of_it,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,

@@ -43,7 +43,10 @@ pub use error::Error;
 pub use forwarding::Forwarding;
 pub use ledger::News;
 pub use outline::{JobCount, Outline, OutlinePage};
-pub use query::{IntentColumns, NamePage, Query, Rows, TypedReads};
+pub use query::{
+    IntentColumns, MessageCount, MessageFilter, MessagesOf, NamePage, Query, Rows, SeqPage,
+    TypedReads,
+};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {

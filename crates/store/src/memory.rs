@@ -26,8 +26,8 @@ use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
     BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentColumns,
-    IntentFilter, IntentPage, JobCount, LeaseCount, NamePage, News, Outline, OutlinePage, Query,
-    Rows, Stats, Store,
+    IntentFilter, IntentPage, JobCount, LeaseCount, MessageCount, MessageFilter, MessagesOf,
+    NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats, Store,
 };
 
 pub struct Memory {
@@ -175,6 +175,30 @@ impl ModelData {
                     && intent.seq > *after
                     && UNDER_WAY.contains(&intent.shelf)
             })),
+            Query::Messages(filter) => Rows::Intents(self.messages(filter)),
+            Query::MessageCounts { profile, limit } => {
+                let mut pairs: BTreeMap<(String, String), u64> = BTreeMap::new();
+                for intent in self.intents.values() {
+                    if let (true, Some(sender)) = (intent.profile == *profile, &intent.ties.sender)
+                    {
+                        *pairs
+                            .entry((sender.clone(), intent.owner.clone()))
+                            .or_default() += 1;
+                    }
+                }
+                let counts = pairs
+                    .into_iter()
+                    .map(|((sender, recipient), count)| MessageCount {
+                        sender,
+                        recipient,
+                        count,
+                    });
+                Rows::MessageCounts(counts.take(*limit as usize).collect())
+            }
+            Query::FirstUse(key) => {
+                let found = self.once.get(key).filter(|row| row.until > now);
+                Rows::FirstUses(found.cloned().into_iter().collect())
+            }
             Query::Dead { face, limit } => {
                 let mut dead = self.first(u32::MAX, |intent| {
                     intent.state == State::DeadLetter && intent.profile.profile().face == *face
@@ -247,6 +271,34 @@ impl ModelData {
     fn first(&self, limit: u32, wanted: impl Fn(&Intent) -> bool) -> Vec<Intent> {
         let found = self.intents.values().filter(|intent| wanted(intent));
         found.take(limit as usize).cloned().collect()
+    }
+
+    fn messages(&self, filter: &MessageFilter) -> Vec<Intent> {
+        let wanted = |intent: &Intent| {
+            intent.profile == filter.profile
+                && match &filter.of {
+                    MessagesOf::All => true,
+                    MessagesOf::Sender(sender) => intent.ties.sender.as_ref() == Some(sender),
+                    MessagesOf::Recipient(recipient) => intent.owner == *recipient,
+                    MessagesOf::AwaitingAck(recipient) => {
+                        intent.owner == *recipient
+                            && intent.profile == ProfileId::BeamBus
+                            && intent.state == State::Delivered
+                    }
+                }
+        };
+        match filter.page {
+            SeqPage::After(after) => {
+                self.first(filter.limit, |intent| intent.seq > after && wanted(intent))
+            }
+            SeqPage::Before(before) => {
+                let mut found =
+                    self.first(u32::MAX, |intent| intent.seq < before && wanted(intent));
+                found.reverse();
+                found.truncate(filter.limit as usize);
+                found
+            }
+        }
     }
 
     fn jobs(&self) -> impl Iterator<Item = &Intent> {

@@ -5,6 +5,7 @@
 use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Intent;
+use consign_kernel::once::{FirstUse, OnceKey};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
@@ -62,6 +63,15 @@ pub enum Query {
         after: Seq,
         limit: u32,
     },
+    /// Messages: rows with a sender, whose owner is the recipient.
+    Messages(MessageFilter),
+    /// How many messages each sender has sent to each recipient. Examines all messages of the profile.
+    MessageCounts {
+        profile: ProfileId,
+        limit: u32,
+    },
+    /// The first use of a once-key, unless it has expired.
+    FirstUse(OnceKey),
     /// Dead letters of a face, latest first.
     Dead {
         face: Face,
@@ -112,6 +122,57 @@ pub enum IntentColumns {
     Outline,
 }
 
+/// Which messages a listing returns.
+#[derive(Clone, Debug)]
+pub struct MessageFilter {
+    pub profile: ProfileId,
+    pub of: MessagesOf,
+    pub page: SeqPage,
+    pub limit: u32,
+}
+
+/// Whose messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MessagesOf {
+    All,
+    Sender(String),
+    Recipient(String),
+    /// Messages of the bus that were delivered to this recipient and wait for its acknowledgement.
+    AwaitingAck(String),
+}
+
+impl MessagesOf {
+    /// The agent that it names.
+    pub(crate) fn party(&self) -> Option<&str> {
+        match self {
+            Self::All => None,
+            Self::Sender(party) | Self::Recipient(party) | Self::AwaitingAck(party) => Some(party),
+        }
+    }
+}
+
+/// Where a page of rows starts, and its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeqPage {
+    /// In the order of admission, after a row.
+    After(Seq),
+    /// Newest first, before a row.
+    Before(Seq),
+}
+
+impl SeqPage {
+    /// The newest rows.
+    pub const NEWEST: Self = Self::Before(Seq(i64::MAX as u64));
+}
+
+/// How many messages one agent has sent to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageCount {
+    pub sender: String,
+    pub recipient: String,
+    pub count: u64,
+}
+
 /// Where a page of names starts, and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamePage {
@@ -136,6 +197,8 @@ pub enum Rows {
     Counts(Vec<Count>),
     LeaseCounts(Vec<LeaseCount>),
     Due(Option<Micros>),
+    MessageCounts(Vec<MessageCount>),
+    FirstUses(Vec<FirstUse>),
 }
 
 macro_rules! typed {
@@ -162,6 +225,9 @@ pub trait TypedReads: Store {
         fn job_counts(now: Micros) -> Vec<JobCount> = Query::JobCounts { now };
         fn active_rows(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent> =
             Query::ActiveRows { profile, state, after, limit };
+        fn messages(filter: MessageFilter) -> Vec<Intent> = Query::Messages(filter);
+        fn message_counts(profile: ProfileId, limit: u32) -> Vec<MessageCount> = Query::MessageCounts { profile, limit };
+        fn first_use(key: OnceKey) -> Option<FirstUse> = Query::FirstUse(key);
         fn dead(face: Face, limit: u32) -> Vec<Intent> = Query::Dead { face, limit };
         fn facts(intent: Seq, limit: u32) -> Vec<Fact> = Query::Facts { intent, limit };
         fn last_fact_to(
@@ -223,4 +289,6 @@ answers! {
     Counts(counts) => Vec<Count>: counts,
     LeaseCounts(counts) => Vec<LeaseCount>: counts,
     Due(at) => Option<Micros>: at,
+    MessageCounts(counts) => Vec<MessageCount>: counts,
+    FirstUses(found) => Option<FirstUse>: found.into_iter().next(),
 }

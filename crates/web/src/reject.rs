@@ -204,6 +204,7 @@ impl From<Refusal> for Reject {
             ),
             Refusal::VersionMismatch
             | Refusal::Exists
+            | Refusal::AlreadyBegun { .. }
             | Refusal::NotReached
             | Refusal::Held
             | Refusal::EffectOnce => Self::new(Code::InvalidRequest, refusal.to_string()),

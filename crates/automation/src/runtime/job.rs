@@ -157,6 +157,7 @@ impl Job {
             ties: Ties {
                 parent,
                 series: key.map(|key| self.series(key)),
+                sender: None,
             },
             unless: key.map(|_| Unless {
                 open: window.is_some(),

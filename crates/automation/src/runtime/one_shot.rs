@@ -78,6 +78,7 @@ async fn claim_due_jobs(inner: &Arc<RuntimeInner>) -> Result<(), Error> {
 
 async fn take_job(inner: &Arc<RuntimeInner>, id: IntentId) -> Result<(), Error> {
     let take = Take {
+        detail: None,
         id,
         face: Face::Automation,
         hold: Hold {

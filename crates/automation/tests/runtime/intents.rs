@@ -79,6 +79,7 @@ pub(crate) async fn claimed(world: &World) -> Intent {
 
 pub(crate) async fn settle(world: &World, intent: &Intent, how: Settlement) {
     let settle = Settle {
+        detail: None,
         id: intent.id,
         holder: MAIN.to_owned(),
         token: intent.token.unwrap(),

@@ -202,6 +202,7 @@ async fn a_draining_node_claims_for_nobody_and_wakes_those_who_wait_when_it_serv
     let looked = world.engine.claim(None, claim(), Duration::ZERO).await;
     assert_eq!(looked.unwrap(), []);
     let kept = Command::Extend(Extend {
+        detail: None,
         id: held.id,
         holder: "main".to_owned(),
         token: held.token.unwrap(),

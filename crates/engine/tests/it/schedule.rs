@@ -201,6 +201,7 @@ async fn a_node_with_a_wrong_clock_ends_no_lease_and_forgets_nothing() {
         let claimed = world.engine.claim(None, claim(), Duration::ZERO).await;
         assert_eq!(claimed.unwrap(), []);
         let taken = Command::Take(Take {
+            detail: None,
             id,
             face: Face::Intent,
             hold: Hold {

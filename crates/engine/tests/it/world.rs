@@ -81,6 +81,7 @@ impl World {
 
     pub(crate) async fn settle(&self, intent: &Intent, how: Settlement) {
         let settle = Settle {
+            detail: None,
             id: intent.id,
             holder: "main".to_owned(),
             token: intent.token.unwrap(),

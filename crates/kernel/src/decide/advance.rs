@@ -64,6 +64,7 @@ fn target(profile: &Profile, was: State, verb: Verb) -> Option<State> {
 
 fn apply(intent: &mut Intent, advance: &Advance, to: State, cx: &mut Cx<'_>) {
     let was = intent.state;
+    let error = advance.error.as_ref().or(advance.detail.as_ref());
     match to {
         State::Received | State::Validated | State::Dispatched | State::Delivered => {
             intent.state = to;
@@ -74,7 +75,7 @@ fn apply(intent: &mut Intent, advance: &Advance, to: State, cx: &mut Cx<'_>) {
             intent.settled_at = None;
             intent.result = None;
             let (cause, run_at) = if advance.verb == Verb::Recover {
-                intent.last_error.clone_from(&advance.detail);
+                intent.last_error = error.cloned();
                 (Cause::Recovered, cx.now)
             } else {
                 intent.last_error = None;
@@ -95,7 +96,8 @@ fn apply(intent: &mut Intent, advance: &Advance, to: State, cx: &mut Cx<'_>) {
                 _ => Cause::Rejected,
             };
             if advance.verb != Verb::Compensate {
-                intent.last_error.clone_from(&advance.detail);
+                intent.last_error = error.cloned();
+                intent.result.clone_from(&advance.result);
             }
             finish(intent, to, cause, cx.now);
         }

@@ -1,18 +1,27 @@
-//! Rows that begin outside of a queue: a permission begins as received, a transaction leased to the node that carries it out.
+//! Rows that begin outside of a queue: a permission begins as received, a transaction leased to the node that carries it out,
+//! a message as received, from where it walks to its first lease in the same commit.
 
 use super::claim::lease;
 use super::time::until_end;
 use super::{Cx, Decision, FactSource, Needs, View, Write, admit, fact};
-use crate::command::{Answer, Begin, Within};
+use crate::command::{Answer, Begin, FirstStep, Within};
 use crate::error::Refusal;
+use crate::intent::Intent;
+use crate::once::{self, Verdict};
 use crate::state::{State, Verb};
 
 pub(super) fn needs(begin: &Begin) -> Needs<'_> {
-    match (begin.within, begin.item.target.as_deref()) {
-        (Some(_), Some(of)) => Needs::Unconsented {
-            face: begin.item.profile.profile().face,
-            of,
+    let item = &begin.item;
+    let face = item.profile.profile().face;
+    match (&item.once, begin.within, item.target.as_deref()) {
+        (Some(guard), _, _) => Needs::Admission {
+            once: vec![Some(&guard.key)],
+            series: vec![None],
+            face,
+            owner: &item.owner,
+            capped: false,
         },
+        (None, Some(_), Some(of)) => Needs::Unconsented { face, of },
         _ => Needs::Nothing,
     }
 }
@@ -22,16 +31,19 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
         check_room(view, within)?;
     }
     let item = &begin.item;
+    let profile = item.profile.profile();
+    let claims_later = begin.walk.iter().any(|first| first.verb == Verb::Claim);
     let start = match begin.hold {
-        Some(_) => State::Dispatched,
-        None => State::Received,
+        Some(_) if !claims_later => State::Dispatched,
+        _ => State::Received,
     };
-    if !item.profile.profile().start.contains(&start) {
+    if !profile.start.contains(&start) {
         return Err(Refusal::IllegalState);
     }
+    let first_use = first_use(view, begin, cx)?;
     let seq = cx.next_seq();
     let mut intent = admit::made(item, begin.id, seq, start, cx);
-    if let Some(hold) = &begin.hold {
+    if let (State::Dispatched, Some(hold)) = (start, &begin.hold) {
         // It is leased now, so it is due now, whatever delay was requested.
         intent.run_at = cx.now;
         lease(&mut intent, &hold.holder, hold.lease_us, cx);
@@ -39,12 +51,79 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
         intent.reshelve(cx.now);
         until_end(&mut intent, cx);
     }
-    let source = FactSource::by(&item.owner, Verb::Admit);
-    let source = fact(None, &mut intent, source, cx);
+    let actor = item.ties.sender.as_deref().unwrap_or(&item.owner);
+    let source = FactSource::by(actor, Verb::Admit).with(begin.detail.clone());
+    let mut writes: Vec<Write> = first_use.map(Write::Once).into_iter().collect();
+    writes.push(fact(None, &mut intent, source, cx));
+    for first in &begin.walk {
+        writes.push(walk(&mut intent, first, begin, cx)?);
+    }
+    writes.push(Write::New(intent.clone()));
     Ok(Decision {
-        writes: vec![source, Write::New(intent.clone())],
+        writes,
         answer: Answer::Begun(Box::new(intent)),
     })
+}
+
+/// Takes one step of a row that is not stored yet, and returns its fact.
+fn walk(
+    intent: &mut Intent,
+    first: &FirstStep,
+    begin: &Begin,
+    cx: &mut Cx<'_>,
+) -> Result<Write, Refusal> {
+    let was = intent.state;
+    let actor = match (first.verb, &begin.hold) {
+        (Verb::Validate, _) => {
+            intent.state = State::Validated;
+            intent.reshelve(cx.now);
+            until_end(intent, cx);
+            None
+        }
+        (Verb::Claim, Some(hold)) => {
+            lease(intent, &hold.holder, hold.lease_us, cx);
+            Some(hold.holder.as_str())
+        }
+        (Verb::Extend, Some(hold)) => Some(hold.holder.as_str()),
+        (Verb::Retry, _) => {
+            intent.state = State::Queued;
+            intent.reshelve(cx.now);
+            None
+        }
+        _ => return Err(Refusal::IllegalState),
+    };
+    let profile = intent.profile.profile();
+    if !profile.allows(was, first.verb, intent.state) {
+        return Err(Refusal::IllegalState);
+    }
+    let source = FactSource {
+        verb: first.verb,
+        actor,
+        detail: first.detail.clone(),
+    };
+    Ok(fact(Some(was), intent, source, cx))
+}
+
+/// The once-row of a new key. A key that was used before refuses the row and names the first one.
+fn first_use(view: &View, begin: &Begin, cx: &Cx<'_>) -> Result<Option<once::FirstUse>, Refusal> {
+    let Some(guard) = &begin.item.once else {
+        return Ok(None);
+    };
+    let stored = view.once.first().and_then(Option::as_ref);
+    match once::compare(stored, &guard.fingerprint, cx.now) {
+        Verdict::First => Ok(Some(once::FirstUse {
+            key: guard.key.clone(),
+            fingerprint: guard.fingerprint,
+            intent: Some(begin.id),
+            answer: String::new(),
+            until: cx.now.plus(guard.lifetime_us),
+        })),
+        Verdict::Same(row) => match row.intent {
+            Some(id) => Err(Refusal::AlreadyBegun { id }),
+            None => Err(Refusal::OnceConflict { index: 0 }),
+        },
+        Verdict::Different(_) => Err(Refusal::OnceConflict { index: 0 }),
+    }
 }
 
 fn check_room(view: &View, within: Within) -> Result<(), Refusal> {

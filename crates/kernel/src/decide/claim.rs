@@ -249,7 +249,7 @@ pub(super) fn take(mut intent: Intent, take: &Take, cx: &mut Cx<'_>) -> Result<D
         return Err(Refusal::IllegalState);
     }
     let mut writes = Vec::with_capacity(2);
-    let source = FactSource::by(holder, Verb::Claim);
+    let source = FactSource::by(holder, Verb::Claim).with(take.detail.clone());
     step(&mut writes, was, intent.clone(), source, cx);
     Ok(Decision {
         writes,

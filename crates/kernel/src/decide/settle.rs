@@ -26,7 +26,7 @@ pub(super) fn extend(
     intent.lease_until = Some(until);
     intent.reshelve(cx.now);
     let mut writes = Vec::with_capacity(2);
-    let source = FactSource::by(&extend.holder, Verb::Extend);
+    let source = FactSource::by(&extend.holder, Verb::Extend).with(extend.detail.clone());
     step(&mut writes, was, intent, source, cx);
     Ok(Decision {
         writes,
@@ -108,6 +108,10 @@ pub(super) fn decide(
             FactSource::by(&settle.holder, Verb::Retry)
         }
         Settlement::FailAttempt { .. } => return Err(Refusal::IllegalState),
+    };
+    let source = match &settle.detail {
+        Some(detail) => source.with(detail.clone()),
+        None => source,
     };
     // A profile may lack this step, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();

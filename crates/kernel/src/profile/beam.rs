@@ -200,7 +200,7 @@ pub(super) static BUS: Profile = Profile {
     words: WORDS,
     cancel_cause: Cause::Cancelled,
     expiry: Expiry::DueNow,
-    retry: |_| Backoff::Bus,
+    retry: |second_us| Backoff::Bus { second_us },
     retry_seed: RetrySeed::OfKey,
     retention: Retention::ForUs(limits::RETENTION_US),
     life_end: LifeEnd::Never,

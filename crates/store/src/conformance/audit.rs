@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::Seq;
+use consign_kernel::ids::{Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
-use consign_kernel::profile::{Expiry, ProfileId};
+use consign_kernel::profile::{Delivery, Expiry, ProfileId};
 use consign_kernel::state::State;
 
 use crate::Dump;
@@ -34,7 +34,7 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         let out = matches!(row.state, State::Dispatched | State::Delivered);
         // A row that may have had an effect can lose its lease and keep its state.
         let stays = row.profile.profile().expiry == Expiry::StayLeased;
-        let held = out && !(stays && row.token.is_none());
+        let held = out && !(stays && row.token.is_none()) && !awaits_ack(row);
         if held != row.token.is_some() || held != row.lease_until.is_some() {
             wrong("state and lease disagree");
         }
@@ -61,6 +61,11 @@ fn ends_by_day(row: &Intent) -> bool {
     row.profile == ProfileId::AtpPermission
 }
 
+/// Whether it waits for its recipient, without a lease.
+fn awaits_ack(row: &Intent) -> bool {
+    row.state == State::Delivered && row.profile.profile().delivered == Delivery::AwaitsAck
+}
+
 /// Whether the row is on the shelf, and has the wake time, at which a sweep finds it.
 fn shelved(row: &Intent) -> bool {
     match row.shelf {
@@ -72,6 +77,7 @@ fn shelved(row: &Intent) -> bool {
                 // A permission expires by the time of day, but its wake time is engine time.
                 State::Received | State::Validated if ends_by_day(row) => true,
                 State::Received | State::Validated => row.wake_at == row.expires_at,
+                State::Delivered if awaits_ack(row) => row.wake_at == Micros::MAX,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
                 State::Queued => row.wake_at == at || behind,
                 State::DeadLetter => row.is_unconsented(),

@@ -23,6 +23,8 @@ fn named(n: u8, world: &World) -> IntentId {
 
 async fn begin(world: &World, n: u8, item: NewIntent, holder: Option<&str>) -> Intent {
     let begin = Begin {
+        walk: Vec::new(),
+        detail: None,
         id: named(n, world),
         item,
         hold: holder.map(|holder| Hold {
@@ -46,6 +48,8 @@ async fn asked_for(world: &World, n: u8, of: &str, ttl_us: i64) -> Result<Intent
         ..in_face(ProfileId::AtpPermission)
     };
     let begin = Begin {
+        walk: Vec::new(),
+        detail: None,
         id: named(n, world),
         item,
         hold: None,
@@ -233,6 +237,7 @@ fn operate(row: &Intent) -> Operate {
 
 fn take(row: &Intent, holder: &str) -> Command {
     Command::Take(Take {
+        detail: None,
         id: row.id,
         face: Face::Transaction,
         hold: Hold {

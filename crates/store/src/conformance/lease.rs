@@ -14,6 +14,7 @@ const LEASE_US: i64 = 60 * SECOND_US;
 fn uses(id: IntentId, holder: &str, token: Token) -> [Command; 3] {
     let settle = |how| {
         Command::Settle(Settle {
+            detail: None,
             id,
             holder: holder.to_owned(),
             token,
@@ -22,6 +23,7 @@ fn uses(id: IntentId, holder: &str, token: Token) -> [Command; 3] {
     };
     [
         Command::Extend(Extend {
+            detail: None,
             id,
             holder: holder.to_owned(),
             token,

@@ -117,6 +117,7 @@ pub async fn a_job_is_found_by_what_its_payload_names(world: World) {
         ties: Ties {
             parent,
             series: None,
+            sender: None,
         },
         ..job()
     };

@@ -142,6 +142,7 @@ pub async fn one_of_many_settlements_counts(world: World) {
             }
         };
         let settle = Settle {
+            detail: None,
             id,
             holder,
             token,
@@ -152,6 +153,7 @@ pub async fn one_of_many_settlements_counts(world: World) {
     .await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     let late = Extend {
+        detail: None,
         id,
         holder: "alice".to_owned(),
         token,

@@ -20,6 +20,8 @@ fn claim_in(face: Face) -> Claim {
 
 async fn received(world: &World, profile: ProfileId) -> Intent {
     let begin = Begin {
+        walk: Vec::new(),
+        detail: None,
         id: IntentId::new(world.now(), Seq(1), 1),
         item: in_face(profile),
         hold: None,
@@ -33,6 +35,7 @@ async fn received(world: &World, profile: ProfileId) -> Intent {
 
 async fn taken(world: &World, row: &Intent) -> Intent {
     let take = Take {
+        detail: None,
         id: row.id,
         face: Face::Beam,
         hold: Hold {

@@ -22,6 +22,7 @@ fn of_series(name: &str) -> NewIntent {
         ties: Ties {
             parent: None,
             series: Some(name.to_owned()),
+            sender: None,
         },
         ..item()
     }
@@ -252,6 +253,7 @@ pub async fn children_are_found_by_their_parent_in_order(world: World) {
         ties: Ties {
             parent: Some(parent),
             series: None,
+            sender: None,
         },
         ..item()
     };
@@ -311,6 +313,7 @@ async fn all_or_none(world: &World, steps: Vec<Command>) -> Vec<Result<Answer, R
 
 fn completing(held: &Intent) -> Command {
     Command::Settle(Settle {
+        detail: None,
         id: held.id,
         holder: held.holder.clone().expect("it is held"),
         token: held.token.expect("it is held"),

@@ -167,6 +167,7 @@ impl World {
     pub async fn extend(&self, held: &Intent, lease_us: i64) -> Result<Answer, Refusal> {
         let (holder, token) = lease_of(held);
         self.step(Command::Extend(Extend {
+            detail: None,
             id: held.id,
             holder,
             token,
@@ -188,6 +189,7 @@ impl World {
     pub async fn settle(&self, held: &Intent, how: Settlement) -> Result<Answer, Refusal> {
         let (holder, token) = lease_of(held);
         self.step(Command::Settle(Settle {
+            detail: None,
             id: held.id,
             holder,
             token,

@@ -38,7 +38,7 @@ const NEW: &str = concat!(
 /// extends the lease.
 const CHANGED: &str = concat!(
     into_intents!(),
-    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL FROM unnest($1::change[]) AS u \
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL, NULL FROM unnest($1::change[]) AS u \
      ON CONFLICT (seq) DO UPDATE SET node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token \
      THEN excluded.node ELSE i.node END, ",
     column_list!(change set excluded)

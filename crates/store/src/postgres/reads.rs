@@ -19,15 +19,15 @@ use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     Count, Dump, Error, EventFilter, EventPage, IntentColumns, IntentFilter, IntentPage, JobCount,
-    LeaseCount, NamePage, OutlinePage, Query, Rows,
+    LeaseCount, MessageCount, MessagesOf, NamePage, OutlinePage, Query, Rows, SeqPage,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
 const SCAN_ROWS_MAX: u32 = 5_000;
 
 macro_rules! select {
-    ($columns:ident, $rest:literal) => {
-        concat!("SELECT ", $columns!(), $rest)
+    ($columns:ident $(, $rest:literal)+) => {
+        concat!("SELECT ", $columns!() $(, $rest)+)
     };
 }
 
@@ -73,6 +73,32 @@ const ACTIVE_ROWS: &str = select!(
     " FROM intents i WHERE i.shelf = ANY($1) AND i.profile = $2 AND i.state = $3 AND i.seq + 0 > $4 \
      ORDER BY i.seq + 0 LIMIT $5"
 );
+
+/// Messages of a profile that match a condition. The constant list of profiles is the condition of the index.
+macro_rules! messages {
+    ($condition:literal) => {
+        (
+            select!(
+                intent_columns,
+                " FROM intents i WHERE i.profile = $1 AND i.profile IN (3, 4) AND ",
+                $condition,
+                " AND i.seq > $2 ORDER BY i.seq LIMIT $3"
+            ),
+            select!(
+                intent_columns,
+                " FROM intents i WHERE i.profile = $1 AND i.profile IN (3, 4) AND ",
+                $condition,
+                " AND i.seq < $2 ORDER BY i.seq DESC LIMIT $3"
+            ),
+        )
+    };
+}
+
+const MESSAGE_COUNTS: &str = "SELECT sender, owner, count(*) FROM intents WHERE profile = $1 AND profile IN (3, 4) \
+     AND sender IS NOT NULL GROUP BY sender, owner ORDER BY sender, owner LIMIT $2";
+
+const FIRST_USE: &str = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+     WHERE scope = $1 AND owner = $2 AND key = $3 AND until > $4";
 
 /// A range and an order that only the index by profile provides. With `profile = p` the planner would choose the older
 /// index without the profile while all rows have the same profile.
@@ -189,6 +215,34 @@ pub(super) async fn read(
             let given: Parameters<'_> = &[&&shelves[..], &profile, &state, &after, &limit];
             Rows::Intents(list(readers, ACTIVE_ROWS, given, rows::intent).await?)
         }
+        Query::Messages(filter) => {
+            let (ascending, descending) = match filter.of {
+                MessagesOf::All => messages!("$4::text IS NULL"),
+                MessagesOf::Sender(_) => messages!("i.sender = $4"),
+                MessagesOf::Recipient(_) => messages!("i.owner = $4"),
+                MessagesOf::AwaitingAck(_) => {
+                    messages!("i.owner = $4 AND i.profile = 4 AND i.state = 4")
+                }
+            };
+            let (sql, seq) = match filter.page {
+                SeqPage::After(seq) => (ascending, seq),
+                SeqPage::Before(seq) => (descending, seq),
+            };
+            let (profile, limit) = (i16::from(filter.profile.code()), i64::from(filter.limit));
+            let party = filter.of.party().map(stored);
+            let given: Parameters<'_> = &[&profile, &signed(seq.0), &limit, &party];
+            Rows::Intents(list(readers, sql, given, rows::intent).await?)
+        }
+        Query::MessageCounts { profile, limit } => {
+            let given: Parameters<'_> = &[&i16::from(profile.code()), &i64::from(limit)];
+            Rows::MessageCounts(list(readers, MESSAGE_COUNTS, given, message_count).await?)
+        }
+        Query::FirstUse(key) => {
+            let scope = i16::from(key.scope.code());
+            let (owner, name) = (stored(&key.owner), stored(&key.key));
+            let given: Parameters<'_> = &[&scope, &owner, &name, &now.0];
+            Rows::FirstUses(list(readers, FIRST_USE, given, rows::once).await?)
+        }
         Query::Dead { face, limit } => {
             let given: Parameters<'_> = &[&profile_codes(face), &i64::from(limit)];
             Rows::Intents(list(readers, DEAD, given, rows::intent).await?)
@@ -246,6 +300,14 @@ pub(super) async fn read(
             let found = list(readers, DUE, &[&&shelves[..]], due).await?;
             Rows::Due(found.into_iter().flatten().next().map(Micros))
         }
+    })
+}
+
+fn message_count(row: &Row) -> Result<MessageCount, Error> {
+    Ok(MessageCount {
+        sender: rows::get(row, 0)?,
+        recipient: rows::get(row, 1)?,
+        count: rows::get::<i64>(row, 2)?.unsigned_abs(),
     })
 }
 

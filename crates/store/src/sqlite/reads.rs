@@ -20,7 +20,8 @@ use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
     BoxFuture, Count, Dump, Error, EventFilter, EventPage, IntentColumns, IntentFilter, IntentPage,
-    JobCount, LeaseCount, NamePage, Outline, OutlinePage, Query, Rows,
+    JobCount, LeaseCount, MessageCount, MessagesOf, NamePage, Outline, OutlinePage, Query, Rows,
+    SeqPage,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -94,8 +95,8 @@ impl SqliteReadPool {
 }
 
 macro_rules! select {
-    ($columns:ident, $rest:literal) => {
-        concat!("SELECT ", $columns!(), $rest)
+    ($columns:ident $(, $rest:literal)+) => {
+        concat!("SELECT ", $columns!() $(, $rest)+)
     };
 }
 
@@ -139,6 +140,32 @@ const ACTIVE_ROWS: &str = select!(
     intent_columns,
     " FROM intents WHERE shelf IN (?1, ?2, ?3) AND profile = ?4 AND state = ?5 AND +seq > ?6 ORDER BY +seq LIMIT ?7"
 );
+
+/// Messages of a profile that match a condition. The constant list of profiles is the condition of the index.
+macro_rules! messages {
+    ($condition:literal) => {
+        (
+            select!(
+                intent_columns,
+                " FROM intents WHERE profile = ?1 AND profile IN (3, 4) AND ",
+                $condition,
+                " AND seq > ?2 ORDER BY seq LIMIT ?3"
+            ),
+            select!(
+                intent_columns,
+                " FROM intents WHERE profile = ?1 AND profile IN (3, 4) AND ",
+                $condition,
+                " AND seq < ?2 ORDER BY seq DESC LIMIT ?3"
+            ),
+        )
+    };
+}
+
+const MESSAGE_COUNTS: &str = "SELECT sender, owner, count(*) FROM intents WHERE profile = ?1 AND profile IN (3, 4) \
+     AND sender IS NOT NULL GROUP BY sender, owner ORDER BY sender, owner LIMIT ?2";
+
+const FIRST_USE: &str = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
+     WHERE scope = ?1 AND owner = ?2 AND key = ?3 AND until > ?4";
 
 const DEAD: &str = select!(
     intent_columns,
@@ -207,6 +234,29 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
             let (profile, state, after) = (profile.code(), state.code(), signed(after.0));
             let given = params![first, second, third, profile, state, after, limit];
             Rows::Intents(list(connection, ACTIVE_ROWS, given, rows::intent)?)
+        }
+        Query::Messages(filter) => {
+            let (ascending, descending) = match filter.of {
+                MessagesOf::All => messages!("?4 IS NULL"),
+                MessagesOf::Sender(_) => messages!("sender = ?4"),
+                MessagesOf::Recipient(_) => messages!("owner = ?4"),
+                MessagesOf::AwaitingAck(_) => messages!("owner = ?4 AND profile = 4 AND state = 4"),
+            };
+            let (sql, seq) = match filter.page {
+                SeqPage::After(seq) => (ascending, seq),
+                SeqPage::Before(seq) => (descending, seq),
+            };
+            let (profile, party) = (filter.profile.code(), filter.of.party());
+            let given = params![profile, signed(seq.0), filter.limit, party];
+            Rows::Intents(list(connection, sql, given, rows::intent)?)
+        }
+        Query::MessageCounts { profile, limit } => {
+            let given = params![profile.code(), limit];
+            Rows::MessageCounts(list(connection, MESSAGE_COUNTS, given, message_count)?)
+        }
+        Query::FirstUse(key) => {
+            let given = params![key.scope.code(), key.owner, key.key, now.0];
+            Rows::FirstUses(list(connection, FIRST_USE, given, rows::once)?)
         }
         Query::Dead { face, limit } => Rows::Intents(dead(connection, *face, *limit)?),
         Query::Facts { intent, limit } => Rows::Facts(facts(connection, *intent, *limit)?),
@@ -321,6 +371,14 @@ fn scan<T>(
     }
     let more = page.len() == filter.limit as usize || looked == SCAN_ROWS_MAX;
     Ok((page, last.filter(|_| more)))
+}
+
+fn message_count(row: &Row<'_>) -> rusqlite::Result<MessageCount> {
+    Ok(MessageCount {
+        sender: row.get(0)?,
+        recipient: row.get(1)?,
+        count: rows::unsigned(row, 2)?,
+    })
 }
 
 fn job_count(row: &Row<'_>) -> rusqlite::Result<JobCount> {

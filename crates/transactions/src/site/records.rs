@@ -438,6 +438,8 @@ pub(super) fn begin_permission(
         ..item(ProfileId::AtpPermission, &intent.intent_id, ttl_us)
     };
     Begin {
+        walk: Vec::new(),
+        detail: None,
         id,
         item,
         hold: None,
@@ -458,6 +460,7 @@ pub(super) fn begin_effect(
         ties: Ties {
             parent,
             series: None,
+            sender: None,
         },
         ..item(
             ProfileId::AtpTransaction,
@@ -466,6 +469,8 @@ pub(super) fn begin_effect(
         )
     };
     Begin {
+        walk: Vec::new(),
+        detail: None,
         id,
         item,
         hold: Some(hold),

@@ -132,6 +132,7 @@ impl Site {
     /// Leases a row that has no holder, whether it is due or not.
     pub(super) async fn take(&self, id: IntentId) -> Result<Option<Intent>, Problem> {
         let take = Take {
+            detail: None,
             id,
             face: Face::Transaction,
             hold: self.hold(),

@@ -84,6 +84,7 @@ impl Shop {
 
     async fn settle(&self, held: &Intent, how: Settlement) {
         let settle = Command::Settle(Settle {
+            detail: None,
             id: held.id,
             holder: held.holder.clone().unwrap(),
             token: held.token.unwrap(),

@@ -68,8 +68,14 @@ fn commands(face: Face) -> Vec<Command> {
         reason: "by hand".to_owned(),
     };
     let mut all = vec![
-        Command::Take(Take { id: ID, face, hold }),
+        Command::Take(Take {
+            id: ID,
+            face,
+            hold,
+            detail: None,
+        }),
         Command::Extend(Extend {
+            detail: None,
             id: ID,
             holder: HOLDER.to_owned(),
             token: TOKEN,
@@ -97,6 +103,7 @@ fn commands(face: Face) -> Vec<Command> {
     }));
     all.extend(settlements().into_iter().map(|how| {
         Command::Settle(Settle {
+            detail: None,
             id: ID,
             holder: HOLDER.to_owned(),
             token: TOKEN,
@@ -138,6 +145,8 @@ fn variants(profile: ProfileId, state: State) -> Vec<Intent> {
 fn starts(profile: ProfileId) -> Vec<Command> {
     let begin = |hold| {
         Command::Begin(Box::new(Begin {
+            walk: Vec::new(),
+            detail: None,
             id: ID,
             item: item(profile),
             hold,
@@ -247,6 +256,7 @@ fn a_message_past_its_maximum_age_is_dead_and_not_deleted() {
 #[test]
 fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_lease() {
     let deliver = Command::Settle(Settle {
+        detail: None,
         id: ID,
         holder: "alice".to_owned(),
         token: TOKEN,
@@ -261,6 +271,7 @@ fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_
     );
     assert_eq!(delivered.lease_until, None);
     let take = Command::Take(Take {
+        detail: None,
         id: ID,
         face: Face::Beam,
         hold: Hold {
@@ -318,12 +329,16 @@ fn a_lease_free_step_cannot_pass_the_holder_of_a_lease() {
 fn the_bus_computes_its_delay_from_the_key_that_the_settlement_names() {
     let delay_s = |how| {
         let settle = Command::Settle(Settle {
+            detail: None,
             id: ID,
             holder: "alice".to_owned(),
             token: TOKEN,
             how,
         });
-        let held = row(ProfileId::BeamBus, State::Dispatched);
+        let held = Intent {
+            backoff_us: SECOND_US,
+            ..row(ProfileId::BeamBus, State::Dispatched)
+        };
         let decision = decided(&[held], &settle, NOW).unwrap();
         (changed(&decision.writes)[0].run_at.0 - NOW.0) / SECOND_US
     };

@@ -21,6 +21,7 @@ fn operate(face: Face) -> Operate {
 
 fn settle(how: Settlement) -> Command {
     Command::Settle(Settle {
+        detail: None,
         id: IntentId([1; 16]),
         holder: "alice".to_owned(),
         token: TOKEN,
@@ -40,6 +41,7 @@ fn fail() -> Command {
 
 fn extend() -> Command {
     Command::Extend(Extend {
+        detail: None,
         id: IntentId([1; 16]),
         holder: "alice".to_owned(),
         token: TOKEN,

@@ -41,7 +41,8 @@ CREATE TABLE intents (
   result text COLLATE "C",
   payload text COLLATE "C" NOT NULL,
   parent bytea,
-  series text COLLATE "C"
+  series text COLLATE "C",
+  sender text COLLATE "C"
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 CREATE UNIQUE INDEX intents_by_id ON intents (id);
@@ -59,6 +60,10 @@ CREATE INDEX intents_by_end ON intents (profile, settled_at, seq) WHERE state = 
 -- Most intents have no parent and no series.
 CREATE INDEX intents_by_parent ON intents (parent, seq) WHERE parent IS NOT NULL;
 CREATE INDEX intents_by_series ON intents (series, state, settled_at, seq) WHERE series IS NOT NULL;
+-- Messages have a sender; their owner is the recipient. Those that wait for their recipient are found at once.
+CREATE INDEX messages_by_sender ON intents (sender, seq) WHERE sender IS NOT NULL;
+CREATE INDEX messages_by_profile ON intents (profile, seq) WHERE profile IN (3, 4);
+CREATE INDEX messages_delivered ON intents (owner, seq) WHERE profile = 4 AND state = 4;
 -- Queued and running jobs.
 CREATE INDEX jobs_by_work ON intents (capability, goal, seq) WHERE profile = 1 AND state IN (2, 3);
 
@@ -229,7 +234,8 @@ CREATE TYPE tied_admission AS (
   capability text,
   traceparent text,
   parent bytea,
-  series text
+  series text,
+  sender text
 );
 
 CREATE TYPE fact AS (

@@ -38,7 +38,8 @@ CREATE TABLE intents (
   payload TEXT NOT NULL,
   last_fact INTEGER,
   parent BLOB,
-  series TEXT
+  series TEXT,
+  sender TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX intents_by_id ON intents (id);
@@ -56,6 +57,10 @@ CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_a
 CREATE INDEX intents_by_parent ON intents (parent, seq) WHERE parent IS NOT NULL;
 CREATE INDEX intents_by_series ON intents (series, state, settled_at, seq) WHERE series IS NOT NULL;
 -- Queued and running jobs.
+-- Messages have a sender; their owner is the recipient. Those that wait for their recipient are found at once.
+CREATE INDEX messages_by_sender ON intents (sender, seq) WHERE sender IS NOT NULL;
+CREATE INDEX messages_by_profile ON intents (profile, seq) WHERE profile IN (3, 4);
+CREATE INDEX messages_delivered ON intents (owner, seq) WHERE profile = 4 AND state = 4;
 CREATE INDEX jobs_by_work ON intents (capability, goal, seq) WHERE profile = 1 AND state IN (2, 3);
 
 CREATE TABLE facts (

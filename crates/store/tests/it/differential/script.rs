@@ -78,6 +78,7 @@ impl Script {
         match step {
             Step::Begin(item, held) => Command::Begin(Box::new(self.begin(item, *held, number))),
             Step::Take(pick, holder, lease_us) => Command::Take(Take {
+            detail: None,
                 id: self.id(*pick),
                 face: Face::Transaction,
                 hold: Hold {
@@ -105,6 +106,7 @@ impl Script {
             Step::Extend(lease, lease_us) => {
                 let (id, holder, token) = self.shown(lease);
                 Command::Extend(Extend {
+            detail: None,
                     id,
                     holder,
                     token,
@@ -196,6 +198,8 @@ impl Script {
         };
         let now = self.clock.now();
         Begin {
+            walk: Vec::new(),
+            detail: None,
             id: IntentId::new(now, Seq(number), u128::from(number)),
             hold: held.then(|| Hold {
                 holder: item.owner.to_owned(),
@@ -213,6 +217,7 @@ impl Script {
     fn settle(&self, lease: &Lease, how: Settlement) -> Command {
         let (id, holder, token) = self.shown(lease);
         Command::Settle(Settle {
+            detail: None,
             id,
             holder,
             token,
@@ -383,6 +388,7 @@ fn new_intent(item: &Item) -> NewIntent {
         ties: Ties {
             parent: None,
             series: item.series.map(str::to_owned),
+            sender: None,
         },
         unless: item.unless.map(|open| Unless {
             open,

@@ -63,6 +63,7 @@ fn publishing(world: &World, item: NewIntent) -> Asking {
 
 fn settling(world: &World, held: &Intent) -> Asking {
     let settle = Settle {
+        detail: None,
         id: held.id,
         holder: "alice".to_owned(),
         token: held.token.unwrap(),

@@ -179,6 +179,7 @@ async fn carry_out(engine: Engine, action: SimAction) -> Result<EngineReply, Err
             presented,
             lease_us,
         } => Command::Extend(Extend {
+            detail: None,
             id: presented.id,
             holder: HOLDER.to_owned(),
             token: presented.token,
@@ -204,6 +205,7 @@ async fn receipt(engine: &Engine, id: IntentId, pause: Duration) -> Result<Optio
 
 fn settle(presented: &PresentedToken, how: Settlement) -> Command {
     Command::Settle(Settle {
+        detail: None,
         id: presented.id,
         holder: HOLDER.to_owned(),
         token: presented.token,
