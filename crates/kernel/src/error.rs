@@ -20,6 +20,10 @@ pub enum Class {
     Conflict,
     /// The request contradicts an earlier one, or the document that it refers to.
     Mismatch,
+    /// Another server failed to answer, or answered wrongly.
+    BadGateway,
+    /// Another party did not answer in time.
+    GatewayTimeout,
     /// Its object has ended.
     Gone,
     /// A precondition can no longer be met.
@@ -60,7 +64,7 @@ macro_rules! codes {
 // page of the code lists the sentences, and the access log has the code.
 codes! {
     InvalidRequest => "invalid_request", Invalid, [Intent, Automation, Transaction];
-    InvalidPayload => "invalid_payload", Invalid, [Intent];
+    InvalidPayload => "invalid_payload", Invalid, [Intent, Beam];
     InvalidNamespace => "invalid_namespace", Invalid, [Intent];
     InvalidGoal => "invalid_goal", Invalid, [Intent];
     InvalidVisibility => "invalid_visibility", Invalid, [Intent];
@@ -81,29 +85,29 @@ codes! {
     InvalidLimit => "invalid_limit", Invalid, [Intent];
     InvalidCursor => "invalid_cursor", Invalid, [Intent];
     CursorUnknown => "cursor_unknown", Invalid, [Intent];
-    InvalidStatus => "invalid_status", Invalid, [Intent];
+    InvalidStatus => "invalid_status", Invalid, [Intent, Beam];
     InvalidAction => "invalid_action", Invalid, [Intent];
     ConfirmationRequired => "confirmation_required", Invalid, [Intent];
-    Unauthorized => "unauthorized", Unauthorized, [Intent, Automation, Transaction];
-    Forbidden => "forbidden", Forbidden, [Intent, Automation, Transaction];
+    Unauthorized => "unauthorized", Unauthorized, [Intent, Automation, Transaction, Beam];
+    Forbidden => "forbidden", Forbidden, [Intent, Automation, Transaction, Beam];
     InvalidSignature => "invalid_signature", Forbidden, [Intent, Automation];
-    HttpsRequired => "https_required", Forbidden, [Intent, Automation, Transaction];
-    NotFound => "not_found", NotFound, [Intent, Automation, Transaction];
+    HttpsRequired => "https_required", Forbidden, [Intent, Automation, Transaction, Beam];
+    NotFound => "not_found", NotFound, [Intent, Automation, Transaction, Beam];
     NotSettled => "not_settled", NotFound, [Intent];
-    MethodNotAllowed => "method_not_allowed", Method, [Intent, Automation, Transaction];
-    RequestTimeout => "request_timeout", Timeout, [Intent, Automation, Transaction];
+    MethodNotAllowed => "method_not_allowed", Method, [Intent, Automation, Transaction, Beam];
+    RequestTimeout => "request_timeout", Timeout, [Intent, Automation, Transaction, Beam];
     PayloadTooLarge => "payload_too_large", TooLarge, [Intent, Automation, Transaction];
     ResultTooLarge => "result_too_large", TooLarge, [Intent];
     IdempotencyConflict => "idempotency_conflict", Mismatch, [Intent];
-    RateLimited => "rate_limited", TooMany, [Intent, Automation, Transaction];
+    RateLimited => "rate_limited", TooMany, [Intent, Automation, Transaction, Beam];
     LimitExceeded => "limit_exceeded", TooMany, [Intent];
     DatabaseBusy => "database_busy", Busy, [Intent];
-    Maintenance => "maintenance", Busy, [Intent, Automation, Transaction];
+    Maintenance => "maintenance", Busy, [Intent, Automation, Transaction, Beam];
     NodeDraining => "node_draining", Busy, [Intent];
     Internal => "internal", Internal, [Intent, Automation];
     IdempotencyKeyRequired => "idempotency_key_required", Invalid, [Transaction];
     IdempotencyKeyInvalid => "idempotency_key_invalid", Invalid, [Transaction];
-    CallbackSignature => "invalid_signature", Invalid, [Transaction];
+    CallbackSignature => "invalid_signature", Invalid, [Transaction, Beam];
     AgentSignature => "invalid_signature", Unauthorized, [Transaction];
     UnknownAgentKey => "unknown_agent_key", Unauthorized, [Transaction];
     TimestampOutOfWindow => "timestamp_out_of_window", Unauthorized, [Transaction];
@@ -112,7 +116,7 @@ codes! {
     IntentNotFound => "intent_not_found", NotFound, [Transaction];
     NonceConsumed => "nonce_consumed", Conflict, [Transaction];
     NotAuthorized => "not_authorized", Conflict, [Transaction];
-    InvalidState => "invalid_state", Conflict, [Automation, Transaction];
+    InvalidState => "invalid_state", Conflict, [Automation, Transaction, Beam];
     Expired => "expired", Conflict, [Transaction];
     ExecutionLimitReached => "execution_limit_reached", Conflict, [Transaction];
     SpendCapExceeded => "spend_cap_exceeded", Conflict, [Transaction];
@@ -130,9 +134,9 @@ codes! {
     TooManyOpenOfOne => "too_many_open", TooMany, [Transaction];
     TooManyOpen => "too_many_open", Busy, [Transaction];
     QuotaExceeded => "quota_exceeded", TooMany, [Transaction];
-    StoreUnavailable => "store_unavailable", Busy, [Automation, Transaction];
+    StoreUnavailable => "store_unavailable", Busy, [Automation, Transaction, Beam];
     NotPrimary => "not_primary", Busy, [Transaction];
-    InternalError => "internal_error", Internal, [Transaction];
+    InternalError => "internal_error", Internal, [Transaction, Beam];
     BaggageTooLarge => "baggage_too_large", TooLarge, [Automation];
     DeliveryConflict => "delivery_conflict", Conflict, [Automation];
     PipelineWithoutJobs => "pipeline_without_jobs", Conflict, [Automation];
@@ -141,6 +145,51 @@ codes! {
     ServerBusy => "server_busy", Busy, [Automation];
     WebhookUnavailable => "webhook_unavailable", Busy, [Automation];
     Unhealthy => "unhealthy", Busy, [Automation];
+    InvalidJson => "invalid_json", Invalid, [Beam];
+    InvalidBody => "invalid_body", Invalid, [Beam];
+    MissingRequiredFields => "missing_required_fields", Invalid, [Beam];
+    MissingAgent => "missing_agent", Invalid, [Beam];
+    MissingMessageId => "missing_message_id", Invalid, [Beam];
+    MessageNotFound => "message_not_found", NotFound, [Beam];
+    NonceReuseConflict => "nonce_reuse_conflict", Conflict, [Beam];
+    RateLimitExceeded => "rate_limit_exceeded", TooMany, [Beam];
+    InvalidIntent => "invalid_intent", Invalid, [Beam];
+    InProgress => "in_progress", Conflict, [Beam];
+    Offline => "offline", Busy, [Beam];
+    RelayTimeout => "timeout", GatewayTimeout, [Beam];
+    DeliveryFailed => "delivery_failed", BadGateway, [Beam];
+    RelayError => "relay_error", Internal, [Beam];
+    ShieldPayloadTooLarge => "shield_payload_too_large", TooLarge, [Beam];
+    InvalidBeamId => "invalid_beam_id", Invalid, [Beam];
+    InvalidCapabilities => "invalid_capabilities", Invalid, [Beam];
+    InvalidDisplayName => "invalid_display_name", Invalid, [Beam];
+    InvalidEmail => "invalid_email", Invalid, [Beam];
+    InvalidLogoUrl => "invalid_logo_url", Invalid, [Beam];
+    InvalidVerificationTier => "invalid_verification_tier", Invalid, [Beam];
+    InvalidPublicKey => "invalid_public_key", Invalid, [Beam];
+    InvalidPublicKeyFormat => "invalid_public_key_format", Invalid, [Beam];
+    OrgMismatch => "org_mismatch", Invalid, [Beam];
+    InvalidHttpEndpoint => "invalid_http_endpoint", Invalid, [Beam];
+    InvalidParam => "invalid_param", Invalid, [Beam];
+    KeyAlreadyRevoked => "key_already_revoked", Conflict, [Beam];
+    KeyRotationRequired => "key_rotation_required", Conflict, [Beam];
+    InvalidRotation => "invalid_rotation", Invalid, [Beam];
+    NoopRotation => "noop_rotation", Invalid, [Beam];
+    InvalidRotationProof => "invalid_rotation_proof", Invalid, [Beam];
+    InvalidRevocation => "invalid_revocation", Invalid, [Beam];
+    ActiveKeyRequired => "active_key_required", Conflict, [Beam];
+    KeyNotFound => "key_not_found", NotFound, [Beam];
+    InvalidAcl => "invalid_acl", Invalid, [Beam];
+    AclError => "acl_error", Invalid, [Beam];
+    InvalidAclId => "invalid_acl_id", Invalid, [Beam];
+    InvalidDelegation => "invalid_delegation", Invalid, [Beam];
+    PrivateDirectory => "private_directory", Forbidden, [Beam];
+    FederationUnauthorized => "federation_unauthorized", Unauthorized, [Beam];
+    InvalidPeer => "invalid_peer", Invalid, [Beam];
+    FederationError => "federation_error", Internal, [Beam];
+    FederationRelayError => "federation_relay_error", BadGateway, [Beam];
+    AdminUnavailable => "admin_unavailable", Busy, [Beam];
+    InvalidToken => "invalid_token", Unauthorized, [Beam];
 }
 
 impl Code {
@@ -208,7 +257,12 @@ mod tests {
 
     #[test]
     fn the_table_has_rows_of_each_protocol_that_is_served() {
-        for face in [Face::Intent, Face::Automation, Face::Transaction] {
+        for face in [
+            Face::Intent,
+            Face::Automation,
+            Face::Transaction,
+            Face::Beam,
+        ] {
             assert!(Code::of_face(face).count() > 20, "{face:?}");
         }
         assert_eq!(Code::of_face(Face::Mesh).count(), 0);

@@ -59,6 +59,31 @@ stored! {
         PastJob = 24 => "past_job",
         /// A transaction that is settled, under a permission that allows several, by its idempotency key.
         SettledUnder = 25 => "settled_under",
+        /// An agent of a Beam directory: its profile, its keys and the hash of its API key.
+        BeamAgent = 26 => "beam_agent",
+        /// Who may send which intents to an agent.
+        BeamAcl = 27 => "beam_acl",
+        /// The agent whose list has the access rule with this number.
+        BeamAclNumber = 28 => "beam_acl_number",
+        /// The delegations that an agent has granted.
+        BeamDelegations = 29 => "beam_delegations",
+        /// Another Beam directory.
+        BeamPeer = 30 => "beam_peer",
+        /// An agent of another directory, as that directory described it.
+        BeamRemoteAgent = 31 => "beam_remote_agent",
+        /// The node to which an agent is connected.
+        BeamPresence = 32 => "beam_presence",
+        /// A login of an operator that was asked for, and a session that began.
+        BeamLogin = 33 => "beam_login",
+        BeamSession = 34 => "beam_session",
+        /// The last number of a sequence.
+        BeamNumber = 35 => "beam_number",
+        /// A nonce of a signed request that is not an intent.
+        BeamUsedNonce = 36 => "beam_used_nonce",
+        /// A key that was revoked, by the time of its revocation.
+        BeamRevokedKey = 37 => "beam_revoked_key",
+        /// What other directories say about the trust in an agent.
+        BeamTrust = 38 => "beam_trust",
     }
 }
 

@@ -14,6 +14,8 @@ pub const fn of(code: Code) -> StatusCode {
         Class::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Class::Conflict => StatusCode::CONFLICT,
         Class::Mismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        Class::BadGateway => StatusCode::BAD_GATEWAY,
+        Class::GatewayTimeout => StatusCode::GATEWAY_TIMEOUT,
         Class::Gone => StatusCode::GONE,
         Class::Unmet => StatusCode::PRECONDITION_FAILED,
         Class::TooEarly => StatusCode::TOO_EARLY,
