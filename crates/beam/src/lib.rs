@@ -1,5 +1,6 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
 
+pub mod acl;
 pub mod beam_id;
 pub mod catalog;
 pub mod lifecycle;
