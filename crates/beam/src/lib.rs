@@ -4,3 +4,4 @@ pub mod acl;
 pub mod beam_id;
 pub mod catalog;
 pub mod lifecycle;
+pub mod trust;
