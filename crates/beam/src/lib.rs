@@ -4,4 +4,5 @@ pub mod acl;
 pub mod beam_id;
 pub mod catalog;
 pub mod lifecycle;
+pub mod retryable;
 pub mod trust;
