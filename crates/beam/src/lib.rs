@@ -4,5 +4,6 @@ pub mod acl;
 pub mod beam_id;
 pub mod catalog;
 pub mod lifecycle;
+pub mod replay;
 pub mod retryable;
 pub mod trust;
