@@ -4,6 +4,7 @@ pub mod acl;
 pub mod beam_id;
 pub mod catalog;
 pub mod lifecycle;
+pub mod overview;
 pub mod replay;
 pub mod retryable;
 pub mod trust;
