@@ -1,1 +1,10 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
+
+pub mod acl;
+pub mod beam_id;
+pub mod catalog;
+pub mod lifecycle;
+pub mod overview;
+pub mod replay;
+pub mod retryable;
+pub mod trust;
