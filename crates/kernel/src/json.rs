@@ -23,6 +23,7 @@ pub use canonical::{CanonicalError, canonical, canonical_value};
 pub use compact::compact;
 pub use fingerprint::fingerprint;
 pub use measure::utf8_len;
+pub use number::write_ecmascript;
 pub use object::Object;
 pub use raw::Raw;
 

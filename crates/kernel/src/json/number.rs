@@ -48,7 +48,9 @@ pub(super) fn exact_integer(token: &str) -> Option<i64> {
 }
 
 /// Appends a finite double the way ECMAScript's `Number::toString` prints it.
-pub(super) fn write_ecmascript(value: f64, out: &mut String) {
+///
+/// Panics if `value` is infinite or not a number: JSON has no form for those.
+pub fn write_ecmascript(value: f64, out: &mut String) {
     if value == 0.0 {
         // Negative zero prints without its sign.
         out.push('0');
