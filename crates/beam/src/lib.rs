@@ -6,6 +6,7 @@ pub mod beam_id;
 pub mod catalog;
 pub mod keys;
 pub mod lifecycle;
+pub mod outbound;
 pub mod overview;
 pub mod replay;
 pub mod retryable;

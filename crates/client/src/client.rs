@@ -11,17 +11,20 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use rustls::ClientConfig;
 
 use crate::call::Credential;
-use crate::connection::{HttpConnection, SendFailure};
+use crate::connection::{HttpConnection, SendFailure, read_body};
 use crate::socket::Socket;
 use crate::{Address, Error, SecretKey, sign, tls};
 
 /// The largest answer that is read; a longer one is an error and never a growing buffer.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The value of the `User-Agent` header.
+pub(crate) const AGENT: &str = concat!("consign/", env!("CARGO_PKG_VERSION"));
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const ADMIN_TOKEN: HeaderName = HeaderName::from_static("x-admin-token");
@@ -218,10 +221,7 @@ impl Client {
             None => plain(&self.address.authority())?,
         };
         all.insert(header::HOST, host);
-        all.insert(
-            header::USER_AGENT,
-            HeaderValue::from_static(concat!("consign/", env!("CARGO_PKG_VERSION"))),
-        );
+        all.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
         if !body.is_empty() && !all.contains_key(header::CONTENT_TYPE) {
             all.insert(
                 header::CONTENT_TYPE,
@@ -273,17 +273,7 @@ impl Client {
     }
 
     pub(crate) async fn read(&self, body: Incoming) -> Result<Bytes, Error> {
-        match Limited::new(body, self.answer_bytes_max).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge {
-                server: self.address.clone(),
-                limit_bytes: self.answer_bytes_max,
-            }),
-            Err(error) => match error.downcast::<hyper::Error>() {
-                Ok(cause) => Err(self.broken(*cause)),
-                Err(other) => Err(Error::Request(other.to_string())),
-            },
-        }
+        read_body(body, self.answer_bytes_max, &self.address).await
     }
 
     fn keep(&self, connection: HttpConnection) {

@@ -4,11 +4,13 @@
 //! repeating it safe.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -44,6 +46,33 @@ impl HttpConnection {
         let stream = TcpStream::connect((address.host.as_str(), address.port))
             .await
             .map_err(unreachable)?;
+        Self::over(stream, address, tls).await
+    }
+
+    /// Connects to this socket address and to no other. The address gives only the name that the certificate must have.
+    pub(crate) async fn open_at(
+        socket: SocketAddr,
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Self, Error> {
+        let stream = TcpStream::connect(socket)
+            .await
+            .map_err(|cause| Error::Unreachable {
+                server: address.clone(),
+                cause,
+            })?;
+        Self::over(stream, address, tls).await
+    }
+
+    async fn over(
+        stream: TcpStream,
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Self, Error> {
+        let unreachable = |cause| Error::Unreachable {
+            server: address.clone(),
+            cause,
+        };
         // Requests are small and answered one by one; waiting to fill a segment would only add latency.
         stream.set_nodelay(true).map_err(unreachable)?;
         let handshaken = match tls {
@@ -97,8 +126,43 @@ impl HttpConnection {
             })
     }
 
+    /// Waits until the connection can take a request. It cannot if the server closed it, or has not yet read the
+    /// previous request completely.
+    pub(crate) async fn is_ready_within(&mut self, limit: Duration) -> bool {
+        matches!(
+            tokio::time::timeout(limit, self.sender.ready()).await,
+            Ok(Ok(()))
+        )
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
+    }
+}
+
+/// Reads a body up to a limit. A declared length above the limit is an error before anything is read.
+pub(crate) async fn read_body(
+    body: Incoming,
+    limit_bytes: usize,
+    server: &Address,
+) -> Result<Bytes, Error> {
+    let too_large = || Error::TooLarge {
+        server: server.clone(),
+        limit_bytes,
+    };
+    if usize::try_from(body.size_hint().lower()).map_or(true, |bytes| bytes > limit_bytes) {
+        return Err(too_large());
+    }
+    match Limited::new(body, limit_bytes).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => match error.downcast::<hyper::Error>() {
+            Ok(cause) => Err(Error::Broken {
+                server: server.clone(),
+                cause: *cause,
+            }),
+            Err(other) => Err(Error::Request(other.to_string())),
+        },
     }
 }
 

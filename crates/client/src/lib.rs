@@ -6,6 +6,8 @@
 //! follows no redirects (a key must not be sent to another host), speaks no HTTP/2, and contains no
 //! rules about intents.
 //!
+//! [`PinnedClient`] calls many servers, each at socket addresses that its caller resolved and checked.
+//!
 //! [`RetryLoop`] repeats requests that may have arrived: only requests of the transaction protocol,
 //! which have the same idempotency key every time, and by the rules in [`retry`].
 
@@ -21,6 +23,7 @@ mod intents;
 mod key;
 mod kv;
 mod operator;
+mod pinned;
 mod query;
 pub mod retry;
 mod retry_loop;
@@ -44,6 +47,7 @@ pub use events::{Events, StreamEvent};
 pub use intents::{ClaimFilter, Output, Publish, PublishItem};
 pub use key::SecretKey;
 pub use operator::ListFilter;
+pub use pinned::{ExchangeLimits, PinnedClient, PinnedRequest, PinnedTarget};
 pub use query::encode as percent_encode;
 pub use retry_loop::RetryLoop;
 pub use settle::{ClaimNext, ClaimSettlement, ItemOutcome, SettleResponse};
