@@ -1,1 +1,3 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
+
+pub mod text;
