@@ -1,3 +1,4 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
 
 pub mod text;
+pub mod timestamp;
