@@ -1,4 +1,5 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
 
+pub mod keys;
 pub mod text;
 pub mod timestamp;
