@@ -1,5 +1,6 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
 
+pub mod api_key;
 pub mod keys;
 pub mod text;
 pub mod timestamp;
