@@ -3,5 +3,6 @@
 pub mod api_key;
 pub mod frame;
 pub mod keys;
+pub mod signed_text;
 pub mod text;
 pub mod timestamp;
