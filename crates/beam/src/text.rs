@@ -25,7 +25,7 @@ pub enum BeamValue {
     /// Infinite if the text had a number beyond all doubles; such a value prints as `null`.
     Number(f64),
     String(BeamString),
-    Array(Vec<BeamValue>),
+    Array(Vec<Self>),
     Object(BeamObject),
 }
 
@@ -88,46 +88,44 @@ impl BeamValue {
 
     /// The text of a string; `None` also for a string with half of a surrogate pair.
     pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::String(string) => string.as_str(),
-            _ => None,
-        }
+        let Self::String(string) = self else {
+            return None;
+        };
+        string.as_str()
     }
 
     pub fn as_string(&self) -> Option<&BeamString> {
-        match self {
-            Self::String(string) => Some(string),
-            _ => None,
-        }
+        let Self::String(string) = self else {
+            return None;
+        };
+        Some(string)
     }
 
     /// The value of a number, which may be infinite.
     pub fn as_f64(&self) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            _ => None,
-        }
+        let Self::Number(number) = self else {
+            return None;
+        };
+        Some(*number)
     }
 
     pub fn as_bool(&self) -> Option<bool> {
-        match self {
-            Self::Bool(value) => Some(*value),
-            _ => None,
-        }
+        let Self::Bool(value) = self else { return None };
+        Some(*value)
     }
 
     pub fn as_array(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(items) => Some(items),
-            _ => None,
-        }
+        let Self::Array(items) = self else {
+            return None;
+        };
+        Some(items)
     }
 
     pub fn as_object(&self) -> Option<&BeamObject> {
-        match self {
-            Self::Object(object) => Some(object),
-            _ => None,
-        }
+        let Self::Object(object) = self else {
+            return None;
+        };
+        Some(object)
     }
 
     pub fn is_null(&self) -> bool {
@@ -197,7 +195,7 @@ impl From<BeamString> for BeamValue {
     }
 }
 
-impl From<Vec<BeamValue>> for BeamValue {
+impl From<Vec<Self>> for BeamValue {
     fn from(items: Vec<Self>) -> Self {
         Self::Array(items)
     }
@@ -210,7 +208,7 @@ impl From<BeamObject> for BeamValue {
 }
 
 /// `null` for `None`.
-impl<T: Into<BeamValue>> From<Option<T>> for BeamValue {
+impl<T: Into<Self>> From<Option<T>> for BeamValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }

@@ -14,7 +14,7 @@ fn public() -> BeamPublicKey {
 }
 
 #[test]
-fn be_060_a_key_pair_is_read_and_printed_in_all_encodings() {
+fn a_key_pair_is_read_and_printed_in_all_encodings() {
     let private = BeamPrivateKey::parse(PRIVATE).unwrap();
     let seed: Vec<u8> = (0..32).collect();
     let seeded = BeamPrivateKey::from_seed(&seed.try_into().unwrap());

@@ -28,7 +28,7 @@ pub fn parse(text: &[u8]) -> Result<BeamValue, TextError> {
     let text = str::from_utf8(text).map_err(|error| TextError::NotUtf8 {
         at: error.valid_up_to(),
     })?;
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = TextParser { text, at: 0 };
     let value = parser.value(0)?;
     parser.skip_space();
     match parser.peek() {
@@ -37,12 +37,12 @@ pub fn parse(text: &[u8]) -> Result<BeamValue, TextError> {
     }
 }
 
-struct Parser<'a> {
+struct TextParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> TextParser<'a> {
     /// `depth` is the number of arrays and objects around the value.
     fn value(&mut self, depth: usize) -> Result<BeamValue, TextError> {
         self.skip_space();
@@ -193,9 +193,10 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, wanted: u8) -> Result<(), TextError> {
-        match self.take(wanted) {
-            true => Ok(()),
-            false => Err(self.error()),
+        if self.take(wanted) {
+            Ok(())
+        } else {
+            Err(self.error())
         }
     }
 

@@ -57,7 +57,7 @@ impl BeamString {
     }
 
     pub fn is_empty(&self) -> bool {
-        self == ""
+        self.as_str().is_some_and(str::is_empty)
     }
 
     /// The characters, and in their places the halves of surrogate pairs.

@@ -19,7 +19,7 @@ fn refused(text: &str, expected: TextError) {
 }
 
 #[test]
-fn be_060_numbers_print_as_ecmascript_prints_them() {
+fn numbers_print_as_ecmascript_prints_them() {
     for (text, expected) in [
         ("0", "0"),
         ("-0", "0"),
@@ -49,7 +49,7 @@ fn be_060_numbers_print_as_ecmascript_prints_them() {
 }
 
 #[test]
-fn be_060_index_keys_come_first_in_numeric_order() {
+fn index_keys_come_first_in_numeric_order() {
     check(
         r#"{"b":1,"10":2,"a":3,"2":4,"0":5}"#,
         r#"{"0":5,"2":4,"10":2,"b":1,"a":3}"#,
@@ -64,7 +64,7 @@ fn be_060_index_keys_come_first_in_numeric_order() {
 }
 
 #[test]
-fn be_060_the_last_of_duplicate_keys_counts_in_the_first_position() {
+fn the_last_of_duplicate_keys_counts_in_the_first_position() {
     check(r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#);
     check(
         r#"{"a":1,"b":2,"\u0061":{"c":4}}"#,
@@ -79,7 +79,7 @@ fn be_060_the_last_of_duplicate_keys_counts_in_the_first_position() {
 }
 
 #[test]
-fn be_060_only_what_must_be_escaped_is_escaped() {
+fn only_what_must_be_escaped_is_escaped() {
     check(
         r#""\"\\\/\b\f\n\r\t\u0000\u001F\u007f\u00e9\u2028\u2029/""#,
         "\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}é\u{2028}\u{2029}/\"",
@@ -93,7 +93,7 @@ fn be_060_only_what_must_be_escaped_is_escaped() {
 }
 
 #[test]
-fn be_060_half_of_a_surrogate_pair_is_kept() {
+fn half_of_a_surrogate_pair_is_kept() {
     for half in [
         r#""\ud800""#,
         r#""\udc00\ud800""#,
@@ -126,7 +126,7 @@ fn ascii_text_is_what_python_prints_by_default() {
 }
 
 #[test]
-fn be_061_sorting_compares_code_units_and_index_keys_stay_first() {
+fn sorting_compares_code_units_and_index_keys_stay_first() {
     let sorted = |text: &str| value(text).sorted().to_text();
     assert_eq!(
         sorted(r#"{"b":{"z":1,"a":[{"d":1,"c":2}]},"a":0}"#),
