@@ -8,6 +8,8 @@ mod result;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use std::fmt;
 
 pub use result::{ResultFields, ResultFrame, ResultFrameError};
@@ -164,6 +166,14 @@ impl IntentFrame {
         payload
             .and_then(BeamValue::as_object)
             .expect("checked when the frame was made")
+    }
+
+    /// The payload as a value.
+    pub fn payload_value(&self) -> Cow<'_, BeamValue> {
+        match self.fields.get("payload") {
+            Some(payload) => Cow::Borrowed(payload),
+            None => Cow::Owned(BeamValue::Object(self.payload().clone())),
+        }
     }
 
     pub fn nonce(&self) -> &str {

@@ -293,6 +293,19 @@ impl Engine {
         wait: Duration,
         leave: impl Future<Output = ()>,
     ) -> Result<Vec<Intent>, Error> {
+        self.claim_polling(gate, claim, wait, POLL, leave).await
+    }
+
+    /// Like [`Engine::claim_unless`], but the ledger is asked again after `poll` without a wake. With many waiting claims
+    /// that rarely find anything, a long time saves queries; a wake that is lost is then noticed late.
+    pub async fn claim_polling(
+        &self,
+        gate: Option<Gate>,
+        claim: Claim,
+        wait: Duration,
+        poll: Duration,
+        leave: impl Future<Output = ()>,
+    ) -> Result<Vec<Intent>, Error> {
         if wait.is_zero() {
             return typed(self.apply(gate, Command::Claim(claim)).await?);
         }
@@ -322,7 +335,7 @@ impl Engine {
             if now >= deadline {
                 return Ok(found);
             }
-            let pause = POLL.min(deadline - now);
+            let pause = poll.min(deadline - now);
             // The ledger is asked again, woken or not.
             tokio::select! {
                 _ = tokio::time::timeout(pause, ticket.woken()) => {}

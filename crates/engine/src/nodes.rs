@@ -322,6 +322,11 @@ impl Engine {
     }
 
     /// Every node with a heartbeat in the last 30 seconds, in the order of their start.
+    /// Whether a node has a current heartbeat.
+    pub async fn is_node_alive(&self, id: i64) -> Result<bool, Error> {
+        Ok(self.record(key(id)).await?.is_some())
+    }
+
     pub async fn nodes(&self, _: Operator) -> Result<Vec<NodeInfo>, Error> {
         let (mut records, mut after) = (Vec::new(), String::new());
         loop {

@@ -10,7 +10,7 @@
 use std::marker::PhantomData;
 
 use consign_kernel::command::{
-    Admit, Admitted, Answer, Begin, Claim, Command, Forget, NewIntent, OnRefusal, Settlement,
+    Admit, Admitted, Answer, Begin, Claim, Command, Forget, NewIntent, OnRefusal, Settlement, Take,
 };
 use consign_kernel::ids::Micros;
 use consign_kernel::intent::Intent;
@@ -89,6 +89,11 @@ impl UnitOfWork {
     /// Creates a row of a profile that does not begin in a queue.
     pub fn begin(&mut self, begin: Begin) -> Handle<Intent> {
         self.push(Group::Refusable, Command::Begin(Box::new(begin)))
+    }
+
+    /// Leases one row by its id.
+    pub fn take(&mut self, take: Take) -> Handle<Vec<Intent>> {
+        self.push(Group::Refusable, Command::Take(take))
     }
 
     pub fn extend(&mut self, lease: &Lease, lease_us: i64) {

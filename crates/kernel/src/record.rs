@@ -84,6 +84,8 @@ stored! {
         BeamRevokedKey = 37 => "beam_revoked_key",
         /// What other directories say about the trust in an agent.
         BeamTrust = 38 => "beam_trust",
+        /// An intent for an agent that is connected to another node.
+        BeamHandover = 39 => "beam_handover",
     }
 }
 

@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::Value;
 
+use crate::text::BeamValue;
+
 /// A JSON value whose members can be looked up. The check needs no more, so it works on a value that keeps the order and the
 /// spelling of what was signed.
 pub trait PayloadNode {
@@ -28,6 +30,24 @@ pub enum PayloadKind<'a> {
     Text(&'a str),
     Array,
     Object,
+}
+
+impl PayloadNode for BeamValue {
+    fn kind(&self) -> PayloadKind<'_> {
+        match self {
+            Self::Null => PayloadKind::Null,
+            Self::Bool(value) => PayloadKind::Bool(*value),
+            Self::Number(number) => PayloadKind::Number(*number),
+            // A text with half a surrogate pair is no value of an enumeration.
+            Self::String(text) => PayloadKind::Text(text.as_str().unwrap_or_default()),
+            Self::Array(_) => PayloadKind::Array,
+            Self::Object(_) => PayloadKind::Object,
+        }
+    }
+
+    fn member(&self, name: &str) -> Option<&Self> {
+        self.get(name)
+    }
 }
 
 impl PayloadNode for Value {

@@ -1,0 +1,43 @@
+//! Agents, their keys, access rules and delegations.
+
+pub mod records;
+
+use consign_engine::Error;
+
+use crate::directory::records::Agent;
+use crate::relay::RelayError;
+use crate::service::Beam;
+
+impl Beam {
+    /// An agent of this directory.
+    pub async fn agent(&self, beam_id: &str) -> Result<Option<Agent>, Error> {
+        let found = self.engine().load::<Agent>(Agent::key(beam_id)).await?;
+        Ok(found.map(|found| found.value))
+    }
+
+    /// A nonce for a frame that has none.
+    pub(crate) fn new_nonce(&self) -> String {
+        let mut bytes = self.engine().entropy().draw().to_be_bytes();
+        // A random UUID.
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex = data_encoding::HEXLOWER.encode(&bytes);
+        let [a, b, c, d, e] = [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ];
+        format!("{a}-{b}-{c}-{d}-{e}")
+    }
+
+    /// Counts an intent of this sender.
+    pub(crate) fn charge_sender(&self, sender: &str) -> Result<(), RelayError> {
+        if self.inner.sender_rate.charge(sender) {
+            Ok(())
+        } else {
+            Err(RelayError::RateLimited(sender.to_owned()))
+        }
+    }
+}

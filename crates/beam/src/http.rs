@@ -1,0 +1,42 @@
+//! The routes of the directory, the relay and the message bus; their bodies and status codes.
+//!
+//! Each module has its routes and their handlers; `receive` reads requests, `access` finds out who sends them, and
+//! `problem_response` renders errors.
+
+mod access;
+mod intents;
+mod mount;
+mod problem_response;
+mod query;
+mod receive;
+mod response;
+mod socket;
+
+use std::sync::Arc;
+
+use axum::Router;
+use consign_web::listener_policy::ListenerPolicy;
+
+pub(crate) use access::IntentReader;
+pub use mount::BeamMount;
+
+use crate::service::Beam;
+
+/// The state of every handler.
+#[derive(Clone, Debug)]
+pub(crate) struct BeamFace {
+    pub(crate) beam: Beam,
+    pub(crate) policy: Arc<ListenerPolicy>,
+}
+
+/// All routes. It has no fallback, so that it can be merged into another router.
+fn router(beam: Beam, policy: ListenerPolicy) -> Router {
+    let face = BeamFace {
+        beam,
+        policy: Arc::new(policy),
+    };
+    Router::new()
+        .merge(intents::routes())
+        .merge(socket::routes())
+        .with_state(face)
+}

@@ -1,0 +1,73 @@
+//! An error as a response: `{"error": text, "errorCode": CODE}`, with the status of its code.
+
+use axum::response::{IntoResponse, Response};
+use consign_engine::Error;
+use consign_kernel::error::Code;
+use consign_web::access_log::ErrorCode;
+use consign_web::{error_status, throttle};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use super::response::json_response;
+use crate::problem::BeamProblem;
+
+/// An error in the protocol's format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BeamProblemResponse {
+    pub(crate) problem: BeamProblem,
+    /// A credential was presented and is wrong, so it counts against the address.
+    pub(crate) wrong_credential: bool,
+}
+
+impl From<BeamProblem> for BeamProblemResponse {
+    fn from(problem: BeamProblem) -> Self {
+        Self {
+            problem,
+            wrong_credential: false,
+        }
+    }
+}
+
+impl From<Error> for BeamProblemResponse {
+    fn from(error: Error) -> Self {
+        BeamProblem::from(error).into()
+    }
+}
+
+impl BeamProblemResponse {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
+        BeamProblem::new(code, text).into()
+    }
+
+    /// A wrong credential, which counts against the address.
+    pub(crate) fn wrong_credential(problem: BeamProblem) -> Self {
+        Self {
+            problem,
+            wrong_credential: true,
+        }
+    }
+}
+
+/// The word on the wire.
+pub(crate) fn word(code: Code) -> String {
+    code.name().to_ascii_uppercase()
+}
+
+impl IntoResponse for BeamProblemResponse {
+    fn into_response(self) -> Response {
+        let BeamProblem { code, text } = self.problem;
+        let body = json!({"error": text, "errorCode": word(code)});
+        let status = error_status::of(code);
+        let mut response = json_response(status, &body);
+        response.extensions_mut().insert(ErrorCode(code));
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            let minute = HeaderValue::from_static("60");
+            response.headers_mut().insert(RETRY_AFTER, minute);
+        }
+        if self.wrong_credential {
+            response = throttle::marked(response);
+        }
+        response
+    }
+}

@@ -1,0 +1,150 @@
+//! The relay: a signed intent is checked, stored, handed to its recipient, and answered with the recipient's result.
+//!
+//! Invariant: an intent is stored before any part of it leaves this server, and its result is stored before the sender
+//! sees it. Every step is a legal one of the directory's profile, with a fact that holds the details of its transport.
+
+mod begin;
+mod check;
+mod details;
+mod endpoint;
+mod handoff;
+mod late;
+mod local;
+mod peer;
+mod recover;
+mod route;
+mod rows;
+mod waiters;
+
+use std::sync::Arc;
+
+use consign_engine::Error;
+use consign_kernel::error::Code;
+
+pub use rows::IntentRow;
+pub(crate) use waiters::Waiters;
+
+use crate::frame::IntentFrame;
+use crate::problem::BeamProblem;
+use crate::service::Beam;
+
+/// How often an intent may pass from one directory to another.
+pub const HOPS_MAX: u32 = 3;
+
+/// How an intent arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ingress {
+    Http,
+    /// From another directory.
+    Federation {
+        source: String,
+        hops: u32,
+    },
+    Socket {
+        beam_id: String,
+        /// The socket presented the API key of its agent, so intents need no signature.
+        by_api_key: bool,
+    },
+}
+
+impl Ingress {
+    /// The word in the details of a trace.
+    pub(crate) const fn transport(&self) -> &'static str {
+        match self {
+            Self::Http | Self::Federation { .. } => "http",
+            Self::Socket { .. } => "ws",
+        }
+    }
+
+    /// How many directories the intent has passed.
+    pub(crate) const fn hops(&self) -> u32 {
+        match self {
+            Self::Federation { hops, .. } => *hops,
+            Self::Http | Self::Socket { .. } => 0,
+        }
+    }
+}
+
+/// Why an intent got no result frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayError {
+    #[error("agent_offline")]
+    Offline,
+    #[error("Intent timed out waiting for result ({ms}ms)")]
+    Timeout { ms: u64 },
+    /// The frame lacks a part.
+    #[error("{0}")]
+    Shape(String),
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("Rate limit exceeded for {0}")]
+    RateLimited(String),
+    #[error("Intent with nonce {0} is already being processed")]
+    InProgress(String),
+    #[error("{0}")]
+    DeliveryFailed(String),
+    #[error("Failed to relay intent")]
+    Ledger(BeamProblem),
+}
+
+impl From<Error> for RelayError {
+    fn from(error: Error) -> Self {
+        Self::Ledger(error.into())
+    }
+}
+
+impl From<BeamProblem> for RelayError {
+    fn from(problem: BeamProblem) -> Self {
+        Self::Ledger(problem)
+    }
+}
+
+impl RelayError {
+    /// The code over HTTP.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Offline => Code::Offline,
+            Self::Timeout { .. } => Code::RelayTimeout,
+            Self::Shape(_) | Self::BadRequest(_) => Code::InvalidIntent,
+            Self::Forbidden(_) => Code::Forbidden,
+            Self::RateLimited(_) => Code::RateLimited,
+            Self::InProgress(_) => Code::InProgress,
+            Self::DeliveryFailed(_) => Code::DeliveryFailed,
+            Self::Ledger(problem) => match problem.code {
+                Code::StoreUnavailable => Code::StoreUnavailable,
+                _ => Code::RelayError,
+            },
+        }
+    }
+}
+
+impl Beam {
+    /// Relays an intent and returns the text of the result frame. It is completed even if the caller stops waiting.
+    pub async fn relay(&self, frame: IntentFrame, ingress: Ingress) -> Result<String, RelayError> {
+        let beam = self.clone();
+        let relayed = tokio::spawn(async move { beam.relay_now(Arc::new(frame), ingress).await });
+        match relayed.await {
+            Ok(result) => result,
+            Err(panicked) => {
+                tracing::error!(%panicked, "the relay of an intent panicked");
+                let problem = BeamProblem::new(Code::RelayError, "Failed to relay intent");
+                Err(RelayError::Ledger(problem))
+            }
+        }
+    }
+
+    async fn relay_now(
+        &self,
+        frame: Arc<IntentFrame>,
+        ingress: Ingress,
+    ) -> Result<String, RelayError> {
+        let checked = self.check_intent(&frame, &ingress).await?;
+        match self.begin_intent(&frame, &ingress, &checked).await? {
+            begin::Begun::Known(result) => Ok(result),
+            begin::Begun::Dispatched(row) => self.route(&frame, &ingress, &checked, *row).await,
+            begin::Begun::HandedOver(id) => self.await_handed_over(id, &frame, &ingress).await,
+        }
+    }
+}

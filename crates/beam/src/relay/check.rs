@@ -1,0 +1,138 @@
+//! The checks of an intent, in the order that the protocol prescribes. A refused intent leaves no trace, so its nonce
+//! stays free.
+
+use crate::acl;
+use crate::directory::records::{AclList, Agent, DelegationList};
+use crate::frame::IntentFrame;
+use crate::keys::BeamPublicKey;
+use crate::relay::{HOPS_MAX, Ingress, RelayError};
+use crate::service::Beam;
+use crate::signed_text;
+use crate::timestamp;
+
+/// What the checks found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) from: String,
+    /// The key that verified the frame, for the recipient.
+    pub(crate) sender_key: String,
+    pub(crate) is_local_sender: bool,
+    /// The agent that sends in the name of the sender.
+    pub(crate) acting: Option<String>,
+    /// The recipient, if this directory knows it.
+    pub(crate) recipient: Option<Agent>,
+}
+
+impl Beam {
+    pub(super) async fn check_intent(
+        &self,
+        frame: &IntentFrame,
+        ingress: &Ingress,
+    ) -> Result<Checked, RelayError> {
+        if ingress.hops() > HOPS_MAX {
+            let text = format!("Federation hop limit exceeded ({HOPS_MAX})");
+            return Err(RelayError::BadRequest(text));
+        }
+        let mut checked = self.check_sender(frame, ingress).await?;
+        self.charge_sender(frame.from())?;
+        if let Some(recipient) = self.agent(frame.to()).await? {
+            self.check_acl(frame).await?;
+            checked.recipient = Some(recipient);
+        }
+        let payload = frame.payload_value();
+        let catalog = self
+            .settings()
+            .catalog
+            .check(frame.intent(), payload.as_ref());
+        catalog.map_err(|refusal| RelayError::BadRequest(refusal.to_string()))?;
+        let at = timestamp::parse(frame.timestamp())
+            .ok_or_else(|| RelayError::BadRequest("Invalid timestamp format".to_owned()))?;
+        if !timestamp::is_current(at, self.engine().wall()) {
+            let text = "Timestamp outside allowed replay window (5 minutes)";
+            return Err(RelayError::BadRequest(text.to_owned()));
+        }
+        Ok(checked)
+    }
+
+    /// Finds the key of the sender and verifies the signature with it.
+    async fn check_sender(
+        &self,
+        frame: &IntentFrame,
+        ingress: &Ingress,
+    ) -> Result<Checked, RelayError> {
+        let from = frame.from();
+        let acting = match ingress {
+            Ingress::Socket { beam_id, .. } if beam_id != from => {
+                self.check_delegation(frame, beam_id).await?;
+                Some(beam_id.clone())
+            }
+            _ => None,
+        };
+        let signer = acting.as_deref().unwrap_or(from);
+        let local = self.agent(signer).await?;
+        let is_local_sender = local.is_some();
+        let key = match (&local, ingress) {
+            (Some(agent), _) => agent.active_key().map(|key| key.public_key.clone()),
+            (None, Ingress::Federation { source, .. }) => {
+                self.federated_key(signer, source).await?
+            }
+            (None, Ingress::Http | Ingress::Socket { .. }) => None,
+        };
+        let Some(sender_key) = key else {
+            let text = format!("Sender {from} is not registered");
+            return Err(RelayError::BadRequest(text));
+        };
+        let by_api_key = matches!(
+            ingress,
+            Ingress::Socket {
+                by_api_key: true,
+                ..
+            }
+        );
+        if !by_api_key {
+            let key = BeamPublicKey::parse(&sender_key);
+            if !key.is_ok_and(|key| signed_text::verify_intent(frame, &key)) {
+                let text = "Signature verification failed".to_owned();
+                return Err(RelayError::BadRequest(text));
+            }
+        }
+        Ok(Checked {
+            from: from.to_owned(),
+            sender_key,
+            is_local_sender,
+            acting,
+            recipient: None,
+        })
+    }
+
+    async fn check_delegation(&self, frame: &IntentFrame, socket: &str) -> Result<(), RelayError> {
+        let list = self
+            .engine()
+            .load::<DelegationList>(DelegationList::key(frame.from()))
+            .await?;
+        let allows =
+            list.is_some_and(|list| list.value.allows(socket, frame.intent(), self.now_ms()));
+        if allows {
+            return Ok(());
+        }
+        Err(RelayError::Forbidden(format!(
+            "No active delegation allows {socket} to send {} for {}",
+            frame.intent(),
+            frame.from()
+        )))
+    }
+
+    async fn check_acl(&self, frame: &IntentFrame) -> Result<(), RelayError> {
+        let (from, to, intent) = (frame.from(), frame.to(), frame.intent());
+        let list = self.engine().load::<AclList>(AclList::key(to)).await?;
+        let rules = list.map(|list| list.value.rules).unwrap_or_default();
+        let is_allowed = rules.iter().any(|rule| {
+            rule.intent_type == intent && acl::matches_sender(&rule.allowed_from, from)
+        });
+        if is_allowed {
+            return Ok(());
+        }
+        let text = format!("ACL denied intent {intent} from {from} to {to}");
+        Err(RelayError::Forbidden(text))
+    }
+}

@@ -1,0 +1,113 @@
+//! Results for which no relay of this node waits: after a restart, after the timeout, or sent to another node.
+
+use consign_engine::{Error, UnitOfWork};
+use consign_kernel::command::{Advance, Command, Hold, Settle, Settlement, Take};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
+use consign_kernel::state::{State, Verb};
+use serde_json::{Value, json};
+
+use super::begin::nonce_key;
+use super::details;
+use super::route::result_step;
+use super::rows::{IntentRow, error_code};
+use super::waiters::ResultDelivery;
+use crate::frame::ResultFrame;
+use crate::retryable::repeated_nonce_restarts;
+use crate::service::Beam;
+
+impl Beam {
+    /// A result that the socket of an agent sent. Results for intents of other agents are ignored.
+    pub(crate) async fn on_result(&self, socket: &str, result: ResultFrame) {
+        let ResultDelivery::Unclaimed(result) = self.inner.waiters.deliver(socket, result) else {
+            return;
+        };
+        if let Err(error) = self.store_late_result(socket, &result).await {
+            tracing::warn!(%error, nonce = result.nonce(), "a late result was not stored");
+        }
+    }
+
+    async fn store_late_result(&self, socket: &str, result: &ResultFrame) -> Result<(), Error> {
+        let Some(used) = self.engine().first_use(nonce_key(result.nonce())).await? else {
+            return Ok(());
+        };
+        let Some(id) = used.intent else { return Ok(()) };
+        let Some(row) = self.engine().observe(id).await? else {
+            return Ok(());
+        };
+        if row.owner != socket {
+            return Ok(());
+        }
+        let sent = IntentRow::of(&row)
+            .map(|view| view.timestamp)
+            .unwrap_or_default();
+        let latency_ms = self.latency_ms(&sent, result);
+        let code = (!result.success()).then(|| result.error_code().unwrap_or("RESULT_ERROR"));
+        let mut details = details::ended("ws", latency_ms, code);
+        details["lateResult"] = json!(true);
+        let text = result.to_value().to_text();
+        let stored = match row.state {
+            State::Delivered => {
+                let step = result_step(&row, result, &text, &details);
+                let step = Command::Advance(Box::new(step));
+                self.engine().apply(None, step).await.map(|_| ())
+            }
+            State::Failed if repeated_nonce_restarts(error_code(&row).as_deref()) => {
+                details["recoveredAfterFailure"] = json!(true);
+                details["previousStatus"] = json!("failed");
+                self.end_failed(&row, result, &text, &details).await
+            }
+            _ => Ok(()),
+        };
+        match stored {
+            // The sender was faster and repeats it, or the result came twice.
+            Err(Error::Refused(Refusal::IllegalState | Refusal::Held | Refusal::LeaseLost)) => {
+                Ok(())
+            }
+            Ok(()) => {
+                self.publish_feed_of(id).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An intent that failed without an answer takes every legal step to its end.
+    async fn end_failed(
+        &self,
+        row: &Intent,
+        result: &ResultFrame,
+        text: &str,
+        details: &Value,
+    ) -> Result<(), Error> {
+        let mut retry = Advance::by_system(row.id, Face::Beam, Verb::Retry);
+        retry.detail = Some(details.to_string());
+        let mut unit = UnitOfWork::default();
+        unit.require(Command::Advance(Box::new(retry)));
+        let taken = unit.take(Take {
+            id: row.id,
+            face: Face::Beam,
+            hold: Hold {
+                holder: self.holder(),
+                lease_us: 60 * SECOND_US,
+            },
+            detail: Some(details.to_string()),
+        });
+        let mut committed = self.engine().commit(unit).await?;
+        let held: Vec<Intent> = committed.get(taken)?;
+        let Some(held) = held.into_iter().next() else {
+            return Ok(());
+        };
+        let mut unit = UnitOfWork::default();
+        unit.require(Command::Settle(Settle {
+            detail: Some(details.to_string()),
+            ..consign_engine::Lease::of(&held).settle(Settlement::Deliver)
+        }));
+        let step = result_step(row, result, text, details);
+        unit.require(Command::Advance(Box::new(step)));
+        self.engine().commit(unit).await?;
+        Ok(())
+    }
+}

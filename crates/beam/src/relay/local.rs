@@ -1,0 +1,45 @@
+//! Delivery to a socket of this node.
+
+use consign_kernel::intent::Intent;
+use serde_json::json;
+
+use super::check::Checked;
+use super::{Ingress, RelayError, details};
+use crate::frame::IntentFrame;
+use crate::service::Beam;
+
+impl Beam {
+    pub(super) async fn deliver_by_socket(
+        &self,
+        frame: &IntentFrame,
+        ingress: &Ingress,
+        checked: &Checked,
+        row: &Intent,
+    ) -> Result<String, RelayError> {
+        let timeout = self.result_timeout(ingress);
+        let timeout_ms = self.result_timeout_ms(ingress);
+        let mut ticket = self.inner.waiters.register(frame.nonce(), frame.to());
+        let message = details::socket_message(frame, checked);
+        if self.inner.sockets.send(frame.to(), message).is_err() {
+            let error = RelayError::Offline;
+            let details = details::failed("ws", "OFFLINE");
+            self.fail_undelivered(row, &details, &error).await?;
+            return Err(error);
+        }
+        let deadline = tokio::time::Instant::now() + timeout;
+        self.delivered(row, details::by_socket(timeout_ms)).await?;
+        let result = tokio::time::timeout_at(deadline, ticket.result()).await;
+        if let Some(result) = result.ok().flatten().or_else(|| ticket.try_result()) {
+            return self.finish(row, frame, "ws", result).await;
+        }
+        let error = RelayError::Timeout { ms: timeout_ms };
+        let mut details = details::failed("ws", "TIMEOUT");
+        details["timeoutMs"] = json!(timeout_ms);
+        self.fail_delivered(row, &details, &error).await?;
+        // A result may have ended it elsewhere in the last moment.
+        match self.answer_by_row(row).await {
+            Err(RelayError::Timeout { .. }) => Err(error),
+            other => other,
+        }
+    }
+}

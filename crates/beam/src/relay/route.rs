@@ -1,0 +1,226 @@
+//! The way of an intent to its recipient: its own HTTP endpoint, its socket, or another directory.
+
+use std::time::Duration;
+
+use consign_engine::{Error, Lease};
+use consign_kernel::command::{Advance, Command, Settle, Settlement};
+use consign_kernel::error::Refusal;
+use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::profile::Face;
+use consign_kernel::state::Verb;
+use serde_json::Value;
+
+use super::check::Checked;
+use super::rows::{IntentRow, error_code};
+use super::{Ingress, RelayError, details};
+use crate::frame::{IntentFrame, ResultFrame};
+use crate::service::Beam;
+use crate::timestamp;
+
+impl Beam {
+    pub(super) fn result_timeout(&self, ingress: &Ingress) -> Duration {
+        match ingress {
+            Ingress::Http | Ingress::Federation { .. } => self.settings().http_result_timeout(),
+            Ingress::Socket { .. } => self.settings().socket_result_timeout(),
+        }
+    }
+
+    pub(super) fn result_timeout_ms(&self, ingress: &Ingress) -> u64 {
+        u64::try_from(self.result_timeout(ingress).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the first route is a socket of this node.
+    pub(super) fn goes_by_socket(&self, checked: &Checked) -> bool {
+        checked.recipient.as_ref().is_some_and(|recipient| {
+            recipient.http_endpoint.is_none() && self.inner.sockets.is_connected(&recipient.beam_id)
+        })
+    }
+
+    pub(super) async fn route(
+        &self,
+        frame: &IntentFrame,
+        ingress: &Ingress,
+        checked: &Checked,
+        row: Intent,
+    ) -> Result<String, RelayError> {
+        self.publish_feed(&row);
+        let Some(recipient) = &checked.recipient else {
+            return self.route_to_peer(frame, ingress, row).await;
+        };
+        let mut by_socket_noted = self.goes_by_socket(checked);
+        if let Some(endpoint) = &recipient.http_endpoint {
+            match self.call_endpoint(endpoint, frame, ingress, &row).await? {
+                Some(result) => {
+                    return self.finish(&row, frame, "direct-http", result).await;
+                }
+                None => by_socket_noted = false,
+            }
+        }
+        if !by_socket_noted && self.inner.sockets.is_connected(frame.to()) {
+            let detail = details::by_socket(self.result_timeout_ms(ingress));
+            self.note_route(&row, ingress, detail).await?;
+        }
+        self.deliver_by_socket(frame, ingress, checked, &row).await
+    }
+
+    /// Stores that the other side accepted the intent.
+    pub(super) async fn delivered(&self, row: &Intent, detail: String) -> Result<(), RelayError> {
+        let settle = Settle {
+            detail: Some(detail),
+            ..Lease::of(row).settle(Settlement::Deliver)
+        };
+        self.engine().settle(settle).await?;
+        self.publish_feed_as(row, consign_kernel::state::State::Delivered);
+        Ok(())
+    }
+
+    /// Stores that this attempt failed before anyone accepted it.
+    pub(super) async fn fail_undelivered(
+        &self,
+        row: &Intent,
+        detail: &Value,
+        error: &RelayError,
+    ) -> Result<(), RelayError> {
+        let text = format!("{}: {error}", relay_word(error));
+        let settle = Settle {
+            detail: Some(detail.to_string()),
+            ..Lease::of(row).settle(Settlement::Reject { error: text })
+        };
+        match self.engine().settle(settle).await {
+            Ok(_) | Err(Error::Refused(Refusal::LeaseLost)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.publish_feed_of(row.id).await;
+        Ok(())
+    }
+
+    /// Stores that a delivered intent failed. If it has ended otherwise meanwhile, that end stays.
+    pub(super) async fn fail_delivered(
+        &self,
+        row: &Intent,
+        detail: &Value,
+        error: &RelayError,
+    ) -> Result<(), RelayError> {
+        let mut fail = Advance::by_system(row.id, Face::Beam, Verb::Fail);
+        fail.detail = Some(detail.to_string());
+        fail.error = Some(format!("{}: {error}", relay_word(error)));
+        match self
+            .engine()
+            .apply(None, Command::Advance(Box::new(fail)))
+            .await
+        {
+            Ok(_) | Err(Error::Refused(Refusal::IllegalState)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.publish_feed_of(row.id).await;
+        Ok(())
+    }
+
+    /// Stores the recipient's result and returns its text.
+    pub(super) async fn finish(
+        &self,
+        row: &Intent,
+        frame: &IntentFrame,
+        transport: &str,
+        result: ResultFrame,
+    ) -> Result<String, RelayError> {
+        let latency_ms = self.latency_ms(frame.timestamp(), &result);
+        let code = (!result.success()).then(|| result.error_code().unwrap_or("RESULT_ERROR"));
+        let details = details::ended(transport, latency_ms, code);
+        self.store_result(row, &result, details).await
+    }
+
+    /// The same with other details.
+    pub(super) async fn store_result(
+        &self,
+        row: &Intent,
+        result: &ResultFrame,
+        details: Value,
+    ) -> Result<String, RelayError> {
+        let text = result.to_value().to_text();
+        let advance = result_step(row, result, &text, &details);
+        match self
+            .engine()
+            .apply(None, Command::Advance(Box::new(advance)))
+            .await
+        {
+            Ok(_) => {
+                self.publish_feed_of(row.id).await;
+                Ok(text)
+            }
+            Err(Error::Refused(Refusal::IllegalState)) => self.answer_by_row(row).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn latency_ms(&self, sent: &str, result: &ResultFrame) -> i64 {
+        #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+        let stated = result.latency().map(|latency| latency.round() as i64);
+        stated.unwrap_or_else(|| {
+            let sent = timestamp::parse(sent).unwrap_or(self.engine().wall());
+            (self.engine().wall().0 - sent.0).max(0) / 1_000
+        })
+    }
+
+    /// The answer to a sender, from the stored end of its intent.
+    pub(super) async fn answer_by_row(&self, row: &Intent) -> Result<String, RelayError> {
+        let Some(row) = self.engine().observe(row.id).await? else {
+            return Err(RelayError::DeliveryFailed(
+                "The intent was removed".to_owned(),
+            ));
+        };
+        if let Some(result) = &row.result {
+            return Ok(result.body.clone());
+        }
+        let code = error_code(&row);
+        Err(match code.as_deref() {
+            Some("OFFLINE") => RelayError::Offline,
+            Some("DELIVERY_FAILED") => {
+                let text = row.last_error.as_deref().unwrap_or("Delivery failed");
+                let text = text.strip_prefix("DELIVERY_FAILED: ").unwrap_or(text);
+                RelayError::DeliveryFailed(text.to_owned())
+            }
+            _ => RelayError::Timeout {
+                ms: IntentRow::of(&row)
+                    .and_then(|view| view.completed_at_ms.map(|end| end - view.requested_at_ms))
+                    .map_or(0, |ms| u64::try_from(ms).unwrap_or(0)),
+            },
+        })
+    }
+}
+
+/// The step that a result means for a delivered intent.
+pub(super) fn result_step(
+    row: &Intent,
+    result: &ResultFrame,
+    text: &str,
+    details: &Value,
+) -> Advance {
+    let verb = if result.success() {
+        Verb::Complete
+    } else {
+        Verb::Fail
+    };
+    let mut advance = Advance::by_system(row.id, Face::Beam, verb);
+    advance.actor = Some(row.owner.clone());
+    advance.detail = Some(details.to_string());
+    advance.result = Some(Outcome {
+        kind: ResultKind::Json,
+        body: text.to_owned(),
+    });
+    if !result.success() {
+        let code = result.error_code().unwrap_or("RESULT_ERROR");
+        let error = result.error().unwrap_or("the recipient reported a failure");
+        advance.error = Some(format!("{code}: {error}"));
+    }
+    advance
+}
+
+/// The code of the relay in the ledger.
+fn relay_word(error: &RelayError) -> &'static str {
+    match error {
+        RelayError::Offline => "OFFLINE",
+        RelayError::Timeout { .. } => "TIMEOUT",
+        _ => "DELIVERY_FAILED",
+    }
+}

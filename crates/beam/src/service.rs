@@ -1,0 +1,87 @@
+//! A directory with its relay and its message bus, over one ledger.
+
+use std::fmt;
+use std::sync::Arc;
+
+use consign_engine::Engine;
+use consign_kernel::command::Recover;
+
+use crate::outbound::{Outbound, OutboundOptions};
+use crate::relay::Waiters;
+use crate::sender_rate::SenderRate;
+use crate::settings::BeamSettings;
+use crate::sockets::Sockets;
+
+/// The node that serves: leases under its name from earlier starts are recovered.
+#[derive(Clone, Debug)]
+pub struct BeamNode {
+    /// Its number on the ledger, new with every start.
+    pub id: i64,
+    /// Unique on the ledger, and the same after a restart.
+    pub name: String,
+    /// Unique among the starts of this node.
+    pub start: String,
+    /// Other nodes may use the ledger.
+    pub shared: bool,
+}
+
+/// The domain of Beam. Cheap to clone.
+#[derive(Clone)]
+pub struct Beam {
+    pub(crate) inner: Arc<BeamState>,
+}
+
+pub(crate) struct BeamState {
+    pub(crate) engine: Engine,
+    pub(crate) settings: BeamSettings,
+    pub(crate) node: BeamNode,
+    pub(crate) outbound: Outbound,
+    pub(crate) sockets: Sockets,
+    pub(crate) waiters: Waiters,
+    /// Intents per minute and sender.
+    pub(crate) sender_rate: SenderRate,
+}
+
+impl fmt::Debug for Beam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Beam")
+    }
+}
+
+impl Beam {
+    pub fn new(
+        engine: Engine,
+        settings: BeamSettings,
+        node: BeamNode,
+    ) -> Result<Self, consign_client::Error> {
+        Ok(Self {
+            inner: Arc::new(BeamState {
+                outbound: Outbound::new(settings.guard.clone(), &OutboundOptions::default())?,
+                sockets: Sockets::default(),
+                waiters: Waiters::default(),
+                sender_rate: SenderRate::new(settings.rate_per_minute),
+                engine,
+                settings,
+                node,
+            }),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub fn settings(&self) -> &BeamSettings {
+        &self.inner.settings
+    }
+
+    /// The holder of this node's leases.
+    pub(crate) fn holder(&self) -> String {
+        Recover::holder(&self.inner.node.name, &self.inner.node.start)
+    }
+
+    /// The wall clock in milliseconds, which signatures and records show.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.engine().wall().0 / 1_000
+    }
+}
