@@ -1,0 +1,568 @@
+//! A server with a directory and a bus on a listener of its own, agents with keys, and requests to it.
+#![allow(
+    dead_code,
+    reason = "each module uses some of the helpers, and all are compiled together"
+)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_beam::api_key;
+use consign_beam::directory::records::{AclList, AclRule, Agent, AgentKey, next_number};
+use consign_beam::frame::{IntentFields, IntentFrame, ResultFields, ResultFrame};
+use consign_beam::http::BeamMount;
+use consign_beam::keys::BeamPrivateKey;
+use consign_beam::service::{Beam, BeamNode};
+use consign_beam::settings::BeamSettings;
+use consign_beam::signed_text::BeamSignedText;
+use consign_beam::text::{self, BeamValue};
+use consign_beam::timestamp;
+use consign_engine::{
+    Clock, Engine, EngineClock, Error, NodeIdentity, Options as EngineOptions, SealKey,
+    SharedStore, Timekeeper,
+};
+use consign_kernel::receipt::Signer;
+use consign_testkit::ledger::{Backend, Ledger};
+use consign_web::layers;
+use consign_web::listener_policy::ListenerPolicy;
+use consign_web::operator::OperatorCredentials;
+use consign_web::secret_text::SecretText;
+use consign_web::server::{Options as ServerOptions, Server};
+use consign_web::shell;
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+/// The node of a second server on the same ledger.
+const SECOND_NODE: i64 = 2;
+
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) beam: Beam,
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<EngineClock>,
+    ledger: Arc<Ledger>,
+    drain: watch::Sender<bool>,
+    server: tokio::task::JoinHandle<()>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.drain.send_replace(true);
+        self.server.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.text))
+    }
+
+    /// Status and code of an error, whose body has nothing else.
+    #[track_caller]
+    pub(crate) fn error(&self) -> (u16, String) {
+        let body = self.json();
+        let members = body.as_object().unwrap();
+        assert_eq!(members.len(), 2, "{body}");
+        assert!(body["error"].is_string(), "{body}");
+        (self.status, body["errorCode"].as_str().unwrap().to_owned())
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        let mut found = lines.filter(|(given, _)| given.eq_ignore_ascii_case(name));
+        found.next().map(|(_, value)| value)
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    /// With changed settings.
+    pub(crate) async fn with(change: impl FnOnce(&mut BeamSettings)) -> Self {
+        let clock = Arc::new(EngineClock::start(None));
+        let ledger = Arc::new(Ledger::new(crate::backend(), clock.clone()));
+        let store = Arc::clone(&ledger.store);
+        Self::start(ledger, store, clock, 1, "start-1", change).await
+    }
+
+    /// Another start of the same node on the same ledger, after this one was dropped or stopped.
+    pub(crate) async fn restarted(
+        ledger: Arc<Ledger>,
+        start: &str,
+        change: impl FnOnce(&mut BeamSettings),
+    ) -> Self {
+        let clock = Arc::new(EngineClock::start(None));
+        let store = Arc::clone(&ledger.store);
+        Self::start(ledger, store, clock, 1, start, change).await
+    }
+
+    /// A second server on the same ledger; `None` if the ledger belongs to one process.
+    pub(crate) async fn second(&self, change: impl FnOnce(&mut BeamSettings)) -> Option<Self> {
+        let clock = Arc::new(EngineClock::start(None));
+        let store = self.ledger.other_node(clock.clone())?;
+        let ledger = Arc::clone(&self.ledger);
+        Some(Self::start(ledger, store, clock, SECOND_NODE, "start-1", change).await)
+    }
+
+    pub(crate) fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.ledger)
+    }
+
+    async fn start(
+        ledger: Arc<Ledger>,
+        store: SharedStore,
+        clock: Arc<EngineClock>,
+        node: i64,
+        start: &str,
+        change: impl FnOnce(&mut BeamSettings),
+    ) -> Self {
+        let now: Arc<dyn Clock> = clock.clone();
+        let engine = Engine::new(EngineOptions {
+            store,
+            clock: now,
+            wall: clock.clone(),
+            entropy: [u8::try_from(node).unwrap(); 32],
+            seal: SealKey::new([7; 32]),
+            signer: Signer::from_seed(&[7; 32]),
+            main_key: "ck_main".to_owned(),
+            cleanup_interval: Duration::from_hours(1),
+        });
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Server::bind(ServerOptions::new(listen)).unwrap();
+        let address = server.local_addr();
+        let secret = SecretText::new("a-session-secret-of-the-tests".to_owned());
+        let mut settings = BeamSettings::new(format!("http://{address}"), secret);
+        change(&mut settings);
+        let beam_node = BeamNode {
+            id: node,
+            name: format!("node-{node}"),
+            start: start.to_owned(),
+            shared: crate::backend() == Backend::Postgres,
+        };
+        let mut heartbeat = consign_engine::Heartbeat::new(
+            engine.clone(),
+            NodeIdentity {
+                id: node,
+                name: format!("node-{node}"),
+                address: format!("http://{address}"),
+                version: "test".to_owned(),
+                alone: false,
+            },
+        );
+        heartbeat.beat().await.unwrap();
+        let beam = Beam::new(engine.clone(), settings, beam_node).unwrap();
+        beam.recover().await.unwrap();
+        let (drain, draining) = watch::channel(false);
+        let intent = consign_intent::Options {
+            operators: OperatorCredentials::default(),
+            trust_proxy: false,
+            enforce_https: false,
+            require_signatures: false,
+            maintenance: false,
+            draining: draining.clone(),
+            release_reserve: None,
+        };
+        let mount = Arc::new(BeamMount::new(beam.clone(), ListenerPolicy::default()));
+        let shell = consign_intent::shell(engine.clone(), intent, vec![mount]);
+        let service = layers::around(
+            shell.router(),
+            layers::Options {
+                trust_proxy: false,
+                request_id_seed: 7,
+                on_panic: shell::on_panic,
+                on_too_many_failures: Some(shell.on_too_many_failures()),
+            },
+        );
+        let mut ends = draining.clone();
+        let server = tokio::spawn(async move {
+            let ended = async move { ends.wait_for(|ends| *ends).await.map(|_| ()) };
+            let _ = server.run(service, ended).await;
+        });
+        let mut ends = draining.clone();
+        let until = async move {
+            let _ = ends.wait_for(|ends| *ends).await;
+        };
+        let follow = clock.clone();
+        let timekeeper = Timekeeper::new(engine.clone()).run(until, move || follow.follow());
+        let tasks = vec![
+            tokio::spawn(async move {
+                timekeeper.await;
+            }),
+            tokio::spawn(beam.clone().watch_presence()),
+        ];
+        Self {
+            address,
+            beam,
+            engine,
+            clock,
+            ledger,
+            drain,
+            server,
+            tasks,
+        }
+    }
+
+    /// Closes the listener and all sockets, as a shutdown does.
+    pub(crate) async fn stop(mut self) -> Arc<Ledger> {
+        self.drain.send_replace(true);
+        let server = &mut self.server;
+        let _ = tokio::time::timeout(Duration::from_secs(9), server).await;
+        Arc::clone(&self.ledger)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.request("POST", path, &[], Some(body.to_string()))
+            .await
+    }
+
+    /// A request that came through a proxy, so it has no privilege of this machine.
+    pub(crate) async fn from_elsewhere(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
+        let mut headers = headers.to_vec();
+        headers.push(("x-forwarded-for", "203.0.113.7"));
+        self.request(method, path, &headers, body).await
+    }
+
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n",
+            self.address
+        );
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let body = body.unwrap_or_default();
+        if !body.is_empty() {
+            let length = body.len();
+            head.push_str(&format!(
+                "content-type: application/json\r\ncontent-length: {length}\r\n"
+            ));
+        }
+        head.push_str("\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let _ = stream.write_all(body.as_bytes()).await;
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes).await;
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, text) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer {
+            status,
+            head: head.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// Stores an agent directly, and returns its API key.
+    pub(crate) async fn add_agent(&self, identity: &Identity) -> String {
+        let key = api_key::issue(&identity.beam_id, &[9; 24]);
+        let key = key.reveal().to_owned();
+        let now = self.clock.now().0 / 1_000;
+        let agent = Agent {
+            beam_id: identity.beam_id.clone(),
+            display_name: identity.beam_id.clone(),
+            capabilities: vec!["test".to_owned()],
+            verification_tier: "basic".to_owned(),
+            visibility: "unlisted".to_owned(),
+            created_at: now,
+            last_seen: now,
+            api_key_hash: Some(api_key::digest(&key)),
+            keys: vec![AgentKey {
+                id: next_number(&self.engine, "keys").await.unwrap(),
+                public_key: identity.public_key(),
+                created_at: now,
+                revoked_at: None,
+            }],
+            ..Agent::default()
+        };
+        let record = Agent::key(&identity.beam_id);
+        let put = consign_engine::new_put(record, &agent);
+        self.engine.put(put).await.unwrap();
+        key
+    }
+
+    /// Changes a stored agent directly.
+    pub(crate) async fn change_agent(&self, beam_id: &str, change: impl Fn(&mut Agent)) {
+        let record = Agent::key(beam_id);
+        self.engine
+            .update(record, |agent: &mut Agent| -> Result<(), Error> {
+                change(agent);
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+
+    /// Stores an access rule directly.
+    pub(crate) async fn allow(&self, target: &str, intent: &str, from: &str) {
+        let id = next_number(&self.engine, "acl").await.unwrap();
+        let rule = AclRule {
+            id,
+            intent_type: intent.to_owned(),
+            allowed_from: from.to_owned(),
+            created_at: 0,
+        };
+        let number = consign_engine::new_put(AclList::number_key(id), &target);
+        self.engine.put(number).await.unwrap();
+        self.engine
+            .update(
+                AclList::key(target),
+                |list: &mut AclList| -> Result<(), Error> {
+                    list.rules.push(rule.clone());
+                    Ok(())
+                },
+            )
+            .await
+            .unwrap();
+    }
+
+    /// Two agents of which the second accepts messages of the first.
+    pub(crate) async fn alice_and_bob(&self) -> (Identity, Identity) {
+        let (alice, bob) = (Identity::alice(), Identity::bob());
+        self.add_agent(&alice).await;
+        self.add_agent(&bob).await;
+        self.allow(&bob.beam_id, "conversation.message", &alice.beam_id)
+            .await;
+        (alice, bob)
+    }
+
+    pub(crate) async fn connect(&self, beam_id: &str) -> TestSocket {
+        let mut socket = self
+            .open(&format!("/ws?beamId={beam_id}"), &[])
+            .await
+            .unwrap();
+        let hello = socket.next_json().await.unwrap();
+        assert_eq!(hello["type"], "connected", "{hello}");
+        socket
+    }
+
+    /// Opens a WebSocket; the error is the status of the refusal.
+    pub(crate) async fn open(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<TestSocket, u16> {
+        let url = format!("ws://{}{path}", self.address);
+        let mut request = url.into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        match tokio_tungstenite::connect_async(request).await {
+            Ok((stream, _)) => Ok(TestSocket { stream }),
+            Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
+                Err(response.status().as_u16())
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The current time as frames write it.
+    pub(crate) fn now_text(&self) -> String {
+        timestamp::format(consign_kernel::ids::Micros(self.clock.now().0))
+    }
+}
+
+/// A connected client.
+pub(crate) struct TestSocket {
+    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl TestSocket {
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.send_text(message.to_string()).await;
+    }
+
+    pub(crate) async fn send_text(&mut self, text: String) {
+        self.stream.send(Message::text(text)).await.unwrap();
+    }
+
+    /// The next text message; `None` when the socket is closed. Fails after ten seconds.
+    pub(crate) async fn next_json(&mut self) -> Option<Value> {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(10), self.stream.next());
+            match next.await.expect("a message arrives within ten seconds") {
+                Some(Ok(Message::Text(text))) => {
+                    return Some(serde_json::from_str(&text).unwrap());
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// The code and the reason of the closing frame.
+    pub(crate) async fn closed(&mut self) -> (u16, String) {
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(10), self.stream.next());
+            match next.await.expect("the socket is closed within ten seconds") {
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), frame.reason.to_string());
+                }
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Answers the next intent with this payload, and returns its frame.
+    pub(crate) async fn answer(&mut self, identity: &Identity, payload: &Value) -> Value {
+        let message = self.next_json().await.unwrap();
+        assert_eq!(message["type"], "intent", "{message}");
+        let frame = message["frame"].clone();
+        let nonce = frame["nonce"].as_str().unwrap();
+        self.send(&identity.result(nonce, payload)).await;
+        frame
+    }
+}
+
+/// An agent with its key.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) beam_id: String,
+    seed: [u8; 32],
+}
+
+impl Identity {
+    pub(crate) fn new(beam_id: &str, seed: u8) -> Self {
+        Self {
+            beam_id: beam_id.to_owned(),
+            seed: [seed; 32],
+        }
+    }
+
+    pub(crate) fn alice() -> Self {
+        Self::new("alice@acme.beam.directory", 1)
+    }
+
+    pub(crate) fn bob() -> Self {
+        Self::new("bob@acme.beam.directory", 2)
+    }
+
+    pub(crate) fn key(&self) -> BeamPrivateKey {
+        BeamPrivateKey::from_seed(&self.seed)
+    }
+
+    pub(crate) fn public_key(&self) -> String {
+        self.key().public_key().to_string()
+    }
+
+    /// A signed frame to `to`.
+    pub(crate) fn frame(
+        &self,
+        world: &World,
+        to: &str,
+        intent: &str,
+        payload: &Value,
+        nonce: &str,
+    ) -> Value {
+        self.frame_at(&world.now_text(), to, intent, payload, nonce)
+    }
+
+    pub(crate) fn frame_at(
+        &self,
+        timestamp: &str,
+        to: &str,
+        intent: &str,
+        payload: &Value,
+        nonce: &str,
+    ) -> Value {
+        let payload = text::parse(payload.to_string().as_bytes()).unwrap();
+        let BeamValue::Object(payload) = payload else {
+            panic!("a payload is an object");
+        };
+        let mut frame = IntentFrame::new(IntentFields {
+            from: self.beam_id.clone(),
+            to: to.to_owned(),
+            intent: intent.to_owned(),
+            payload,
+            nonce: nonce.to_owned(),
+            timestamp: timestamp.to_owned(),
+        });
+        let signature = BeamSignedText::intent(&frame).sign(&self.key());
+        frame.set_signature(signature);
+        serde_json::from_str(&frame.to_value().to_text()).unwrap()
+    }
+
+    /// A signed message to the other, as `conversation.message`.
+    pub(crate) fn message(&self, world: &World, to: &Self, nonce: &str) -> Value {
+        let payload = json!({"message": "hello"});
+        self.frame(world, &to.beam_id, "conversation.message", &payload, nonce)
+    }
+
+    /// The message of a socket with a signed result.
+    pub(crate) fn result(&self, nonce: &str, payload: &Value) -> Value {
+        let BeamValue::Object(payload) = text::parse(payload.to_string().as_bytes()).unwrap()
+        else {
+            panic!("a payload is an object");
+        };
+        let mut frame = ResultFrame::new(ResultFields {
+            success: true,
+            nonce,
+            timestamp: "2026-01-01T00:00:01.000Z",
+            payload: Some(payload),
+            error: None,
+            error_code: None,
+            latency_ms: Some(3),
+        });
+        let signature = BeamSignedText::result(&frame).sign(&self.key());
+        frame.set_signature(&signature);
+        let frame: Value = serde_json::from_str(&frame.to_value().to_text()).unwrap();
+        json!({"type": "result", "frame": frame})
+    }
+
+    /// The same for a failure.
+    pub(crate) fn failure(&self, nonce: &str, code: &str) -> Value {
+        let mut frame = ResultFrame::new(ResultFields {
+            success: false,
+            nonce,
+            timestamp: "2026-01-01T00:00:01.000Z",
+            payload: None,
+            error: Some("no"),
+            error_code: Some(code),
+            latency_ms: None,
+        });
+        let signature = BeamSignedText::result(&frame).sign(&self.key());
+        frame.set_signature(&signature);
+        let frame: Value = serde_json::from_str(&frame.to_value().to_text()).unwrap();
+        json!({"type": "result", "frame": frame})
+    }
+}
