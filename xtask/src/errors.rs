@@ -106,6 +106,7 @@ fn protocols_in(line: &str) -> impl Iterator<Item = &'static str> {
         "Intent" => "Intent Protocol",
         "Automation" => "Automations",
         "Transaction" => "Agent transactions",
+        "Beam" => "Beam",
         _ => "a protocol without a title in xtask/src/errors.rs",
     })
 }

@@ -90,7 +90,7 @@ async fn ip_052_ip_008_where_signatures_are_required_unsigned_requests_are_refus
 }
 
 #[tokio::test]
-async fn ip_053_ip_054_a_timestamp_may_be_300_seconds_off_and_no_more() {
+async fn ip_053_ip_054_a_timestamp_may_differ_by_300_seconds_and_no_more() {
     let world = World::new();
     for (offset_s, fits) in [
         (-300, true),
