@@ -246,6 +246,7 @@ async fn a_job_that_is_returned_to_the_queue_is_shown_as_postponed() {
     let runtime = world.idle("plugins: {ok: {}}");
     let id = run(&runtime, "ok", "poll", Value::Null).await;
     let take = Take {
+        detail: None,
         id,
         face: Face::Automation,
         hold: Hold {
