@@ -140,7 +140,7 @@ impl AccessLogEntry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         convert::Infallible,
         fmt::{Debug, Write as _},
@@ -155,8 +155,8 @@ mod tests {
 
     /// Records each event as `field=value` words.
     #[derive(Clone, Default)]
-    struct Recorder {
-        lines: Arc<Mutex<String>>,
+    pub(crate) struct Recorder {
+        pub(crate) lines: Arc<Mutex<String>>,
         spans: Arc<AtomicU64>,
     }
 

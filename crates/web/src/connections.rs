@@ -4,7 +4,9 @@
 //! (nothing sent yet, half a head, or idle after a response) and, if there is none, one that has been sending a body
 //! for longer than [`BODY_GRACE`]. The client with the most connections loses one first: the one that has been idle
 //! longest. One atomic step decides between a request and an eviction, so either the request runs to its end or its
-//! handler never starts.
+//! handler never starts. A connection that became a WebSocket is never evicted; `socket_slot` limits their number.
+
+mod socket_slot;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
+
+pub(super) use self::socket_slot::{NoSocketSlot, SocketSlot};
 
 /// For this long a body may be in transit from a well-behaved client, so it counts as a running request.
 const BODY_GRACE: Duration = Duration::from_secs(5);
@@ -25,6 +29,17 @@ const RECEIVING: u8 = 1;
 const BUSY: u8 = 2;
 const ANSWERED: u8 = 3;
 const EVICTED: u8 = 4;
+/// A WebSocket.
+const UPGRADED: u8 = 5;
+
+/// The limits of one listener.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionLimits {
+    pub(super) max: usize,
+    pub(super) per_client_max: usize,
+    /// WebSocket connections among them.
+    pub(super) sockets_max: usize,
+}
 
 /// Clones share one table.
 #[derive(Clone, Debug)]
@@ -32,8 +47,7 @@ pub(super) struct Connections(Arc<ConnectionsShared>);
 
 #[derive(Debug)]
 struct ConnectionsShared {
-    max: usize,
-    per_client_max: usize,
+    limits: ConnectionLimits,
     began: Instant,
     table: Mutex<ConnectionTable>,
 }
@@ -41,6 +55,8 @@ struct ConnectionsShared {
 #[derive(Debug, Default)]
 struct ConnectionTable {
     total: usize,
+    /// WebSocket connections among them.
+    sockets: usize,
     clients: HashMap<IpAddr, Vec<Arc<Activity>>>,
 }
 
@@ -54,10 +70,14 @@ pub(super) enum NoSlot {
 }
 
 impl Connections {
-    pub(super) fn new(max: usize, per_client_max: usize) -> Self {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
+        let limits = ConnectionLimits {
+            max: limits.max.max(1),
+            per_client_max: limits.per_client_max.max(1),
+            ..limits
+        };
         Self(Arc::new(ConnectionsShared {
-            max: max.max(1),
-            per_client_max: per_client_max.max(1),
+            limits,
             began: Instant::now(),
             table: Mutex::default(),
         }))
@@ -66,16 +86,21 @@ impl Connections {
     /// Takes a slot for a connection of `client`, if necessary by an eviction. `shared` marks an address that stands
     /// for many clients, such as a proxy, which has no limit of its own.
     pub(super) fn take(&self, client: IpAddr, shared: bool) -> Result<ConnectionSlot, NoSlot> {
+        let ConnectionLimits {
+            max,
+            per_client_max,
+            ..
+        } = self.0.limits;
         let now_us = self.0.now_us();
         let mut table = self.0.lock();
         let own = table.clients.get(&client).map_or(0, Vec::len);
-        if !shared && own >= self.0.per_client_max {
-            let wanted = wanted(self.0.per_client_max);
+        if !shared && own >= per_client_max {
+            let wanted = wanted(per_client_max);
             if table.evict_of(client, now_us, wanted) == 0 {
                 return Err(NoSlot::ClientFull);
             }
         }
-        if table.total >= self.0.max && table.evict(now_us, wanted(self.0.max)) == 0 {
+        if table.total >= max && table.evict(now_us, wanted(max)) == 0 {
             return Err(NoSlot::Full);
         }
         let activity = Arc::new(Activity {
@@ -83,6 +108,7 @@ impl Connections {
             since_us: AtomicU64::new(now_us),
             has_begun: AtomicBool::new(false),
             client,
+            shared,
             task: OnceLock::new(),
             table: Arc::clone(&self.0),
         });
@@ -90,6 +116,11 @@ impl Connections {
         let of_client = table.clients.entry(client).or_default();
         of_client.push(Arc::clone(&activity));
         Ok(ConnectionSlot(activity))
+    }
+
+    /// The number of open connections, WebSocket connections included.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().total
     }
 
     /// Evicts one idle connection; false if there is none. For the case that the system runs out of a resource before
@@ -189,6 +220,8 @@ pub(super) struct Activity {
     since_us: AtomicU64,
     has_begun: AtomicBool,
     client: IpAddr,
+    /// The address stands for many clients.
+    shared: bool,
     task: OnceLock<AbortHandle>,
     table: Arc<ConnectionsShared>,
 }
@@ -223,6 +256,18 @@ impl Activity {
         let _ = self
             .state
             .compare_exchange(BUSY, ANSWERED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The response to a request that took a [`SocketSlot`] was not 101, so the connection stays an HTTP connection.
+    pub(super) fn stayed_http(&self) {
+        let _ =
+            self.state
+                .compare_exchange(UPGRADED, ANSWERED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whether it is a WebSocket, or about to become one.
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == UPGRADED
     }
 
     /// The connection reads. After a response this means that it waits for the next request.
@@ -311,6 +356,14 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
+    fn connections(max: usize, per_client_max: usize) -> Connections {
+        Connections::new(ConnectionLimits {
+            max,
+            per_client_max,
+            sockets_max: max,
+        })
+    }
+
     /// A slot whose connection can be evicted, and its task.
     fn taken(
         connections: &Connections,
@@ -331,7 +384,7 @@ mod tests {
 
     #[tokio::test]
     async fn s4_the_longest_idle_connection_of_the_client_with_most_makes_room() {
-        let connections = Connections::new(4, 3);
+        let connections = connections(4, 3);
         let (_first, first) = taken(&connections, ip(1));
         let (_second, second) = taken(&connections, ip(2));
         let (_third, third) = taken(&connections, ip(2));
@@ -346,7 +399,7 @@ mod tests {
 
     #[tokio::test]
     async fn s4_a_client_at_its_share_closes_its_own_and_no_busy_one() {
-        let connections = Connections::new(10, 2);
+        let connections = connections(10, 2);
         let (_other, other) = taken(&connections, ip(9));
         let (first, one) = taken(&connections, ip(1));
         let (second, two) = taken(&connections, ip(1));
@@ -370,7 +423,7 @@ mod tests {
 
     #[tokio::test]
     async fn s4_an_answered_connection_waits_again_once_it_reads() {
-        let connections = Connections::new(1, 1);
+        let connections = connections(1, 1);
         let (slot, task) = taken(&connections, ip(1));
         let activity = slot.activity();
         assert!(!activity.has_begun() && activity.begin(true));

@@ -30,6 +30,7 @@ pub mod sse;
 pub mod throttle;
 pub mod tls;
 pub mod unix;
+pub mod websocket;
 
 mod connections;
 mod linger;

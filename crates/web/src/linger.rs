@@ -97,8 +97,12 @@ impl<T> LingeringStream<T> {
 }
 
 impl<T: AsyncWrite + Unpin> LingeringStream<T> {
-    /// Whether a replacement is written for `bytes`, or partly written already.
+    /// Whether a replacement is written for `bytes`, or partly written already. A WebSocket has no responses, but its
+    /// messages may look like one.
     fn replaces(&mut self, bytes: &[u8]) -> bool {
+        if self.activity.is_upgraded() {
+            return false;
+        }
         if self.replacement.is_none() {
             self.replacement = ReplacementResponse::of(bytes, self.unreadable_body);
         }

@@ -3,7 +3,8 @@
 //! Invariant: every resource that a client can occupy is bounded: connections, time of a handshake, time and bytes of
 //! a request head, time of a stalled response. At the limit an idle connection is evicted for the new one; see
 //! `connections`. On shutdown no connection is accepted, running requests get a bounded time to finish, and idle
-//! connections close at once. Upgraded connections (WebSocket) count in the limit and end when their face ends them.
+//! connections close at once. A connection that becomes a WebSocket keeps its slot and takes part in the drain; see
+//! `websocket`.
 //! Bodies, routing and authentication are handled elsewhere.
 
 mod connection;
@@ -27,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use self::connection::Connection;
-use super::connections::{Connections, NoSlot, client};
+use super::connections::{ConnectionLimits, Connections, NoSlot, client};
 use super::stall::StallTimeoutStream;
 use super::tls;
 
@@ -51,6 +52,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(20);
 const CLIENT_SHARE: usize = 4;
 /// With few file descriptors the fraction would be too small.
 const CONNECTIONS_PER_CLIENT_MIN: usize = 8;
+/// The fraction of the connections that may be WebSocket connections, so that requests always find a slot.
+const SOCKET_SHARE: usize = 2;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -61,6 +64,8 @@ pub struct Options {
     /// The limit of one address (of IPv6 a /64). A further connection evicts the client's longest idle one; if none
     /// is idle, it is closed. By default a quarter of all.
     pub connections_per_client_max: Option<usize>,
+    /// The limit of WebSocket connections among the connections; a further upgrade is refused. By default half of all.
+    pub sockets_max: Option<usize>,
     /// A proxy is in front, so many clients share the addresses of this machine and of its private networks.
     pub behind_proxy: bool,
     /// From the end of a response to the end of the head of the next request.
@@ -83,6 +88,7 @@ impl Options {
             tls: None,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             connections_per_client_max: None,
+            sockets_max: None,
             behind_proxy: false,
             head_timeout: HEAD_TIMEOUT_DEFAULT,
             first_head_timeout: FIRST_HEAD_TIMEOUT_DEFAULT,
@@ -94,8 +100,12 @@ impl Options {
 
     fn connections(&self) -> Connections {
         let share = (self.connections_max / CLIENT_SHARE).max(CONNECTIONS_PER_CLIENT_MIN);
-        let per_client_max = self.connections_per_client_max.unwrap_or(share);
-        Connections::new(self.connections_max, per_client_max)
+        let sockets = (self.connections_max / SOCKET_SHARE).max(1);
+        Connections::new(ConnectionLimits {
+            max: self.connections_max,
+            per_client_max: self.connections_per_client_max.unwrap_or(share),
+            sockets_max: self.sockets_max.unwrap_or(sockets),
+        })
     }
 
     /// Whether this address stands for many clients.
@@ -244,7 +254,7 @@ impl Server {
             }
         }
         drop((listener, phase_seen));
-        drain(phase, options.drain_timeout).await
+        drain(phase, options.drain_timeout, &connections).await
     }
 }
 
@@ -257,10 +267,12 @@ impl fmt::Debug for Server {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum ServerPhase {
+/// Each connection holds receivers until it ends; the drain waits until all of them are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerPhase {
     Serving,
     Draining,
+    /// The drain time is over.
     Cut,
 }
 
@@ -284,16 +296,20 @@ fn concerns_one_client(error: &io::Error) -> bool {
 }
 
 /// Waits a bounded time until each connection has dropped its receiver.
-async fn drain(phase: watch::Sender<ServerPhase>, limit: Duration) -> Result<(), Error> {
+async fn drain(
+    phase: watch::Sender<ServerPhase>,
+    limit: Duration,
+    connections: &Connections,
+) -> Result<(), Error> {
     phase.send_replace(ServerPhase::Draining);
     if timeout(limit, phase.closed()).await.is_ok() {
         return Ok(());
     }
-    let connections = phase.receiver_count();
+    let connections = connections.count();
     phase.send_replace(ServerPhase::Cut);
     phase.closed().await;
     Err(Error::CutOff { connections })
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

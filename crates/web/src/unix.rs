@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower::{Service, ServiceExt as _};
 
-use super::connections::{Activity, ConnectionSlot, Connections};
+use super::connections::{Activity, ConnectionLimits, ConnectionSlot, Connections};
 use super::proxy;
 use super::server::{FIRST_HEAD_TIMEOUT_DEFAULT, HEAD_BYTES_MAX, HEAD_TIMEOUT_DEFAULT, Peer};
 
@@ -115,7 +115,12 @@ impl UnixSocket {
             Some(_) => PEER_CONNECTIONS_MAX,
             None => CONNECTIONS_MAX,
         };
-        let connections = Connections::new(connections_max, connections_max);
+        let connections = Connections::new(ConnectionLimits {
+            max: connections_max,
+            per_client_max: connections_max,
+            // Nothing upgrades these connections.
+            sockets_max: 0,
+        });
         let (ending, seen) = watch::channel(false);
         let mut shutdown = std::pin::pin!(shutdown);
         'serving: loop {

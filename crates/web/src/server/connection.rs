@@ -1,7 +1,8 @@
 //! One connection, from the handshake to its last response.
 //!
-//! Invariant: it drops its phase receiver exactly when it ends, which tells the server that it has drained. Errors of
-//! a connection are handled here and do not reach the server.
+//! Invariant: it drops its phase receivers exactly when it ends, which tells the server that it has drained. If it
+//! becomes a WebSocket, this task ends, and the socket holds a receiver of its own. Errors of a connection are handled
+//! here and do not reach the server.
 
 use std::{
     convert::Infallible,
@@ -15,7 +16,10 @@ use axum::{
     body::{Body, Bytes},
     response::Response,
 };
-use http::{HeaderValue, Request, StatusCode, header::CONNECTION};
+use http::{
+    HeaderValue, Request, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
 use hyper::{
     body::{Body as _, Frame, Incoming, SizeHint},
     server::conn::http1,
@@ -35,6 +39,7 @@ use crate::connections::{Activity, ConnectionSlot};
 use crate::linger::{LingeringStream, UnreadBody};
 use crate::presence::{OverTcp, Presence};
 use crate::stall::StallTimeoutStream;
+use crate::websocket::SocketAdmission;
 
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 /// A larger body may still be in transit when the response is ready.
@@ -100,13 +105,20 @@ where
             unreadable_body,
             slot,
         );
-        let request_activity = Arc::clone(&activity);
+        let admission = SocketAdmission {
+            activity: Arc::clone(&activity),
+            phase: phase.clone(),
+        };
         let answer = service_fn(move |request: Request<Incoming>| {
             let context = ConnectionContext {
                 peer,
                 presence: presence.clone(),
                 unread_body: unread_body.clone(),
-                activity: Arc::clone(&request_activity),
+                activity: Arc::clone(&admission.activity),
+                admission: request
+                    .headers()
+                    .contains_key(UPGRADE)
+                    .then(|| admission.clone()),
             };
             answer(service.clone(), request, context)
         });
@@ -157,6 +169,8 @@ struct ConnectionContext {
     presence: Presence,
     unread_body: UnreadBody,
     activity: Arc<Activity>,
+    /// Only of a request that asks for an upgrade.
+    admission: Option<SocketAdmission>,
 }
 
 /// Calls the service with one request.
@@ -173,6 +187,7 @@ where
         presence,
         unread_body,
         activity,
+        admission,
     } = context;
     let announced = request.body().size_hint().upper();
     let may_be_in_flight = announced.is_none_or(|bytes| bytes > BODY_IN_FLIGHT_BYTES);
@@ -192,11 +207,17 @@ where
     });
     request.extensions_mut().insert(peer);
     request.extensions_mut().insert(presence);
+    if let Some(admission) = admission {
+        request.extensions_mut().insert(admission);
+    }
 
     let mut response = service.oneshot(request).await?;
 
     activity.answered();
     let status = response.status();
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        activity.stayed_http();
+    }
     // A 503 may leave the body unread, as other errors do.
     let left_unread = status.is_client_error() || status == StatusCode::SERVICE_UNAVAILABLE;
     unread_body.set(may_be_in_flight && left_unread);

@@ -503,13 +503,17 @@ async fn a_taken_address_is_an_error_that_names_it() {
     assert!(error.to_string().contains(&running.addr.to_string()));
 }
 
-fn write_pair(files: &tls::CertificateFiles) {
+pub(crate) fn write_pair(files: &tls::CertificateFiles) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(&files.certificates, made.cert.pem()).unwrap();
     fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
 }
 
 async fn connect_tls(running: &RunningServer, root: &Path) -> io::Result<TlsStream<TcpStream>> {
+    handshake(connect(running).await, root).await
+}
+
+pub(crate) async fn handshake(stream: TcpStream, root: &Path) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_file(root).unwrap())
@@ -521,7 +525,6 @@ async fn connect_tls(running: &RunningServer, root: &Path) -> io::Result<TlsStre
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
-    let stream = connect(running).await;
     TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await
