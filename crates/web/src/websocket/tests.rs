@@ -239,15 +239,3 @@ async fn a_socket_works_over_tls() {
         .unwrap()
         .unwrap();
 }
-
-/// A frame is written in parts; a part that begins like a response of hyper must not be replaced by one.
-#[tokio::test]
-async fn messages_that_look_like_responses_arrive_unchanged() {
-    let running = serve_echo(Options::new());
-    let mut client = RawClient::connect_narrow(running.addr).await;
-    let line = "HTTP/1.1 400 Bad Request\r\n\r\n";
-    let text = line.repeat(MESSAGE_BYTES_MAX / line.len());
-    for _ in 0..20 {
-        client.echo(&text).await;
-    }
-}
