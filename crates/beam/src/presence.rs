@@ -21,23 +21,33 @@ pub(crate) struct AgentPresence {
 }
 
 impl Beam {
-    pub(crate) async fn connect_agent(&self, beam_id: &str, sender: SocketSender) -> AgentPresence {
-        let number = self.inner.sockets.connect(beam_id, sender);
+    /// Connects an agent and greets it. `None` if it has left already.
+    pub(crate) async fn connect_agent(
+        &self,
+        beam_id: &str,
+        sender: SocketSender,
+        greeting: String,
+    ) -> Option<AgentPresence> {
+        let sockets = &self.inner.sockets;
+        let number = sockets.next();
+        if self.inner.node.shared
+            && let Err(error) = self.put_presence(beam_id, number).await
+        {
+            tracing::warn!(%error, beam_id, "other nodes do not know yet where an agent is connected");
+        }
+        sockets.connect(beam_id, number, sender, greeting).ok()?;
         let (left, mut leave) = watch::channel(());
         if self.inner.node.shared {
-            if let Err(error) = self.put_presence(beam_id, number).await {
-                tracing::warn!(%error, beam_id, "other nodes do not know yet where an agent is connected");
-            }
             let (beam, beam_id) = (self.clone(), beam_id.to_owned());
             tokio::spawn(async move {
                 let leave = async { while leave.changed().await.is_ok() {} };
                 beam.serve_lane(&beam_id, leave).await;
             });
         }
-        AgentPresence {
+        Some(AgentPresence {
             number,
             _left: left,
-        }
+        })
     }
 
     pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: AgentPresence) {
