@@ -15,6 +15,7 @@ use consign_web::layers::Layered;
 use consign_web::server::DRAIN_TIMEOUT_DEFAULT;
 use consign_web::unix::{LOCAL_PEER, UnixSocket};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::embedded_automation::PreparedAutomation;
 use super::ledger::OpenLedger;
@@ -185,9 +186,12 @@ impl Components {
 
     /// Starts what the directory and the message bus do by themselves.
     pub(super) fn run_beam(&mut self, beam: &Beam) {
-        let presence = tokio::spawn(beam.clone().watch_presence());
+        let tasks = [
+            tokio::spawn(beam.clone().watch_presence()),
+            tokio::spawn(beam.clone().clean_up_forever()),
+        ];
         self.add("beam", async move {
-            presence.abort();
+            tasks.iter().for_each(JoinHandle::abort);
             Ok(())
         });
     }
