@@ -14,14 +14,14 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// A connection of an agent to this node.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct AgentPresence {
     number: u64,
     /// Ends the claims for the agent.
     _left: watch::Sender<()>,
 }
 
 impl Beam {
-    pub(crate) async fn connect_agent(&self, beam_id: &str, sender: SocketSender) -> Connection {
+    pub(crate) async fn connect_agent(&self, beam_id: &str, sender: SocketSender) -> AgentPresence {
         let number = self.inner.sockets.connect(beam_id, sender);
         let (left, mut leave) = watch::channel(());
         if self.inner.node.shared {
@@ -34,13 +34,13 @@ impl Beam {
                 beam.serve_lane(&beam_id, leave).await;
             });
         }
-        Connection {
+        AgentPresence {
             number,
             _left: left,
         }
     }
 
-    pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: Connection) {
+    pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: AgentPresence) {
         let was_current = self.inner.sockets.disconnect(beam_id, connection.number);
         if self.inner.node.shared && was_current {
             if let Err(error) = self.remove_presence(beam_id, connection.number).await {

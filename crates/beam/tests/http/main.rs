@@ -6,6 +6,7 @@
 )]
 
 mod relay;
+mod socket;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
+use consign_beam::service::Beam;
 use consign_engine::{Engine, Heartbeat, Timekeeper};
 use consign_web::layers::Layered;
 use consign_web::server::DRAIN_TIMEOUT_DEFAULT;
@@ -178,6 +179,15 @@ impl Components {
         let task = tokio::spawn(cleanup::run(engine.clone(), reserve));
         self.add("cleanup", async move {
             task.abort();
+            Ok(())
+        });
+    }
+
+    /// Starts what the directory and the message bus do by themselves.
+    pub(super) fn run_beam(&mut self, beam: &Beam) {
+        let presence = tokio::spawn(beam.clone().watch_presence());
+        self.add("beam", async move {
+            presence.abort();
             Ok(())
         });
     }
