@@ -84,6 +84,15 @@ impl Sockets {
         }
     }
 
+    /// Closes the socket of an agent that was deleted.
+    pub(crate) fn remove_agent(&self, beam_id: &str) {
+        if let Some(socket) = self.agents().remove(beam_id) {
+            socket
+                .sender
+                .close(POLICY_VIOLATION, "The agent was deleted");
+        }
+    }
+
     pub(crate) fn is_connected(&self, beam_id: &str) -> bool {
         let agents = self.agents();
         agents
