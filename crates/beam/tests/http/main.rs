@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod endpoint;
 mod only_postgres_nodes;
 mod relay;
 mod socket;
