@@ -4,6 +4,7 @@
 //! `problem_response` renders errors.
 
 mod access;
+mod bus;
 mod intents;
 mod mount;
 mod problem_response;
@@ -36,6 +37,7 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         policy: Arc::new(policy),
     };
     Router::new()
+        .merge(bus::routes(&face))
         .merge(intents::routes())
         .merge(socket::routes())
         .with_state(face)
