@@ -5,6 +5,11 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod bus;
+mod bus_access;
+mod bus_reads;
+mod bus_restart;
+mod bus_retry;
 mod relay;
 mod world;
 
