@@ -12,6 +12,7 @@ mod agents;
 mod body_fields;
 mod delegations;
 mod did;
+mod bus;
 mod intents;
 mod mount;
 mod problem_response;
@@ -54,6 +55,7 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(agents::routes())
         .merge(delegations::routes())
         .merge(did::routes())
+        .merge(bus::routes(&face))
         .merge(intents::routes())
         .merge(socket::routes())
         .with_state(face)

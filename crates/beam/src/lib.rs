@@ -1,12 +1,14 @@
 //! Beam: a directory of agents, signed intents between them, and a message bus, over the ledger.
 //!
 //! The rules of the protocol are plain values and functions: identifiers, frames and signatures, the lifecycle, the
-//! catalog, access rules. [`service::Beam`] applies them to the ledger: `directory` keeps agents, `relay` delivers intents.
+//! catalog, access rules. [`service::Beam`] applies them to the ledger: `directory` keeps agents, `relay` delivers intents,
+//! `bus` keeps and retries messages.
 //! Wire formats and status codes are in [`http`] alone.
 
 pub mod acl;
 pub mod api_key;
 pub mod beam_id;
+pub mod bus;
 pub mod catalog;
 pub mod did;
 pub mod directory;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
+use crate::bus::BusState;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -40,6 +41,7 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    pub(crate) bus: BusState,
 }
 
 impl fmt::Debug for Beam {
@@ -60,6 +62,7 @@ impl Beam {
                 sockets: Sockets::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                bus: BusState::new(&settings.bus),
                 engine,
                 settings,
                 node,

@@ -7,6 +7,11 @@
 
 mod endpoint;
 mod only_postgres_nodes;
+mod bus;
+mod bus_access;
+mod bus_reads;
+mod bus_restart;
+mod bus_retry;
 mod relay;
 mod socket;
 mod world;
