@@ -8,9 +8,7 @@ use super::super::access;
 use super::super::schemas;
 use consign_web::openapi::Operation;
 use consign_web::openapi::VERSION;
-use consign_web::openapi::schema::{
-    Schema, anything, boolean, exactly, number, object, required, text,
-};
+use consign_web::openapi::schema::{Schema, anything, boolean, number, object, required, text};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -29,7 +27,7 @@ pub(crate) fn root() -> Operation {
 }
 
 pub(crate) fn health() -> Operation {
-    let answer = exactly(vec![
+    let answer = object(vec![
         required("ok", boolean().always(true)),
         required(
             "ts",
@@ -53,7 +51,7 @@ pub(crate) fn health() -> Operation {
         ),
     ]);
     Operation::new(access::SERVER, access::ANYONE, "health", "Check the health of the server")
-        .about("The ledger is checked at most once a second.")
+        .about("The ledger is checked at most once a second. Further fields belong to the other protocols of the server.")
         .answers(
             StatusCode::OK,
             "The server is healthy.",
