@@ -25,6 +25,7 @@ pub mod replay;
 pub mod retryable;
 mod sender_rate;
 pub mod service;
+pub mod sessions;
 pub mod settings;
 pub mod signed_text;
 mod sockets;
