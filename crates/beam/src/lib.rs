@@ -15,6 +15,7 @@ pub mod frame;
 pub mod http;
 pub mod keys;
 pub mod lifecycle;
+pub mod observe;
 pub mod outbound;
 pub mod overview;
 mod presence;

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
+use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -40,6 +42,8 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    pub(crate) agent_counts: KeptAgentCounts,
+    started: Instant,
 }
 
 impl fmt::Debug for Beam {
@@ -60,6 +64,8 @@ impl Beam {
                 sockets: Sockets::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                agent_counts: KeptAgentCounts::default(),
+                started: Instant::now(),
                 engine,
                 settings,
                 node,
@@ -73,6 +79,10 @@ impl Beam {
 
     pub fn settings(&self) -> &BeamSettings {
         &self.inner.settings
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.started.elapsed()
     }
 
     /// The holder of this node's leases.
