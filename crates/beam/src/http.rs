@@ -4,13 +4,16 @@
 //! `problem_response` renders errors.
 
 mod access;
+mod admin;
 mod intents;
 mod mount;
+mod observability;
 mod problem_response;
 mod query;
 mod receive;
 mod response;
 mod socket;
+mod stats;
 
 use std::sync::Arc;
 
@@ -36,7 +39,10 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         policy: Arc::new(policy),
     };
     Router::new()
+        .merge(admin::routes())
         .merge(intents::routes())
+        .merge(observability::routes())
         .merge(socket::routes())
+        .merge(stats::routes())
         .with_state(face)
 }

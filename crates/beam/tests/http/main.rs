@@ -5,7 +5,11 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod admin;
+mod observability;
+mod observed;
 mod relay;
+mod traces;
 mod world;
 
 use consign_testkit::ledger::Backend;
