@@ -13,14 +13,17 @@ mod body_fields;
 mod delegations;
 mod did;
 mod bus;
+mod admin;
 mod intents;
 mod mount;
+mod observability;
 mod problem_response;
 mod public_limits;
 mod query;
 mod receive;
 mod response;
 mod socket;
+mod stats;
 
 use std::sync::Arc;
 
@@ -56,7 +59,10 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(delegations::routes())
         .merge(did::routes())
         .merge(bus::routes(&face))
+        .merge(admin::routes())
         .merge(intents::routes())
+        .merge(observability::routes())
         .merge(socket::routes())
+        .merge(stats::routes())
         .with_state(face)
 }

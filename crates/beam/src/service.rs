@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
 use crate::bus::BusState;
+use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -42,6 +44,8 @@ pub(crate) struct BeamState {
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
     pub(crate) bus: BusState,
+    pub(crate) agent_counts: KeptAgentCounts,
+    started: Instant,
 }
 
 impl fmt::Debug for Beam {
@@ -63,6 +67,8 @@ impl Beam {
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
                 bus: BusState::new(&settings.bus),
+                agent_counts: KeptAgentCounts::default(),
+                started: Instant::now(),
                 engine,
                 settings,
                 node,
@@ -76,6 +82,10 @@ impl Beam {
 
     pub fn settings(&self) -> &BeamSettings {
         &self.inner.settings
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.started.elapsed()
     }
 
     /// The holder of this node's leases.

@@ -14,6 +14,10 @@ mod bus_restart;
 mod bus_retry;
 mod relay;
 mod socket;
+mod admin;
+mod observability;
+mod observed;
+mod traces;
 mod world;
 
 use consign_testkit::ledger::Backend;
