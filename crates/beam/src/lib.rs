@@ -10,6 +10,7 @@ pub mod beam_id;
 pub mod catalog;
 pub mod did;
 pub mod directory;
+pub mod federation;
 mod feed;
 pub mod frame;
 pub mod http;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
+use crate::federation::SENDERS_PER_SOURCE;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -40,6 +41,8 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    /// Intents per minute and source directory.
+    pub(crate) source_rate: SenderRate,
 }
 
 impl fmt::Debug for Beam {
@@ -60,6 +63,9 @@ impl Beam {
                 sockets: Sockets::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                source_rate: SenderRate::new(
+                    settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
+                ),
                 engine,
                 settings,
                 node,
