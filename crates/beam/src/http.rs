@@ -4,6 +4,8 @@
 //! `problem_response` renders errors.
 
 mod access;
+mod federation;
+mod federation_secret;
 mod intents;
 mod mount;
 mod problem_response;
@@ -36,6 +38,7 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         policy: Arc::new(policy),
     };
     Router::new()
+        .merge(federation::routes())
         .merge(intents::routes())
         .merge(socket::routes())
         .with_state(face)
