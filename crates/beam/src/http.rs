@@ -14,6 +14,8 @@ mod delegations;
 mod did;
 mod bus;
 mod admin;
+mod federation;
+mod federation_secret;
 mod intents;
 mod mount;
 mod observability;
@@ -60,6 +62,7 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(did::routes())
         .merge(bus::routes(&face))
         .merge(admin::routes())
+        .merge(federation::routes())
         .merge(intents::routes())
         .merge(observability::routes())
         .merge(socket::routes())

@@ -12,6 +12,7 @@ pub mod bus;
 pub mod catalog;
 pub mod did;
 pub mod directory;
+pub mod federation;
 mod feed;
 pub mod frame;
 mod housekeeping;

@@ -9,6 +9,7 @@ use consign_kernel::command::Recover;
 
 use crate::bus::BusState;
 use crate::observe::agents::KeptAgentCounts;
+use crate::federation::SENDERS_PER_SOURCE;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -46,6 +47,8 @@ pub(crate) struct BeamState {
     pub(crate) bus: BusState,
     pub(crate) agent_counts: KeptAgentCounts,
     started: Instant,
+    /// Intents per minute and source directory.
+    pub(crate) source_rate: SenderRate,
 }
 
 impl fmt::Debug for Beam {
@@ -69,6 +72,9 @@ impl Beam {
                 bus: BusState::new(&settings.bus),
                 agent_counts: KeptAgentCounts::default(),
                 started: Instant::now(),
+                source_rate: SenderRate::new(
+                    settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
+                ),
                 engine,
                 settings,
                 node,
