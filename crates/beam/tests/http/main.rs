@@ -5,6 +5,13 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod acl;
+mod agent_lists;
+mod agent_updates;
+mod agents;
+mod delegations;
+mod directory_bodies;
+mod keys;
 mod relay;
 mod socket;
 mod world;
