@@ -45,14 +45,14 @@ impl Beam {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let hex = data_encoding::HEXLOWER.encode(&bytes);
-        let [a, b, c, d, e] = [
+        let groups = [
             &hex[..8],
             &hex[8..12],
             &hex[12..16],
             &hex[16..20],
             &hex[20..],
         ];
-        format!("{a}-{b}-{c}-{d}-{e}")
+        groups.join("-")
     }
 
     /// Counts an intent of this sender.

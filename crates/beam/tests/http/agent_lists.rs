@@ -21,9 +21,9 @@ async fn people(world: &World) {
     })
     .await;
     add("ben@acme.beam.directory", &|agent| {
-        agent.verification_tier = "business".to_owned();
+        "business".clone_into(&mut agent.verification_tier);
         agent.capabilities = vec!["chat".to_owned()];
-        agent.visibility = "public".to_owned();
+        "public".clone_into(&mut agent.visibility);
     })
     .await;
     add("carl@other.beam.directory", &|agent| {
@@ -33,12 +33,12 @@ async fn people(world: &World) {
     })
     .await;
     add("dora@beam.directory", &|agent| {
-        agent.last_seen = now - 2 * day_ms
+        agent.last_seen = now - 2 * day_ms;
     })
     .await;
     add("eve@acme.beam.directory", &|agent| {
         agent.flagged = true;
-        agent.visibility = "public".to_owned();
+        "public".clone_into(&mut agent.visibility);
     })
     .await;
 }
