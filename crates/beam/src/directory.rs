@@ -24,7 +24,7 @@ pub(crate) use registration::{Registration, RegistrationInput};
 pub(crate) use updates::{ConfigUpdate, FieldUpdate, ProfileUpdate};
 
 use crate::beam_id::BeamId;
-use crate::directory::records::Agent;
+use crate::directory::records::{Agent, next_number};
 use crate::relay::RelayError;
 use crate::service::Beam;
 
@@ -36,6 +36,12 @@ impl Beam {
         }
         let found = self.engine().load::<Agent>(Agent::key(beam_id)).await?;
         Ok(found.map(|found| found.value))
+    }
+
+    /// The next number of a sequence, never given twice.
+    pub(crate) async fn next_number(&self, sequence: &str) -> Result<u64, Error> {
+        let _one_at_a_time = self.inner.numbering.lock().await;
+        next_number(self.engine(), sequence).await
     }
 
     /// A nonce for a frame that has none.

@@ -40,6 +40,8 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    /// Held while a number is drawn: many tasks that change one record at a time would exceed the tries of an update.
+    pub(crate) numbering: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Beam {
@@ -60,6 +62,7 @@ impl Beam {
                 sockets: Sockets::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                numbering: tokio::sync::Mutex::default(),
                 engine,
                 settings,
                 node,

@@ -247,6 +247,21 @@ async fn be_081_without_an_id_each_agent_gets_a_free_one() {
 }
 
 #[tokio::test]
+async fn many_agents_register_at_the_same_time() {
+    let world = World::new().await;
+    let identities =
+        (0..200_u8).map(|seed| Identity::new(&format!("n{seed}@beam.directory"), seed));
+    let identities: Vec<_> = identities.collect();
+    let keys = identities
+        .iter()
+        .map(|identity| registered(&world, identity));
+    let keys = futures_util::future::join_all(keys).await;
+    assert_eq!(keys.len(), 200);
+    let found = world.get("/agents/browse?limit=500").await.json();
+    assert_eq!(found["total"], 200);
+}
+
+#[tokio::test]
 async fn be_082_only_the_hash_of_the_api_key_is_stored() {
     let world = World::new().await;
     let alice = Identity::alice();
