@@ -8,7 +8,7 @@ use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::proof::{AgentProof, active_public_key};
-use super::records::{Agent, AgentKey, named, next_number};
+use super::records::{Agent, AgentKey, named};
 use super::registration::parse_key;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
@@ -52,7 +52,7 @@ impl Beam {
     ) -> Result<(Agent, Option<String>), BeamProblem> {
         let sent = rotation.new_public_key.as_str();
         let public_key = parse_key(sent)?.to_string();
-        let id = next_number(self.engine(), "keys").await?;
+        let id = self.next_number("keys").await?;
         self.change_agent(beam_id, |agent, commit| {
             let previous = agent.active_key().map(|key| key.public_key.clone());
             if previous.as_deref() == Some(public_key.as_str()) {

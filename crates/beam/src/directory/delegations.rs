@@ -6,7 +6,7 @@ use consign_engine::{Error, TRIES_MAX, UnitOfWork};
 use consign_kernel::error::{Code, Refusal};
 
 use super::proof::is_signed;
-use super::records::{Agent, Delegation, DelegationList, next_number};
+use super::records::{Agent, Delegation, DelegationList};
 use crate::beam_id::BeamId;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
@@ -77,7 +77,7 @@ impl Beam {
             }
             let id = match number {
                 Some(id) => id,
-                None => next_number(self.engine(), "delegations").await?,
+                None => self.next_number("delegations").await?,
             };
             number = Some(id);
             let delegation = Delegation {
