@@ -5,6 +5,10 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod federation;
+mod federation_hostile;
+mod federation_relay;
+mod federation_world;
 mod relay;
 mod world;
 
