@@ -3,6 +3,7 @@
 //! Invariant: an intent whose recipient has answered is not delivered again. The payload is not compared, so a sender that
 //! repeats a nonce with another payload gets the first answer.
 
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::state::State;
 
 use crate::lifecycle::OutcomeBucket;
@@ -60,6 +61,7 @@ pub fn claim_nonce(earlier: Option<&EarlierIntent<'_>>) -> NonceClaim {
         return NonceClaim::Restart;
     }
     match (earlier.has_result, earlier.state) {
+        (true, State::Failed) if plant::on(Plant::FailureRestarts) => NonceClaim::Restart,
         (true, _) => NonceClaim::Repeat,
         // No answer is known, and the profile lets a failed intent be retried.
         (false, State::Failed) => NonceClaim::Restart,

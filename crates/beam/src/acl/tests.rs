@@ -29,6 +29,7 @@ fn be_090_what_no_entry_allows_is_denied() {
 
 #[test]
 fn be_090_an_entry_matches_everyone_one_sender_or_a_suffix() {
+    consign_testkit::plants::from_environment();
     for (allowed_from, sender, expected) in [
         ("*", BOB, true),
         (BOB, BOB, true),

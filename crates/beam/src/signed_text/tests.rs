@@ -13,6 +13,7 @@ const NEW_YEAR: &str = "2026-01-01T00:00:00.000Z";
 const BOB_KEY: &str = "MCowBQYDK2VwAyEAKay64UG8yvCyLhqU000LxzYeUm0L/hLIl5S8kyKWbdc=";
 
 fn alice() -> BeamPrivateKey {
+    consign_testkit::plants::from_environment();
     BeamPrivateKey::parse("MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f")
         .unwrap()
 }
