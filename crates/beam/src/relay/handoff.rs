@@ -135,7 +135,11 @@ impl Beam {
                 self.fail_delivered(&row, &details, &error).await?;
                 continue;
             }
-            let _woken = tokio::time::timeout(END_POLL, news.changed()).await;
+            let pause = match deadline.saturating_duration_since(now) {
+                Duration::ZERO => END_POLL,
+                left => left.min(END_POLL),
+            };
+            let _woken = tokio::time::timeout(pause, news.changed()).await;
         }
     }
 
