@@ -5,15 +5,15 @@
 
 mod access;
 mod acl;
+mod admin;
 mod agent_keys;
 mod agent_updates;
 mod agent_view;
 mod agents;
 mod body_fields;
+mod bus;
 mod delegations;
 mod did;
-mod bus;
-mod admin;
 mod federation;
 mod federation_secret;
 mod intents;

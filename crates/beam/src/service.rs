@@ -8,8 +8,8 @@ use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
 use crate::bus::BusState;
-use crate::observe::agents::KeptAgentCounts;
 use crate::federation::SENDERS_PER_SOURCE;
+use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;

@@ -1,7 +1,6 @@
 //! Who sends a request: a program on this machine, an agent with its API key, or an operator with a session.
 
 use consign_web::credentials::{self, SecretDigest};
-use consign_web::credentials;
 use consign_web::cross_site::is_cross_site;
 use consign_web::proxy::Origin;
 use consign_web::secret_text::SecretText;
@@ -119,14 +118,6 @@ impl Access {
     pub(crate) async fn is_admin(&self, face: &BeamFace) -> Result<bool, BeamProblem> {
         let session = self.session(face).await?;
         Ok(session.is_some_and(|session| session.role == Role::Admin))
-    }
-
-    /// Whether the request has a session of an operator with the role admin.
-    ///
-    /// There are no sessions yet, so no bearer token is one.
-    pub(crate) async fn is_admin(&self, _face: &BeamFace) -> Result<bool, BeamProblem> {
-        let _session = self.bearer();
-        std::future::ready(Ok(false)).await
     }
 
     /// Whether the request presents an API key or a bearer token, right or wrong.

@@ -50,6 +50,7 @@ impl BeamProblemResponse {
         Self {
             problem,
             wrong_credential,
+            status: None,
         }
     }
 

@@ -5,18 +5,18 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
-mod endpoint;
-mod only_postgres_nodes;
+mod admin;
 mod bus;
 mod bus_access;
 mod bus_reads;
 mod bus_restart;
 mod bus_retry;
-mod relay;
-mod socket;
-mod admin;
+mod endpoint;
 mod observability;
 mod observed;
+mod only_postgres_nodes;
+mod relay;
+mod socket;
 mod traces;
 mod world;
 
