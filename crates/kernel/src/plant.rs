@@ -86,6 +86,12 @@ pub enum Plant {
     PlainApiKey,
     UnknownFieldsDropped,
     ReplacedSocketStays,
+    PayloadUncompared,
+    StaleRetry,
+    DuplicatesCounted,
+    TickTakesAll,
+    AckAgain,
+    LoginReused,
 }
 
 impl Plant {
@@ -170,6 +176,12 @@ impl Plant {
         Self::PlainApiKey,
         Self::UnknownFieldsDropped,
         Self::ReplacedSocketStays,
+        Self::PayloadUncompared,
+        Self::StaleRetry,
+        Self::DuplicatesCounted,
+        Self::TickTakesAll,
+        Self::AckAgain,
+        Self::LoginReused,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -254,6 +266,12 @@ impl Plant {
             Self::PlainApiKey => "plain-api-key",
             Self::UnknownFieldsDropped => "unknown-fields-dropped",
             Self::ReplacedSocketStays => "replaced-socket-stays",
+            Self::PayloadUncompared => "payload-uncompared",
+            Self::StaleRetry => "stale-retry",
+            Self::DuplicatesCounted => "duplicates-counted",
+            Self::TickTakesAll => "tick-takes-all",
+            Self::AckAgain => "ack-again",
+            Self::LoginReused => "login-reused",
         }
     }
 }
