@@ -1,8 +1,10 @@
 //! Frames of Beam: a frame that was read is stored, relayed and read again without a change, and only the key that
 //! signed it verifies it.
 
+use consign_beam::bus::MessageContent;
 use consign_beam::frame::{IntentFields, IntentFrame, ResultFields, ResultFrame};
 use consign_beam::keys::{BeamPrivateKey, BeamPublicKey};
+use consign_beam::relay::StoredEnd;
 use consign_beam::signed_text::{BeamSignedText, verify_intent, verify_result};
 use consign_beam::text::{BeamObject, BeamValue, parse};
 use consign_beam::timestamp;
@@ -13,6 +15,12 @@ pub(crate) fn frame(bytes: &[u8]) {
     let Ok(value) = parse(bytes) else {
         return;
     };
+    let stored = value.to_text();
+    if let Some(content) = MessageContent::parse(&stored) {
+        let printed = content.to_text();
+        let again = MessageContent::parse(&printed).expect("a printed message is a message");
+        assert_eq!(again.to_text(), printed);
+    }
     match IntentFrame::parse(value.clone()) {
         Ok(frame) => intent_reads_again(&frame),
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -27,7 +35,7 @@ pub(crate) fn frame(bytes: &[u8]) {
 #[derive(Deserialize)]
 struct StoredHead {
     nonce: String,
-    timestamp: Option<serde_json::Value>,
+    timestamp: String,
 }
 
 fn intent_reads_again(frame: &IntentFrame) {
@@ -48,8 +56,7 @@ fn intent_reads_again(frame: &IntentFrame) {
     assert!(fields.len() <= 8, "an unknown field is relayed");
     let head: StoredHead = serde_json::from_str(&text).expect("a stored frame is readable");
     assert_eq!(head.nonce, frame.nonce());
-    let stored = head.timestamp.expect("a frame has a timestamp");
-    assert_eq!(stored, frame.timestamp());
+    assert_eq!(head.timestamp, frame.timestamp());
     if let Some(at) = timestamp::parse(frame.timestamp()) {
         let shown = timestamp::format(at);
         let rounded = at.0.div_euclid(1_000) * 1_000;
@@ -69,8 +76,9 @@ fn result_reads_again(frame: &ResultFrame) {
     let signed = value_of(&signed);
     assert!(signed.get("signature").is_none());
     assert!(signed.sorted() == signed);
-    let head: StoredHead = serde_json::from_str(&text).expect("a stored result is readable");
-    assert_eq!(head.nonce, frame.nonce());
+    let end = StoredEnd::of(&text).expect("a stored result is readable");
+    assert_eq!(end.error_code.as_deref(), frame.error_code());
+    assert_eq!(end.latency, frame.latency());
 }
 
 /// The target `beam_signature`. Input: a position in two bytes, a change of the byte there, and a payload.
