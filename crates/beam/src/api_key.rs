@@ -50,7 +50,30 @@ pub fn matches(stored_digest: &str, presented: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn every_key_names_its_agent_and_matches_no_other(
+            id in ".{1,40}",
+            secrets: [[u8; SECRET_BYTES]; 2],
+        ) {
+            let [key, other] = secrets.map(|secret| issue(&id, &secret));
+            prop_assert_eq!(claimed_beam_id(key.reveal()), Some(id));
+            let stored = digest(key.reveal());
+            prop_assert!(matches(&stored, key.reveal()));
+            prop_assert_eq!(matches(&stored, other.reveal()), secrets[0] == secrets[1]);
+        }
+
+        #[test]
+        fn any_text_claims_an_agent_or_none(text in any::<String>()) {
+            if let Some(id) = claimed_beam_id(&text) {
+                prop_assert!(!id.is_empty() && text.starts_with(PREFIX));
+            }
+        }
+    }
 
     const ALICE: &str = "alice@acme.beam.directory";
     const KEY: &str = "bk_YWxpY2VAYWNtZS5iZWFtLmRpcmVjdG9yeQ.-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk";

@@ -187,4 +187,23 @@ mod tests {
         };
         assert_eq!(claim_nonce(Some(&offline)), NonceClaim::Spent);
     }
+
+    #[test]
+    fn what_has_an_answer_is_never_delivered_again() {
+        let codes = [None, Some("OUT_OF_STOCK"), Some("RESULT_ERROR"), Some("")];
+        for state in [State::Acked, State::Failed, State::DeadLetter] {
+            for error_code in codes {
+                for age_ms in [i64::MIN, -1, 0, IN_PROGRESS_MS + 1, i64::MAX] {
+                    let earlier = EarlierIntent {
+                        error_code,
+                        age_ms,
+                        has_result: true,
+                        ..earlier(state)
+                    };
+                    let claim = claim_nonce(Some(&earlier));
+                    assert_eq!(claim, NonceClaim::Repeat, "{state} {error_code:?} {age_ms}");
+                }
+            }
+        }
+    }
 }
