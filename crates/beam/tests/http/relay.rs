@@ -187,7 +187,17 @@ async fn be_067_be_092_bodies_that_are_no_frames_are_refused_by_their_shape() {
         .request("POST", "/intents/send", &[], Some(deep))
         .await;
     assert_eq!(answer.status, 400, "{}", answer.text);
-    let frame = alice.message(&world, &bob, "nonce-1");
+    // Signed a second ago, so that the time that is filled in is another one.
+    let before = consign_kernel::ids::Micros(world.engine.wall().0 - 1_000_000);
+    let before = consign_beam::timestamp::format(before);
+    let payload = json!({"message": "hello"});
+    let frame = alice.frame_at(
+        &before,
+        &bob.beam_id,
+        "conversation.message",
+        &payload,
+        "nonce-1",
+    );
     let without = |name: &str| {
         let mut frame = frame.clone();
         frame.as_object_mut().unwrap().remove(name);

@@ -190,9 +190,10 @@ impl Components {
             tokio::spawn(beam.clone().watch_presence()),
             tokio::spawn(beam.clone().clean_up_forever()),
         ];
+        let bus = tokio::spawn(beam.clone().run_bus(self.draining.clone()));
         self.add("beam", async move {
             tasks.iter().for_each(JoinHandle::abort);
-            Ok(())
+            bus.await.context("the message bus panicked")
         });
     }
 
