@@ -3,6 +3,8 @@
 //! Invariant: what no entry allows is denied. An entry is about one agent and one type of intent; only its sender may be a
 //! pattern.
 
+use consign_kernel::plant::{self, Plant};
+
 use crate::beam_id::BeamId;
 use crate::catalog::{Catalog, CatalogIntent};
 
@@ -84,6 +86,9 @@ pub fn matches_sender(allowed_from: &str, sender: &str) -> bool {
         return true;
     }
     match allowed_from.strip_prefix('*') {
+        Some(rest) if plant::on(Plant::SuffixOnly) => {
+            sender.ends_with(rest.trim_start_matches(['@', '.']))
+        }
         Some(rest) if rest.starts_with(['@', '.']) => sender.ends_with(rest),
         _ => false,
     }

@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use consign_kernel::plant::{self, Plant};
 use consign_web::secret_text::SecretText;
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
@@ -35,6 +36,9 @@ pub fn claimed_beam_id(presented: &str) -> Option<String> {
 
 /// The digest of a key that is stored: SHA-256 in lower-case hex.
 pub fn digest(key: &str) -> String {
+    if plant::on(Plant::PlainApiKey) {
+        return key.to_owned();
+    }
     HEXLOWER.encode(&Sha256::digest(key))
 }
 
@@ -46,7 +50,30 @@ pub fn matches(stored_digest: &str, presented: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn every_key_names_its_agent_and_matches_no_other(
+            id in ".{1,40}",
+            secrets: [[u8; SECRET_BYTES]; 2],
+        ) {
+            let [key, other] = secrets.map(|secret| issue(&id, &secret));
+            prop_assert_eq!(claimed_beam_id(key.reveal()), Some(id));
+            let stored = digest(key.reveal());
+            prop_assert!(matches(&stored, key.reveal()));
+            prop_assert_eq!(matches(&stored, other.reveal()), secrets[0] == secrets[1]);
+        }
+
+        #[test]
+        fn any_text_claims_an_agent_or_none(text in any::<String>()) {
+            if let Some(id) = claimed_beam_id(&text) {
+                prop_assert!(!id.is_empty() && text.starts_with(PREFIX));
+            }
+        }
+    }
 
     const ALICE: &str = "alice@acme.beam.directory";
     const KEY: &str = "bk_YWxpY2VAYWNtZS5iZWFtLmRpcmVjdG9yeQ.-_r5-Pf29fTz8vHw7-7t7Ovq6ejn5uXk";
@@ -67,6 +94,7 @@ mod tests {
 
     #[test]
     fn be_082_the_stored_digest_is_sha_256_in_hex_and_matches_one_key() {
+        consign_testkit::plants::from_environment();
         let stored = digest(KEY);
         assert_eq!(
             stored,

@@ -3,6 +3,7 @@
 //! Invariant: an intent whose recipient has answered is not delivered again. The payload is not compared, so a sender that
 //! repeats a nonce with another payload gets the first answer.
 
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::state::State;
 
 use crate::lifecycle::OutcomeBucket;
@@ -60,6 +61,7 @@ pub fn claim_nonce(earlier: Option<&EarlierIntent<'_>>) -> NonceClaim {
         return NonceClaim::Restart;
     }
     match (earlier.has_result, earlier.state) {
+        (true, State::Failed) if plant::on(Plant::FailureRestarts) => NonceClaim::Restart,
         (true, _) => NonceClaim::Repeat,
         // No answer is known, and the profile lets a failed intent be retried.
         (false, State::Failed) => NonceClaim::Restart,
@@ -184,5 +186,24 @@ mod tests {
             ..earlier(State::DeadLetter)
         };
         assert_eq!(claim_nonce(Some(&offline)), NonceClaim::Spent);
+    }
+
+    #[test]
+    fn what_has_an_answer_is_never_delivered_again() {
+        let codes = [None, Some("OUT_OF_STOCK"), Some("RESULT_ERROR"), Some("")];
+        for state in [State::Acked, State::Failed, State::DeadLetter] {
+            for error_code in codes {
+                for age_ms in [i64::MIN, -1, 0, IN_PROGRESS_MS + 1, i64::MAX] {
+                    let earlier = EarlierIntent {
+                        error_code,
+                        age_ms,
+                        has_result: true,
+                        ..earlier(state)
+                    };
+                    let claim = claim_nonce(Some(&earlier));
+                    assert_eq!(claim, NonceClaim::Repeat, "{state} {error_code:?} {age_ms}");
+                }
+            }
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! The two lists differ on purpose. The bus repeats whatever is not known to be final; the directory delivers an intent again
 //! only if its recipient has not answered it.
 
+use consign_kernel::plant::{self, Plant};
+
 /// Codes after which the bus gives up, whatever the status.
 const FINAL_CODES: [&str; 6] = [
     "BAD_REQUEST",
@@ -27,6 +29,9 @@ const UNANSWERED_CODES: [&str; 4] = [
 /// Whether the bus tries a failed delivery again. The status is `None` if no response arrived. An application's failure, with
 /// status 200 and a code of its own, is retried as well: the directory then repeats the stored result.
 pub fn bus_retries(status: Option<u16>, code: Option<&str>) -> bool {
+    if plant::on(Plant::RetryFinalFailure) {
+        return true;
+    }
     if code.is_some_and(|code| FINAL_CODES.contains(&code)) {
         return false;
     }
@@ -45,6 +50,7 @@ mod tests {
 
     #[test]
     fn be_034_client_errors_are_final_except_408_409_and_429() {
+        consign_testkit::plants::from_environment();
         for status in 400..500 {
             let expected = matches!(status, 408 | 409 | 429);
             assert_eq!(bus_retries(Some(status), None), expected, "{status}");

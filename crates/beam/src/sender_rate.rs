@@ -80,7 +80,35 @@ impl SenderWindow {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_minute_has_more_than_its_limit_and_none_is_refused_below_it(
+            per_minute in 1_u32..4,
+            requests in proptest::collection::vec((0_u8..3, 0_u64..40), 0..60),
+        ) {
+            let rate = SenderRate::new(per_minute);
+            let start = Instant::now();
+            let mut elapsed_s = 0;
+            let mut accepted: Vec<(u8, u64)> = Vec::new();
+            for (sender, pause_s) in requests {
+                elapsed_s += pause_s;
+                let now = start + Duration::from_secs(elapsed_s);
+                let in_window = accepted
+                    .iter()
+                    .filter(|(other, at_s)| *other == sender && at_s + 60 > elapsed_s)
+                    .count();
+                let is_free = rate.charge_at(&sender.to_string(), now);
+                prop_assert_eq!(is_free, in_window < per_minute as usize);
+                if is_free {
+                    accepted.push((sender, elapsed_s));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_sender_has_its_minute_and_others_have_theirs() {

@@ -13,6 +13,7 @@ use consign_engine::{Error, UnitOfWork};
 use consign_kernel::command::Forget;
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::SECOND_US;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::{Key, Kind};
 use consign_web::secret_text::SecretText;
 use data_encoding::HEXLOWER;
@@ -133,7 +134,9 @@ impl Beam {
         };
         let mut unit = UnitOfWork::default();
         unit.expect_unchanged(&login);
-        unit.delete(login.key);
+        if !plant::on(Plant::LoginReused) {
+            unit.delete(login.key);
+        }
         let until = self.engine().now().plus(SESSION_SECONDS * SECOND_US);
         unit.put_until(session_key(&session.id), &SessionRecord { email }, until);
         match self.engine().commit(unit).await {

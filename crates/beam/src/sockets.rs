@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use consign_kernel::plant::{self, Plant};
 use consign_web::websocket::{CloseCode, SocketSender};
 
 /// The code for a client that breaks a rule of the protocol.
@@ -53,7 +54,7 @@ impl Sockets {
         let socket = AgentSocket { connection, sender };
         let replaced = agents.insert(beam_id.to_owned(), socket);
         drop(agents);
-        if let Some(replaced) = replaced {
+        if let Some(replaced) = replaced.filter(|_| !plant::on(Plant::ReplacedSocketStays)) {
             let reason = "Replaced by new connection";
             replaced.sender.close(GOING_AWAY, reason);
         }

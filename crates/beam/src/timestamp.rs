@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use consign_kernel::ids::Micros;
+use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
@@ -52,7 +53,7 @@ pub fn format_ms(at_ms: i64) -> String {
 
 /// Whether an instant is at most [`WINDOW_MS`] before or after `now`.
 pub fn is_current(at: Micros, now: Micros) -> bool {
-    at.0.abs_diff(now.0) <= WINDOW_MS.unsigned_abs() * 1_000
+    at.0.abs_diff(now.0) <= WINDOW_MS.unsigned_abs() * 1_000 || plant::on(Plant::AnyTimestamp)
 }
 
 /// The text, with the digits of the fraction that count.
@@ -152,6 +153,7 @@ mod tests {
 
     #[test]
     fn be_068_a_time_is_current_for_five_minutes_in_both_directions() {
+        consign_testkit::plants::from_environment();
         let now = Micros(NEW_YEAR);
         for (seconds, current) in [
             (0, true),

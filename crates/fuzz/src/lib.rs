@@ -5,6 +5,10 @@
 
 mod address;
 mod agent;
+mod beam_catalog;
+mod beam_frame;
+mod beam_target;
+mod beam_text;
 mod callback;
 mod client_responses;
 mod headers;
@@ -18,6 +22,7 @@ mod router;
 mod settings;
 mod signature;
 mod test_server;
+mod websocket;
 
 /// One parser of untrusted bytes.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +108,36 @@ pub const TARGETS: &[Target] = &[
         name: "atp_callback",
         about: "messages from payment rails, and their signatures",
         run: callback::run,
+    },
+    Target {
+        name: "websocket",
+        about: "the frames of a WebSocket client",
+        run: websocket::run,
+    },
+    Target {
+        name: "beam_text",
+        about: "the JSON texts that Beam signs",
+        run: beam_text::run,
+    },
+    Target {
+        name: "beam_frame",
+        about: "intent frames and result frames",
+        run: beam_frame::frame,
+    },
+    Target {
+        name: "beam_signature",
+        about: "what the signature of a frame covers",
+        run: beam_frame::signature,
+    },
+    Target {
+        name: "beam_target",
+        about: "URLs of agents and peers, and which of them may be called",
+        run: beam_target::run,
+    },
+    Target {
+        name: "beam_catalog",
+        about: "catalogs of intents, and payloads",
+        run: beam_catalog::run,
     },
 ];
 

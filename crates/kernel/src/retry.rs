@@ -162,6 +162,7 @@ const BUS_JITTER_PERCENT: i64 = 15;
 /// The Beam bus draws its jitter from the message, so that every node computes the same time. The
 /// hash is the protocol's: 31 times the last value plus each UTF-16 unit, in wrapping 32 bits.
 pub fn key_entropy(nonce: &str, retry: u32) -> u64 {
+    let retry = retry.wrapping_add(u32::from(plant::on(Plant::JitterOfAttempt)));
     let hash = format!("{nonce}:{retry}")
         .encode_utf16()
         .fold(0_i32, |hash, unit| {
@@ -336,7 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bus_computes_the_protocols_own_delays() {
+    fn be_029_the_bus_computes_the_protocols_own_delays() {
+        plant::wake_from_environment();
         let vectors = [
             ("bus-1", [34, 68, 137, 276, 408, 413]),
             ("bus-off", [32, 65, 132, 266, 538, 542]),

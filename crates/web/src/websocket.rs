@@ -25,8 +25,8 @@ mod upgrade;
 use std::time::Duration;
 
 pub use self::channel::{SendRefusal, SocketMessages, SocketSender};
-pub use self::close::CloseCode;
-pub use self::message_reader::SocketMessage;
+pub use self::close::{CloseCode, CloseReason};
+pub use self::message_reader::{MessageReader, Received, SocketMessage};
 pub(crate) use self::upgrade::SocketAdmission;
 pub use self::upgrade::{SocketUpgrade, UpgradeRefusal};
 

@@ -78,6 +78,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-client",
             "consign-automation",
             "consign-transactions",
+            "consign-beam",
         ],
     ),
     // Measures the binary as it measures the others; without the testkit's feature `ours`.

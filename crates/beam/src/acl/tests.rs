@@ -1,5 +1,7 @@
 //! Which senders an entry allows, and the entries of the demo organisation.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::catalog::BUILT_IN;
 
@@ -29,6 +31,7 @@ fn be_090_what_no_entry_allows_is_denied() {
 
 #[test]
 fn be_090_an_entry_matches_everyone_one_sender_or_a_suffix() {
+    consign_testkit::plants::from_environment();
     for (allowed_from, sender, expected) in [
         ("*", BOB, true),
         (BOB, BOB, true),
@@ -112,4 +115,23 @@ fn only_known_agents_of_the_demo_organisation_get_entries() {
     ];
     of_clara.extend(open);
     assert_eq!(of("clara@demo.beam.directory"), of_clara);
+}
+
+proptest! {
+    // A planted defect must fail here, and would leave a file of seeds in the tree each time.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn be_090_a_pattern_ends_at_a_boundary_of_the_id(
+        pattern in r"(\*|[a-c]{0,2})[@.]?([a-c]{1,2}\.)?[a-c]{0,2}",
+        sender in r"[a-c]{1,2}@([a-c]{1,2}\.)?[a-c]{1,2}",
+    ) {
+        consign_testkit::plants::from_environment();
+        let matches = matches_sender(&pattern, &sender);
+        let mut suffixes = vec![sender.clone(), "*".to_owned()];
+        for (at, _) in sender.match_indices(['@', '.']) {
+            suffixes.push(format!("*{}", &sender[at..]));
+        }
+        prop_assert_eq!(matches, suffixes.contains(&pattern));
+    }
 }

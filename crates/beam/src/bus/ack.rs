@@ -5,6 +5,7 @@ use consign_kernel::command::{Advance, Command};
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::state::{State, Verb};
 
@@ -40,7 +41,7 @@ impl Beam {
         } else {
             State::Acked
         };
-        if row.state == to {
+        if row.state == to && !plant::on(Plant::AckAgain) {
             return Ok(AckedMessage {
                 id: row.id,
                 state: to,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use consign_kernel::intent::Intent;
+use consign_kernel::plant::{self, Plant};
 use consign_web::error_status;
 use http::StatusCode;
 
@@ -95,13 +96,18 @@ impl Beam {
     /// The frame of one attempt: a new time and signature, and the nonce of the message.
     fn message_frame(&self, row: &Intent, content: &MessageContent) -> IntentFrame {
         let sender = row.ties.sender.as_deref().unwrap_or_default();
+        let now = if plant::on(Plant::StaleRetry) {
+            row.created_at
+        } else {
+            self.engine().wall()
+        };
         let mut frame = IntentFrame::new(IntentFields {
             from: sender.to_owned(),
             to: row.owner.clone(),
             intent: row.goal.clone(),
             payload: content.payload.clone(),
             nonce: content.nonce.clone(),
-            timestamp: timestamp::format(self.engine().wall()),
+            timestamp: timestamp::format(now),
         });
         if let Some(key) = self.inner.bus.identities.get(sender) {
             let signature = BeamSignedText::intent(&frame).sign(key);

@@ -7,6 +7,7 @@ use consign_kernel::ids::{DAY_US, IntentId, Seq};
 use consign_kernel::intent::{Intent, Ties};
 use consign_kernel::limits;
 use consign_kernel::once::{OnceKey, Scope};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::Verb;
 use sha2::{Digest as _, Sha256};
@@ -59,6 +60,9 @@ impl Beam {
         } = new;
         let nonce = nonce.unwrap_or_else(|| self.new_nonce());
         let fingerprint = content_fingerprint(&sender, &recipient, &intent, &payload);
+        if plant::on(Plant::DuplicatesCounted) {
+            self.inner.bus.rate.charge(&sender);
+        }
         if let Some(used) = self.engine().first_use(nonce_key(&nonce)).await? {
             return match used.intent {
                 Some(id) if used.fingerprint == fingerprint => self.known_message(id, &nonce).await,
@@ -188,7 +192,10 @@ pub fn content_fingerprint(
     intent: &str,
     payload: &BeamObject,
 ) -> [u8; 32] {
-    let payload = BeamValue::Object(payload.clone()).sorted().to_text();
+    let mut payload = BeamValue::Object(payload.clone()).sorted().to_text();
+    if plant::on(Plant::PayloadUncompared) {
+        payload.clear();
+    }
     let mut hasher = Sha256::new();
     for part in [sender, recipient, intent, &payload] {
         hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use consign_engine::{Error, Lease};
 use consign_kernel::command::{Audience, Claim, Settlement};
 use consign_kernel::intent::Intent;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -59,7 +60,7 @@ impl Beam {
             audience: Audience::Caller,
             worker_id: None,
             capabilities: Vec::new(),
-            max: CLAIMED_MAX,
+            max: CLAIMED_MAX * if plant::on(Plant::TickTakesAll) { 2 } else { 1 },
             lease_us: TICK_LEASE_US,
         };
         let mut rows = self.engine().claim(None, claim, Duration::ZERO).await?;

@@ -1,5 +1,6 @@
 //! The details of the facts of an intent: which transport did what.
 
+use consign_kernel::plant::{self, Plant};
 use serde_json::{Value, json};
 
 use super::Ingress;
@@ -75,7 +76,12 @@ fn with_ingress(ingress: &Ingress, mut details: Value) -> String {
 pub(super) fn socket_message(frame: &IntentFrame, checked: &Checked) -> String {
     let mut message = String::with_capacity(256);
     message.push_str(r#"{"type":"intent","frame":"#);
-    message.push_str(&frame.to_value().to_text());
+    let relayed = if plant::on(Plant::UnknownFieldsDropped) {
+        frame.without_unknown_fields().to_value()
+    } else {
+        frame.to_value()
+    };
+    message.push_str(&relayed.to_text());
     message.push_str(r#","senderPublicKey":"#);
     message.push_str(&json!(checked.sender_key).to_string());
     if let Some(acting) = &checked.acting {

@@ -9,6 +9,7 @@ use consign_engine::{Error, UnitOfWork};
 use consign_kernel::command::{Audience, Claim};
 use consign_kernel::ids::{IntentId, SECOND_US};
 use consign_kernel::intent::Intent;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ impl Beam {
             && !self.inner.sockets.is_connected(beam_id);
         if !is_candidate {
             return Ok(false);
+        }
+        if plant::on(Plant::HandoverUnseen) {
+            return Ok(true);
         }
         let presence = self
             .engine()
@@ -131,7 +135,11 @@ impl Beam {
                 self.fail_delivered(&row, &details, &error).await?;
                 continue;
             }
-            let _woken = tokio::time::timeout(END_POLL, news.changed()).await;
+            let pause = match deadline.saturating_duration_since(now) {
+                Duration::ZERO => END_POLL,
+                left => left.min(END_POLL),
+            };
+            let _woken = tokio::time::timeout(pause, news.changed()).await;
         }
     }
 

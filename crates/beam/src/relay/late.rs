@@ -5,6 +5,7 @@ use consign_kernel::command::{Advance, Command, Hold, Settle, Settlement, Take};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ impl Beam {
         let ResultDelivery::Unclaimed(result) = self.inner.waiters.deliver(socket, result) else {
             return;
         };
+        if plant::on(Plant::LateResultDropped) {
+            return;
+        }
         if let Err(error) = self.store_late_result(socket, &result).await {
             tracing::warn!(%error, nonce = result.nonce(), "a late result was not stored");
         }

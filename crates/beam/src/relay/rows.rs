@@ -3,6 +3,7 @@
 use consign_kernel::intent::{Intent, Outcome};
 use consign_kernel::state::{Cause, State};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::lifecycle::{self, OutcomeBucket};
 use crate::timestamp;
@@ -36,11 +37,32 @@ struct StoredFrameHead {
 }
 
 /// The parts of a stored result that lists show.
-#[derive(Deserialize)]
-struct ResultHead {
-    #[serde(rename = "errorCode")]
-    error_code: Option<serde_json::Value>,
-    latency: Option<serde_json::Value>,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredEnd {
+    pub error_code: Option<String>,
+    pub latency: Option<f64>,
+}
+
+impl StoredEnd {
+    /// `None` if the text is no object. Other types of the two members count as absent, and so does half of a surrogate
+    /// pair, which a recipient may send.
+    pub fn of(result: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Members<'a> {
+            #[serde(borrow, rename = "errorCode")]
+            error_code: Option<&'a RawValue>,
+            #[serde(borrow)]
+            latency: Option<&'a RawValue>,
+        }
+
+        let members: Members<'_> = serde_json::from_str(result).ok()?;
+        let text = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
+        let number = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
+        Some(Self {
+            error_code: members.error_code.and_then(text),
+            latency: members.latency.and_then(number),
+        })
+    }
 }
 
 impl IntentRow {
@@ -48,12 +70,9 @@ impl IntentRow {
     pub fn of(row: &Intent) -> Option<Self> {
         let frame: StoredFrameHead = serde_json::from_str(&row.payload).ok()?;
         let requested = timestamp::parse(&frame.timestamp).unwrap_or(row.created_at);
-        let result = row.result.as_ref().and_then(result_head);
+        let result = row.result.as_ref().and_then(stored_end);
         let settled = row.settled_at;
-        let stated = result
-            .as_ref()
-            .and_then(|result| result.latency.as_ref())
-            .and_then(serde_json::Value::as_f64);
+        let stated = result.as_ref().and_then(|result| result.latency);
         let latency_ms = match (stated, settled, &result) {
             (Some(stated), _, _) => Some(whole(stated)),
             (None, Some(settled), Some(_)) => Some((settled.0 - requested.0) / 1_000),
@@ -78,8 +97,8 @@ impl IntentRow {
     }
 }
 
-fn result_head(result: &Outcome) -> Option<ResultHead> {
-    serde_json::from_str(&result.body).ok()
+fn stored_end(result: &Outcome) -> Option<StoredEnd> {
+    StoredEnd::of(&result.body)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
@@ -92,9 +111,8 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
     if OutcomeBucket::of(row.state) != OutcomeBucket::Error {
         return None;
     }
-    if let Some(result) = row.result.as_ref().and_then(result_head) {
-        let code = result.error_code.as_ref().and_then(|code| code.as_str());
-        return Some(code.unwrap_or(RESULT_ERROR).to_owned());
+    if let Some(result) = row.result.as_ref().and_then(stored_end) {
+        return Some(result.error_code.unwrap_or_else(|| RESULT_ERROR.to_owned()));
     }
     Some(match row.cause {
         Cause::Recovered => "DELIVERY_FAILED".to_owned(),
@@ -106,4 +124,45 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
 /// An error of the relay begins with its code and a colon.
 fn relay_code(error: &str) -> &str {
     error.split_once(": ").map_or(error, |(code, _)| code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_read_from_every_result_that_a_recipient_may_send() {
+        let end = |code: Option<&str>, latency| {
+            Some(StoredEnd {
+                error_code: code.map(str::to_owned),
+                latency,
+            })
+        };
+        for (result, expected) in [
+            (
+                r#"{"errorCode":"OUT_OF_STOCK","latency":12.5}"#,
+                end(Some("OUT_OF_STOCK"), Some(12.5)),
+            ),
+            (r#"{"errorCode":null,"latency":null}"#, end(None, None)),
+            (r#"{"errorCode":7,"latency":"3"}"#, end(None, None)),
+            // Half of a surrogate pair, in these members or in another one.
+            (
+                r#"{"errorCode":"\ud800","latency":3}"#,
+                end(None, Some(3.0)),
+            ),
+            (
+                r#"{"errorCode":"A","latency":"\ud800"}"#,
+                end(Some("A"), None),
+            ),
+            (
+                r#"{"x":"\udc00","timestamp":"\ud800","errorCode":"\u0041"}"#,
+                end(Some("A"), None),
+            ),
+            ("{}", end(None, None)),
+            ("[]", None),
+            ("no json", None),
+        ] {
+            assert_eq!(StoredEnd::of(result), expected, "{result}");
+        }
+    }
 }

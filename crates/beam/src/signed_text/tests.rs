@@ -13,6 +13,7 @@ const NEW_YEAR: &str = "2026-01-01T00:00:00.000Z";
 const BOB_KEY: &str = "MCowBQYDK2VwAyEAKay64UG8yvCyLhqU000LxzYeUm0L/hLIl5S8kyKWbdc=";
 
 fn alice() -> BeamPrivateKey {
+    consign_testkit::plants::from_environment();
     BeamPrivateKey::parse("MC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f")
         .unwrap()
 }
@@ -180,7 +181,17 @@ fn be_064_the_order_of_a_payload_counts_for_intents_and_not_for_results() {
     let reordered =
         r#"{"message":"Grüße \"Ω\" 🚀\n\u0001/","zeta":1,"alpha":{"b":[3,2,1],"a":null}}"#;
     assert!(value(reordered).same_content(&value(vector.payload)));
+    let frame = intent(
+        vector.intent,
+        vector.payload,
+        vector.number,
+        vector.signature,
+    );
+    assert!(verify_intent(&frame, &alice().public_key()));
     let frame = intent(vector.intent, reordered, vector.number, vector.signature);
+    assert!(!verify_intent(&frame, &alice().public_key()));
+    let own = BeamSignedText::intent(&frame).sign(&alice());
+    let frame = intent(vector.intent, vector.payload, vector.number, &own);
     assert!(!verify_intent(&frame, &alice().public_key()));
     let inner = vector
         .payload

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::world::{Answer, Identity, TestSocket, World};
 
+/// Of an intent that must not be delivered, so that a second delivery fails soon.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Answers everything with this payload, and counts.
 fn answer_all(mut socket: TestSocket, identity: Identity) -> tokio::task::JoinHandle<u32> {
     tokio::spawn(async move {
@@ -32,7 +35,7 @@ fn refused(answer: &Answer, text: &str) {
 
 #[tokio::test]
 async fn be_094_an_intent_is_answered_and_its_repetition_gets_the_same_bytes() {
-    let world = World::new().await;
+    let world = World::with(|settings| settings.result_timeout = Some(ANSWER_TIMEOUT)).await;
     let (alice, bob) = world.alice_and_bob().await;
     let mut socket = world.connect(&bob.beam_id).await;
     let frame = alice.message(&world, &bob, "nonce-1");
@@ -52,7 +55,7 @@ async fn be_094_an_intent_is_answered_and_its_repetition_gets_the_same_bytes() {
 
 #[tokio::test]
 async fn be_095_be_100_a_failure_of_the_recipient_is_the_answer_and_stays_it() {
-    let world = World::new().await;
+    let world = World::with(|settings| settings.result_timeout = Some(ANSWER_TIMEOUT)).await;
     let (alice, bob) = world.alice_and_bob().await;
     let mut socket = world.connect(&bob.beam_id).await;
     let frame = alice.message(&world, &bob, "nonce-1");
@@ -457,7 +460,7 @@ async fn be_102_recent_intents_and_the_catalog_have_their_shapes() {
 }
 
 #[tokio::test]
-async fn a_sender_has_its_rate_and_forged_frames_do_not_count() {
+async fn be_092_a_sender_has_its_rate_and_forged_frames_do_not_count() {
     let world = World::with(|settings| settings.rate_per_minute = 2).await;
     let (alice, bob) = world.alice_and_bob().await;
     for number in 0..5 {

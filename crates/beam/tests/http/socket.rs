@@ -194,6 +194,12 @@ async fn be_114_another_agent_sends_in_its_name_only_with_a_delegation() {
     let text = "No active delegation allows carol@acme.beam.directory to send conversation.message for alice@acme.beam.directory";
     assert_eq!(error["message"], text);
     world
+        .delegate(&alice.beam_id, &carol.beam_id, "agent.ping")
+        .await;
+    from.send(&json!({"type": "intent", "frame": frame})).await;
+    let error = error_of(&mut from).await;
+    assert_eq!(error["message"], text, "a delegation has its scope");
+    world
         .delegate(&alice.beam_id, &carol.beam_id, "conversation.message")
         .await;
     // With a delegation, the socket's own key signs.

@@ -29,6 +29,7 @@ use consign_engine::{
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{Backend, Ledger};
+use consign_testkit::plants;
 use consign_web::layers;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
@@ -144,6 +145,7 @@ impl World {
         start: &str,
         change: impl FnOnce(&mut BeamSettings),
     ) -> Self {
+        plants::from_environment();
         let now: Arc<dyn Clock> = clock.clone();
         let engine = Engine::new(EngineOptions {
             store,

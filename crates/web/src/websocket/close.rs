@@ -39,9 +39,9 @@ impl fmt::Display for CloseCode {
 
 /// The content of a closing frame. Without a code it has no payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CloseReason {
-    pub(super) code: Option<CloseCode>,
-    pub(super) text: String,
+pub struct CloseReason {
+    pub code: Option<CloseCode>,
+    pub text: String,
 }
 
 impl CloseReason {

@@ -25,16 +25,18 @@ impl SocketMessage {
     }
 }
 
+/// What a client sent, without the parts of which it consisted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub enum Received {
     Message(SocketMessage),
     Ping(Vec<u8>),
     Pong,
     Close(CloseReason),
 }
 
+/// The framing of one client, without its connection. Bytes may arrive in any parts.
 #[derive(Debug)]
-pub(super) struct MessageReader {
+pub struct MessageReader {
     message_bytes_max: usize,
     fragments_max: usize,
     binary: BinaryMessages,
@@ -63,7 +65,7 @@ struct OpenMessage {
 }
 
 impl MessageReader {
-    pub(super) fn new(options: &Options) -> Self {
+    pub fn new(options: &Options) -> Self {
         Self {
             message_bytes_max: options.message_bytes_max,
             fragments_max: options.fragments_max,
@@ -78,19 +80,25 @@ impl MessageReader {
     }
 
     /// From now on messages are discarded as they arrive, and nothing but the closing frame is returned.
-    pub(super) fn skip(&mut self) {
+    pub fn skip(&mut self) {
         self.is_skipping = true;
         self.message = None;
         self.control = Vec::new();
     }
 
     /// Whether the end of the current frame is unknown, so that the closing frame will not be found.
-    pub(super) const fn is_framing_lost(&self) -> bool {
+    pub const fn is_framing_lost(&self) -> bool {
         self.is_framing_lost
     }
 
+    /// The bytes of incomplete data that it holds.
+    pub fn held_bytes(&self) -> usize {
+        let message = self.message.as_ref();
+        message.map_or(0, |message| message.bytes.len()) + self.control.len()
+    }
+
     /// Takes bytes from the front of `input` until something is complete.
-    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Received>, CloseReason> {
+    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Received>, CloseReason> {
         self.read(input).inspect_err(|_| self.skip())
     }
 
