@@ -21,8 +21,9 @@ use std::sync::Arc;
 use consign_engine::Error;
 use consign_kernel::error::Code;
 
-pub(crate) use begin::NAMESPACE;
+pub(crate) use begin::{NAMESPACE, nonce_key};
 pub use rows::IntentRow;
+pub(crate) use rows::error_code;
 pub(crate) use waiters::Waiters;
 
 use crate::frame::IntentFrame;

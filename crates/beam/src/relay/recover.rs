@@ -20,6 +20,7 @@ impl Beam {
             start: node.start.clone(),
             limit: RECOVER_ROWS,
         };
-        Ok(self.engine().recover(&recover).await?.len())
+        let recovered = self.engine().recover(&recover).await?.len();
+        Ok(recovered + self.recover_received().await?)
     }
 }

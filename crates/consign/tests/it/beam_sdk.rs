@@ -23,7 +23,10 @@ fn be_080_be_112_two_agents_talk_with_the_published_sdk() {
     let place = Place::new();
     let server = start(&place.options());
     let mut node = Command::new("node");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/beam_client/two_agents.mjs");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/beam_client/two_agents.mjs"
+    );
     node.arg(script).arg(sdk()).arg(server.base_url());
     let output = process::run(node, PATIENCE * 3).unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
