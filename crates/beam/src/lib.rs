@@ -13,6 +13,7 @@ pub mod directory;
 mod feed;
 pub mod frame;
 pub mod http;
+pub mod import;
 pub mod keys;
 pub mod lifecycle;
 pub mod outbound;
