@@ -25,12 +25,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cryptography", "50.0.2"),
 ];
 
-/// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, and other libraries
-/// that verify receipts.
+/// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, other libraries
+/// that verify receipts, and the SDK of Beam.
 const NODE_PACKAGES: &[(&str, &str)] = &[
     ("stripe-stateful-mock", "0.0.16"),
     ("canonicalize", "4.0.0"),
     ("@noble/ed25519", "3.2.0"),
+    ("beam-protocol-sdk", "0.5.1"),
 ];
 
 pub(crate) const CHROMIUM: &str = "/usr/bin/chromium";
@@ -51,6 +52,7 @@ const LEDGER_TESTS: &[(&str, &str)] = &[
     ("consign", "ledgers"),
     ("consign-automation", "http"),
     ("consign-automation", "runtime"),
+    ("consign-beam", "http"),
     ("consign-engine", "it"),
     ("consign-intent", "it"),
     ("consign-transactions", "http"),

@@ -21,8 +21,7 @@ use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy};
-use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey};
-use consign_kernel::command::{Admit, Command as Step};
+use consign_engine::{Engine, EngineClock, Options as EngineOptions, SealKey, UnitOfWork};
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{Backend, Ledger};
 use serde_json::{Value, json};
@@ -172,7 +171,8 @@ async fn queue(engine: &Engine, program: &Program, plugin: &str, count: u32) {
     let job = Job::root(plugin, "poll", SubmittedBy::Cli, Value::Null).intent(program, None, None);
     for _ in 0..count.div_ceil(1_000) {
         let items = vec![job.clone(); count.min(1_000) as usize];
-        let admit = Step::Admit(Admit { items, cap: None });
-        engine.together(vec![admit]).await.unwrap();
+        let mut unit = UnitOfWork::default();
+        unit.admit(items);
+        engine.commit(unit).await.unwrap();
     }
 }

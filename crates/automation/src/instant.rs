@@ -38,16 +38,3 @@ pub(crate) mod maybe {
         at.transpose()
     }
 }
-
-/// A list of timestamps.
-pub(crate) mod all {
-    use jiff::Timestamp;
-    use serde::Serializer;
-
-    pub(crate) fn serialize<S: Serializer>(
-        all: &[Timestamp],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(all.iter().map(|at| format!("{at:.9}")))
-    }
-}

@@ -1,16 +1,39 @@
 //! Agents, their keys, access rules and delegations.
 
+pub(crate) mod access_rules;
+pub(crate) mod agent_keys;
+mod change;
+pub(crate) mod delegations;
+mod intent_stats;
+mod listing;
+mod proof;
 pub mod records;
+mod register;
+mod registration;
+mod removal;
+mod updates;
 
 use consign_engine::Error;
 
+pub(crate) use agent_keys::{KeyRevocation, KeyRotation, RevokedAgentKey};
+pub(crate) use delegations::DelegationRequest;
+pub(crate) use intent_stats::AnswerStats;
+pub(crate) use listing::{AgentFilter, PAGE_AGENTS_MAX};
+pub(crate) use proof::{AgentProof, NonceSignature, TimedSignature};
+pub(crate) use registration::{Registration, RegistrationInput};
+pub(crate) use updates::{ConfigUpdate, FieldUpdate, ProfileUpdate};
+
+use crate::beam_id::BeamId;
 use crate::directory::records::Agent;
 use crate::relay::RelayError;
 use crate::service::Beam;
 
 impl Beam {
-    /// An agent of this directory.
+    /// An agent of this directory. Text that is no Beam-ID names none; a ledger need not accept it as a key.
     pub async fn agent(&self, beam_id: &str) -> Result<Option<Agent>, Error> {
+        if BeamId::parse(beam_id).is_err() {
+            return Ok(None);
+        }
         let found = self.engine().load::<Agent>(Agent::key(beam_id)).await?;
         Ok(found.map(|found| found.value))
     }

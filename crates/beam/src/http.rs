@@ -4,9 +4,18 @@
 //! `problem_response` renders errors.
 
 mod access;
+mod acl;
+mod agent_keys;
+mod agent_updates;
+mod agent_view;
+mod agents;
+mod body_fields;
+mod delegations;
+mod did;
 mod intents;
 mod mount;
 mod problem_response;
+mod public_limits;
 mod query;
 mod receive;
 mod response;
@@ -19,6 +28,7 @@ use consign_web::listener_policy::ListenerPolicy;
 
 pub(crate) use access::IntentReader;
 pub use mount::BeamMount;
+use public_limits::PublicLimits;
 
 use crate::service::Beam;
 
@@ -27,15 +37,23 @@ use crate::service::Beam;
 pub(crate) struct BeamFace {
     pub(crate) beam: Beam,
     pub(crate) policy: Arc<ListenerPolicy>,
+    limits: Arc<PublicLimits>,
 }
 
 /// All routes. It has no fallback, so that it can be merged into another router.
 fn router(beam: Beam, policy: ListenerPolicy) -> Router {
     let face = BeamFace {
+        limits: Arc::new(PublicLimits::new(beam.settings().public_limits)),
         beam,
         policy: Arc::new(policy),
     };
     Router::new()
+        .merge(acl::routes())
+        .merge(agent_keys::routes())
+        .merge(agent_updates::routes())
+        .merge(agents::routes())
+        .merge(delegations::routes())
+        .merge(did::routes())
         .merge(intents::routes())
         .merge(socket::routes())
         .with_state(face)

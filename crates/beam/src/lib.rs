@@ -12,6 +12,7 @@ pub mod did;
 pub mod directory;
 mod feed;
 pub mod frame;
+mod housekeeping;
 pub mod http;
 pub mod import;
 pub mod keys;

@@ -14,33 +14,43 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// A connection of an agent to this node.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct AgentPresence {
     number: u64,
     /// Ends the claims for the agent.
     _left: watch::Sender<()>,
 }
 
 impl Beam {
-    pub(crate) async fn connect_agent(&self, beam_id: &str, sender: SocketSender) -> Connection {
-        let number = self.inner.sockets.connect(beam_id, sender);
+    /// Connects an agent and greets it. `None` if it has left already.
+    pub(crate) async fn connect_agent(
+        &self,
+        beam_id: &str,
+        sender: SocketSender,
+        greeting: String,
+    ) -> Option<AgentPresence> {
+        let sockets = &self.inner.sockets;
+        let number = sockets.next();
+        if self.inner.node.shared
+            && let Err(error) = self.put_presence(beam_id, number).await
+        {
+            tracing::warn!(%error, beam_id, "other nodes do not know yet where an agent is connected");
+        }
+        sockets.connect(beam_id, number, sender, greeting).ok()?;
         let (left, mut leave) = watch::channel(());
         if self.inner.node.shared {
-            if let Err(error) = self.put_presence(beam_id, number).await {
-                tracing::warn!(%error, beam_id, "other nodes do not know yet where an agent is connected");
-            }
             let (beam, beam_id) = (self.clone(), beam_id.to_owned());
             tokio::spawn(async move {
                 let leave = async { while leave.changed().await.is_ok() {} };
                 beam.serve_lane(&beam_id, leave).await;
             });
         }
-        Connection {
+        Some(AgentPresence {
             number,
             _left: left,
-        }
+        })
     }
 
-    pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: Connection) {
+    pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: AgentPresence) {
         let was_current = self.inner.sockets.disconnect(beam_id, connection.number);
         if self.inner.node.shared && was_current {
             if let Err(error) = self.remove_presence(beam_id, connection.number).await {

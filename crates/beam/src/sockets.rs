@@ -40,16 +40,24 @@ struct FeedReader {
 pub(crate) struct NotConnected;
 
 impl Sockets {
-    /// Connects an agent, and returns the number of its connection.
-    pub(crate) fn connect(&self, beam_id: &str, sender: SocketSender) -> u64 {
-        let connection = self.next();
+    /// Connects an agent. The greeting is its first message, and when the agent reads it, it is connected.
+    pub(crate) fn connect(
+        &self,
+        beam_id: &str,
+        connection: u64,
+        sender: SocketSender,
+        greeting: String,
+    ) -> Result<(), NotConnected> {
+        let mut agents = self.agents();
+        sender.try_send(greeting).map_err(|_| NotConnected)?;
         let socket = AgentSocket { connection, sender };
-        let replaced = self.agents().insert(beam_id.to_owned(), socket);
+        let replaced = agents.insert(beam_id.to_owned(), socket);
+        drop(agents);
         if let Some(replaced) = replaced {
             let reason = "Replaced by new connection";
             replaced.sender.close(GOING_AWAY, reason);
         }
-        connection
+        Ok(())
     }
 
     /// Returns whether the connection was still the current one of the agent.
@@ -73,6 +81,15 @@ impl Sockets {
                 .sender
                 .close(GOING_AWAY, "Replaced by new connection");
             agents.remove(beam_id);
+        }
+    }
+
+    /// Closes the socket of an agent that was deleted.
+    pub(crate) fn remove_agent(&self, beam_id: &str) {
+        if let Some(socket) = self.agents().remove(beam_id) {
+            socket
+                .sender
+                .close(POLICY_VIOLATION, "The agent was deleted");
         }
     }
 
@@ -138,7 +155,8 @@ impl Sockets {
         });
     }
 
-    fn next(&self) -> u64 {
+    /// The number of a new connection.
+    pub(crate) fn next(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 

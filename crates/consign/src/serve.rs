@@ -2,6 +2,8 @@
 //!
 //! Invariant: the data directory is locked before anything in it is created or read.
 
+mod beam;
+mod beam_settings;
 pub(crate) mod begin;
 mod cleanup;
 mod clock_skew;

@@ -211,12 +211,6 @@ impl Engine {
         self.run(gate, steps, OnRefusal::Continue).await
     }
 
-    /// Executes commands that depend on each other. The first refusal is the result, and no later command runs.
-    pub async fn together(&self, steps: Vec<Command>) -> Result<Vec<Answer>, Error> {
-        let answers = self.run(None, steps, OnRefusal::Stop).await?;
-        Ok(answers.into_iter().collect::<Result<_, _>>()?)
-    }
-
     pub(crate) async fn run(
         &self,
         gate: Option<Gate>,

@@ -28,7 +28,7 @@ const FORGET_ROWS_MAX: u32 = 2_000;
 const FORGET_PIECES_MAX: u32 = 20;
 
 /// Records with an expiry of their own.
-const EXPIRING_KINDS: [Kind; 6] = [
+const EXPIRING_KINDS: [Kind; 7] = [
     Kind::Kv,
     Kind::Receipt,
     Kind::Node,
@@ -36,6 +36,7 @@ const EXPIRING_KINDS: [Kind; 6] = [
     Kind::RailEvent,
     // Only the entries of a user's list of drafts expire.
     Kind::Permission,
+    Kind::BeamUsedNonce,
 ];
 
 #[derive(Debug)]

@@ -16,8 +16,7 @@ pub(super) struct Route {
     method: Method,
     path: &'static str,
     operation: Operation,
-    /// None for a route of the server itself, which the shell handles.
-    handler: Option<MethodRouter<IntentFace>>,
+    handler: MethodRouter<IntentFace>,
 }
 
 impl From<Route> for Endpoint {
@@ -39,7 +38,7 @@ where
         method: Method::GET,
         path,
         operation,
-        handler: Some(on(MethodFilter::GET, handler)),
+        handler: on(MethodFilter::GET, handler),
     }
 }
 
@@ -52,16 +51,7 @@ where
         method: Method::POST,
         path,
         operation,
-        handler: Some(on(MethodFilter::POST, handler)),
-    }
-}
-
-fn of_shell(path: &'static str, operation: Operation) -> Route {
-    Route {
-        method: Method::GET,
-        path,
-        operation,
-        handler: None,
+        handler: on(MethodFilter::POST, handler),
     }
 }
 
@@ -99,38 +89,12 @@ pub(super) fn routes() -> Vec<Route> {
         get("/admin/nodes", nodes::list, operations::nodes()),
         post("/admin/nodes/{id}/drain", nodes::drain, operations::drain_node()),
         post("/admin/nodes/{id}/resume", nodes::resume, operations::resume_node()),
-        of_shell("/", operations::root()),
-        of_shell("/health", operations::health()),
-        of_shell("/.well-known/jwks.json", operations::jwks()),
-        of_shell("/metrics", operations::metrics()),
-        of_shell("/openapi.json", operations::openapi()),
-        of_shell("/docs", operations::docs()),
     ]
 }
 
 /// The router of the routes of the protocol; its state is set later.
 pub(super) fn router() -> Router<IntentFace> {
-    let handled = routes()
-        .into_iter()
-        .filter_map(|route| Some((route.path, route.handler?)));
-    handled.fold(Router::new(), |router, (path, handler)| {
-        router.route(path, handler)
+    routes().into_iter().fold(Router::new(), |router, route| {
+        router.route(route.path, route.handler)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_route_of_the_shell_is_described() {
-        let described: BTreeSet<&str> = routes()
-            .iter()
-            .filter(|route| route.handler.is_none())
-            .map(|route| route.path)
-            .collect();
-        assert_eq!(described, BTreeSet::from(consign_web::shell::PATHS));
-    }
 }

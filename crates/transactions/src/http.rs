@@ -12,7 +12,6 @@ mod mount;
 pub mod openapi;
 mod operator;
 mod problem_response;
-mod rate_limit;
 mod receive;
 mod response;
 mod routes;
@@ -35,13 +34,13 @@ use tower::layer::layer_fn;
 use consign_web::credentials::SecretDigest;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::panic::CatchPanic;
+use consign_web::rate_limit::RateLimit;
 use consign_web::request_id::RequestId;
 use consign_web::throttle;
 
 pub use hosts::SiteHosts;
 pub use mount::SiteMount;
 pub use problem_response::ProblemResponse;
-use rate_limit::RateLimit;
 pub use response::SiteResponse;
 pub use token::UserTokens;
 

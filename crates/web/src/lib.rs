@@ -21,6 +21,7 @@ pub mod operator;
 pub mod panic;
 pub mod presence;
 pub mod proxy;
+pub mod rate_limit;
 pub mod reject;
 pub mod request_id;
 pub mod secret_text;

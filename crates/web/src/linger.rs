@@ -218,3 +218,28 @@ where
     ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
     Poll::Ready(Ok(buffer.filled().len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::{ConnectionLimits, Connections};
+
+    #[test]
+    fn a_part_of_a_message_that_looks_like_a_response_is_not_replaced() {
+        let connections = Connections::new(ConnectionLimits {
+            max: 1,
+            per_client_max: 1,
+            sockets_max: 1,
+        });
+        let slot = connections.take([192, 0, 2, 1].into(), false).unwrap();
+        let activity = slot.activity();
+        let (unread, presence) = (UnreadBody::default(), Presence::default());
+        let mut stream = LingeringStream::new(tokio::io::sink(), unread, presence, "{}", slot);
+        let bare = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        assert!(activity.begin(false));
+        let socket = activity.upgrade().unwrap();
+        assert!(!stream.replaces(bare));
+        drop(socket);
+        assert!(stream.replaces(bare));
+    }
+}

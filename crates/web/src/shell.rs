@@ -4,6 +4,7 @@
 //! protocol adds a [`Mount`]: its routes, its part of the documents, its public keys and its metrics. One of them is the
 //! [`RootMount`]: the protocol whose clients also use the routes of the shell, so it authenticates them.
 
+mod descriptions;
 mod metrics;
 
 use std::fmt;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use consign_engine::{Engine, Error, LedgerHealth, Operator};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
@@ -32,6 +33,7 @@ use crate::reject::Reject;
 use crate::request_id::RequestId;
 use crate::throttle::TooManyFailures;
 
+pub use descriptions::{RootTexts, SERVER_TAG, endpoints};
 pub use metrics::MetricsText;
 
 /// The content security policy of every page: no scripts, no requests, no frames.
@@ -40,8 +42,8 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; ba
 /// The error body for a request whose head cannot be parsed.
 pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
 
-/// The routes of the shell. `openapi.rs` of the root mount describes them.
-pub const PATHS: [&str; 6] = [
+/// The routes of the shell. The router has a handler for each of them, and [`endpoints`] a description.
+const PATHS: [&str; 6] = [
     "/",
     "/health",
     "/.well-known/jwks.json",
@@ -149,13 +151,19 @@ impl Shell {
     /// All routes. Unknown paths, and wrong methods of the routes of the shell and of the root mount, are answered by
     /// the shell; the other mounts answer wrong methods themselves.
     pub fn router(&self) -> Router {
-        let own = Router::new()
-            .route("/", get(root))
-            .route("/health", get(health))
-            .route("/.well-known/jwks.json", get(public_keys))
-            .route("/metrics", get(metrics::metrics))
-            .route("/openapi.json", get(openapi))
-            .route("/docs", get(docs))
+        let handlers: [MethodRouter<Self>; PATHS.len()] = [
+            get(root),
+            get(health),
+            get(public_keys),
+            get(metrics::metrics),
+            get(openapi),
+            get(docs),
+        ];
+        let own = PATHS.into_iter().zip(handlers);
+        let own = own
+            .fold(Router::new(), |router, (path, handler)| {
+                router.route(path, handler)
+            })
             .with_state(self.clone());
         let (unknown, wrong) = (self.clone(), self.clone());
         let mut router = own

@@ -21,7 +21,7 @@ pub(super) async fn schedules(
     _: AuthorizedCaller<JobsRead>,
 ) -> Result<Response, ApiError> {
     let schedules = state.runtime.schedules().await?;
-    Ok(ok(&json!({"schedules": schedules})))
+    Ok(ok(&views::operate::schedules(&schedules)))
 }
 
 /// The schedules with their open jobs, under the path that older clients use.
@@ -52,7 +52,8 @@ pub(super) async fn schedule(
         plugin: plugin.clone(),
         id: id.clone(),
     };
-    Ok(ok(&json!(found.ok_or_else(missing)?)))
+    let found = found.ok_or_else(missing)?;
+    Ok(ok(&views::operate::schedule(found)))
 }
 
 pub(super) async fn pause(
@@ -90,7 +91,7 @@ async fn schedule_response(state: &ApiState, plugin: &str, id: &str) -> Result<R
     let found = schedules
         .iter()
         .find(|schedule| schedule.plugin == plugin && schedule.schedule_id == id);
-    Ok(ok(&json!(found)))
+    Ok(ok(&json!(found.map(views::operate::schedule))))
 }
 
 pub(super) async fn breaker(
@@ -103,7 +104,8 @@ pub(super) async fn breaker(
     let limit = params.limit(TRANSITIONS_DEFAULT, TRANSITIONS_MAX)?;
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     let breaker = state.runtime.breaker(&plugin, command, limit).await?;
-    Ok(ok(&json!(breaker.ok_or_else(no_breaker)?)))
+    let breaker = breaker.ok_or_else(no_breaker)?;
+    Ok(ok(&views::operate::breaker(&breaker)))
 }
 
 pub(super) async fn reset(
@@ -118,7 +120,7 @@ pub(super) async fn reset(
     known.ok_or_else(no_breaker)?;
     state.runtime.reset_breaker(&plugin, command).await?;
     let breaker = state.runtime.breaker(&plugin, command, 1).await?;
-    Ok(ok(&json!(breaker)))
+    Ok(ok(&json!(breaker.as_ref().map(views::operate::breaker))))
 }
 
 fn no_breaker() -> ApiError {

@@ -5,6 +5,7 @@
 pub mod catalogue;
 pub mod events;
 pub mod jobs;
+pub mod operate;
 pub mod service;
 
 use jiff::Timestamp;

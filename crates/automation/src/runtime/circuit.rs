@@ -7,7 +7,6 @@ use consign_engine::{Engine, Error, UnitOfWork, Versioned};
 use consign_kernel::limits::RECORD_LIFE_US;
 use consign_kernel::record::Kind;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::attempt::{Attempt, AttemptReport};
 use super::job::Job;
@@ -17,18 +16,15 @@ use super::records;
 use crate::breaker::{BreakerState, BreakerTransition};
 
 /// The state of a breaker and its history.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BreakerInfo {
     pub plugin: String,
     pub command: String,
     pub state: BreakerState,
     pub failure_count: u32,
-    #[serde(with = "crate::instant::maybe")]
     pub opened_at: Option<Timestamp>,
-    #[serde(with = "crate::instant::maybe")]
     pub last_failure_at: Option<Timestamp>,
     pub last_job_id: Option<String>,
-    #[serde(with = "crate::instant::maybe")]
     pub updated_at: Option<Timestamp>,
     /// Newest first.
     pub transitions: Vec<records::BreakerChange>,

@@ -4,7 +4,6 @@ use consign_engine::Error;
 use consign_kernel::error::Refusal;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 use serde_json::Value;
 
 use super::job::{Job, SubmittedBy};
@@ -19,7 +18,7 @@ use crate::schedule::ScheduleEntry;
 /// How many coming runs are listed.
 const COMING: usize = 5;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleInfo {
     pub plugin: String,
     pub schedule_id: String,
@@ -30,15 +29,11 @@ pub struct ScheduleInfo {
     pub reason: Option<String>,
     pub timezone: Option<String>,
     /// Not before the breaker lets a run through, if it is open.
-    #[serde(with = "crate::instant::maybe")]
     pub next_run_at: Option<Timestamp>,
-    #[serde(with = "crate::instant::maybe")]
     pub last_fired_at: Option<Timestamp>,
-    #[serde(with = "crate::instant::maybe")]
     pub last_success_at: Option<Timestamp>,
     pub last_success_job_id: Option<String>,
     /// The coming runs, if each succeeds at once.
-    #[serde(serialize_with = "crate::instant::all::serialize")]
     pub next: Vec<Timestamp>,
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consign_engine::Error;
-use consign_kernel::command::{Admit, Command, NewIntent};
+use consign_engine::{Error, UnitOfWork};
+use consign_kernel::command::NewIntent;
 use consign_kernel::ids::DAY_US;
 use consign_kernel::intent::Ties;
 use consign_kernel::profile::ProfileId;
@@ -214,13 +214,12 @@ async fn crowd(world: &World, count: usize) {
         ties: Ties::default(),
         unless: None,
     };
-    let hundred = Command::Admit(Admit {
-        items: vec![job; 100],
-        cap: None,
-    });
     for _ in 0..count / 1_000 {
-        let steps = vec![hundred.clone(); 10];
-        world.engine.together(steps).await.unwrap();
+        let mut unit = UnitOfWork::default();
+        for _ in 0..10 {
+            unit.admit(vec![job.clone(); 100]);
+        }
+        world.engine.commit(unit).await.unwrap();
     }
 }
 

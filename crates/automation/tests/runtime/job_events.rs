@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use consign_automation::http::views::events::NamedEvent;
-use consign_automation::runtime::{SubmittedBy, job_id};
+use consign_automation::http::views::events::{self as views, NamedEvent};
+use consign_automation::runtime::{JobEvent, Runtime, SubmittedBy, job_id};
+use consign_engine::Lease;
+use consign_kernel::command::{Hold, Settlement, Take};
 use consign_kernel::ids::FactSeq;
+use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use serde_json::{Value, json};
 
@@ -17,7 +20,7 @@ fn kinds(events: &[NamedEvent]) -> Vec<&'static str> {
     events.iter().map(|(kind, _)| *kind).collect()
 }
 
-async fn of_job(runtime: &consign_automation::runtime::Runtime, id: &str) -> Vec<NamedEvent> {
+async fn of_job(runtime: &Runtime, id: &str) -> Vec<NamedEvent> {
     let events = job_events(runtime).await.into_iter();
     events.filter(|(_, data)| data["job_id"] == id).collect()
 }
@@ -181,16 +184,107 @@ async fn no_page_separates_a_failed_attempt_from_what_follows() {
         let ends = own.iter().filter(|(kind, _)| *kind == "job.failed");
         assert_eq!((own.len(), ends.count()), (6, 1), "{own:?}");
     }
-    // From every position the rest is the same, with the events that one fact has together.
-    let mut reader = runtime.job_events(FactSeq(0));
-    let mut events = Vec::new();
+    every_position_continues(&runtime).await;
+}
+
+/// An idle runtime with a plugin, and a pipeline with this many first steps.
+fn idle_with_first_steps(world: &World, count: usize) -> Runtime {
+    world.plugin("ok", OK);
+    let steps = vec!["{uses: ok}"; count].join(", ");
+    world.idle(&format!(
+        "plugins: {{ok: {{}}}}\npipelines: [{{name: wide, on: never, steps: [{{split: [{steps}]}}]}}]"
+    ))
+}
+
+async fn run_wide(runtime: &Runtime) -> Vec<String> {
+    let begun = runtime
+        .run_pipeline("wide", Value::Null, SubmittedBy::Api)
+        .await
+        .unwrap();
+    begun.iter().map(|job| job_id(job.id)).collect()
+}
+
+#[tokio::test]
+async fn no_page_separates_the_first_steps_of_a_pipeline() {
+    let world = World::new();
+    let runtime = idle_with_first_steps(&world, 3);
+    // The first page ends between two steps of a run: it has 50 facts.
+    let mut expected = Vec::new();
+    for _ in 0..20 {
+        let jobs = run_wide(&runtime).await;
+        assert_eq!(jobs.len(), 3);
+        expected.push(json!({
+            "job_id": jobs[0], "job_ids": jobs, "job_count": 3, "pipeline": "wide",
+        }));
+    }
+    let events = job_events(&runtime).await;
+    assert_eq!(events.len(), 20 * 4);
+    let runs = events.into_iter();
+    let runs = runs.filter(|(kind, _)| *kind == "pipeline.enqueued");
+    let runs: Vec<Value> = runs.map(|(_, data)| data).collect();
+    assert_eq!(runs, expected);
+    every_position_continues(&runtime).await;
+}
+
+#[tokio::test]
+async fn more_first_steps_than_a_page_has_facts_are_shown_in_parts() {
+    let world = World::new();
+    let runtime = idle_with_first_steps(&world, 60);
+    let mut expected = run_wide(&runtime).await;
+    expected.extend(run_wide(&runtime).await);
+    let events = all_events(&runtime).await;
+    let steps = events.iter().map(views::job_event);
+    let steps = steps.filter(|(kind, _)| *kind == "job.enqueued");
+    let steps: Vec<Value> = steps.map(|(_, data)| data["job_id"].clone()).collect();
+    assert_eq!(steps, expected);
+}
+
+#[tokio::test]
+async fn a_job_that_is_returned_to_the_queue_is_shown_as_postponed() {
+    let world = World::new();
+    world.plugin("ok", OK);
+    let runtime = world.idle("plugins: {ok: {}}");
+    let id = run(&runtime, "ok", "poll", Value::Null).await;
+    let take = Take {
+        detail: None,
+        id,
+        face: Face::Automation,
+        hold: Hold {
+            holder: "here".to_owned(),
+            lease_us: 60_000_000,
+        },
+    };
+    let taken = world.engine.take(take).await.unwrap().unwrap();
+    let settle = Lease::of(&taken).settle(Settlement::GiveBack);
+    world.engine.settle(settle).await.unwrap();
+    let events = of_job(&runtime, &job_id(id)).await;
+    assert_eq!(
+        kinds(&events),
+        ["job.enqueued", "job.started", "job.postponed"]
+    );
+    let postponed = json!({
+        "job_id": job_id(id), "plugin": "ok", "command": "poll", "reason": "no_room",
+    });
+    assert_eq!(events[2].1, postponed);
+}
+
+/// All events of the ledger. Every page but the last moves the reader on.
+async fn all_events(runtime: &Runtime) -> Vec<JobEvent> {
+    let (mut reader, mut events) = (runtime.job_events(FactSeq(0)), Vec::new());
     loop {
+        let before = reader.position();
         let page = reader.next_page().await.unwrap();
         events.extend(page.events);
         if !page.more {
-            break;
+            return events;
         }
+        assert!(reader.position() > before, "the reader stays at {before:?}");
     }
+}
+
+/// From every position the rest is the same, with the events that one fact has together.
+async fn every_position_continues(runtime: &Runtime) {
+    let events = all_events(runtime).await;
     for (index, event) in events.iter().enumerate() {
         let Some(position) = event.position else {
             continue;

@@ -2,12 +2,20 @@
 //!
 //! Times are milliseconds of the wall clock.
 
+use std::cmp::Reverse;
+
 use consign_engine::{Engine, Error};
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
-/// Agents that anyone may register count in a person's patience, not in memory: lists are read in pages of this size.
+use crate::trust::{self, TrustFacts, VerificationTier};
+
+/// Lists of all agents are read in pages of this size, so that memory does not depend on their number.
 pub const PAGE: u32 = 500;
+
+/// The visibility of an agent that the list of the directory shows, and of one that it does not show.
+pub const PUBLIC: &str = "public";
+pub const UNLISTED: &str = "unlisted";
 
 /// An agent and everything that belongs to it alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +69,42 @@ impl Agent {
     /// The key that signs for the agent now.
     pub fn active_key(&self) -> Option<&AgentKey> {
         self.keys.iter().find(|key| key.revoked_at.is_none())
+    }
+
+    /// All keys: the active one, then the newest first.
+    pub fn sorted_keys(&self) -> Vec<&AgentKey> {
+        let mut keys: Vec<&AgentKey> = self.keys.iter().collect();
+        keys.sort_by_key(|key| (key.revoked_at.is_some(), Reverse((key.created_at, key.id))));
+        keys
+    }
+
+    pub fn is_revoked(&self, public_key: &str) -> bool {
+        let mut revoked = self.keys.iter().filter(|key| key.revoked_at.is_some());
+        revoked.any(|key| key.public_key == public_key)
+    }
+
+    pub fn tier(&self) -> VerificationTier {
+        VerificationTier::parse(&self.verification_tier).unwrap_or(VerificationTier::Basic)
+    }
+
+    /// Whether an operator has verified the agent, or the organisation behind it.
+    pub fn is_verified(&self) -> bool {
+        self.verified || self.tier() != VerificationTier::Basic
+    }
+
+    pub fn is_public(&self) -> bool {
+        self.visibility == PUBLIC
+    }
+
+    /// The trust in the agent at this time.
+    pub fn trust_score(&self, now_ms: i64) -> f64 {
+        trust::trust_score(&TrustFacts {
+            flagged: self.flagged,
+            verified: self.verified,
+            tier: self.tier(),
+            unseen_ms: now_ms.saturating_sub(self.last_seen),
+            age_ms: now_ms.saturating_sub(self.created_at),
+        })
     }
 
     pub fn key(beam_id: &str) -> Key {

@@ -1,15 +1,19 @@
 //! Who sends a request: a program on this machine, an agent with its API key, or an operator with a session.
 
-use consign_web::credentials;
+use consign_web::credentials::{self, SecretDigest};
 use consign_web::proxy::Origin;
+use consign_web::secret_text::SecretText;
 use consign_web::server::Peer;
 use http::HeaderMap;
 use http::request::Parts;
 
 use super::BeamFace;
 use crate::api_key;
+use crate::directory::AgentProof;
 use crate::directory::records::Agent;
 use crate::problem::BeamProblem;
+
+const FEDERATION_SECRET: &str = "x-beam-federation-secret";
 
 /// The credentials of a request, not yet checked.
 #[derive(Clone, Debug)]
@@ -65,6 +69,28 @@ impl Access {
         self.bearer.as_deref()
     }
 
+    /// Whether the request has a session of an operator with the role admin.
+    ///
+    /// There are no sessions yet, so no bearer token is one.
+    pub(crate) async fn is_admin(&self, _face: &BeamFace) -> Result<bool, BeamProblem> {
+        let _session = self.bearer();
+        std::future::ready(Ok(false)).await
+    }
+
+    /// Whether the request presents an API key or a bearer token, right or wrong.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// What the request proves by its credentials. A signature is added by routes that accept one.
+    pub(crate) async fn proof(&self, face: &BeamFace) -> Result<AgentProof, BeamProblem> {
+        Ok(AgentProof {
+            api_key: self.key.clone().map(SecretText::new),
+            is_admin: self.is_admin(face).await?,
+            signature: None,
+        })
+    }
+
     /// Whether the request has the API key of this agent.
     pub(crate) fn is_agent(&self, agent: &Agent) -> bool {
         let (Some(key), Some(hash)) = (&self.key, &agent.api_key_hash) else {
@@ -83,7 +109,17 @@ impl Access {
     }
 }
 
-fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+/// Whether the request comes from another directory, which presents the shared secret.
+pub(crate) fn is_federated(face: &BeamFace, headers: &HeaderMap) -> bool {
+    let secret = face.beam.settings().federation_secret.as_ref();
+    let presented = header(headers, FEDERATION_SECRET);
+    let (Some(secret), Some(presented)) = (secret, presented) else {
+        return false;
+    };
+    SecretDigest::new(secret.reveal().to_owned()).matches(&presented)
+}
+
+pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut all = headers.get_all(name).iter();
     let only = all.next().filter(|_| all.next().is_none())?;
     Some(only.to_str().ok()?.to_owned())

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::access::Access;
 use super::problem_response::BeamProblemResponse;
+use super::public_limits::PublicRoute;
 use super::query::QueryText;
 use super::response::{json_response, json_text};
 use super::{BeamFace, receive};
@@ -33,7 +34,8 @@ async fn send(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (_, body) = receive::whole(request).await?;
+    let (parts, body) = receive::whole(request).await?;
+    face.charge(PublicRoute::SendIntent, &parts)?;
     let value = receive::json_object(&body)?;
     let frame = frame_of_request(&face, value).map_err(|error| relay_problem(&error))?;
     match face.beam.relay(frame, Ingress::Http).await {

@@ -9,6 +9,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::access::Access;
 use super::response::json_response;
 use crate::problem::BeamProblem;
 
@@ -38,6 +39,15 @@ impl From<Error> for BeamProblemResponse {
 impl BeamProblemResponse {
     pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
         BeamProblem::new(code, text).into()
+    }
+
+    /// A refusal that counts against the address if the request had a credential, which is wrong then.
+    pub(crate) fn refused(problem: BeamProblem, access: &Access) -> Self {
+        let wrong_credential = problem.code == Code::Unauthorized && access.has_credential();
+        Self {
+            problem,
+            wrong_credential,
+        }
     }
 
     /// A wrong credential, which counts against the address.

@@ -4,6 +4,7 @@ use axum::extract::{FromRequestParts, Path, Request};
 use consign_kernel::error::Code;
 use consign_web::body::{self, BodyError};
 use http::request::Parts;
+use serde::de::DeserializeOwned;
 
 use super::problem_response::BeamProblemResponse;
 use crate::beam_id::BeamId;
@@ -56,6 +57,25 @@ pub(crate) fn json_object(body: &[u8]) -> Result<BeamValue, BeamProblemResponse>
     }
 }
 
+/// A Beam-ID in a path or in a body.
+pub(crate) fn beam_id(text: &str) -> Result<BeamId, BeamProblemResponse> {
+    let invalid = |_| BeamProblemResponse::new(Code::InvalidBeamId, "Invalid beamId format");
+    text.parse().map_err(invalid)
+}
+
+/// The parameters of a path, percent-decoded. Bytes that are no text name nothing.
+pub(crate) struct PathText<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathText<T> {
+    type Rejection = BeamProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, BeamProblemResponse> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        let path = path.map_err(|_| BeamProblemResponse::new(Code::NotFound, "Not found"))?;
+        Ok(Self(path.0))
+    }
+}
+
 /// The Beam-ID in a path, percent-decoded.
 pub(crate) struct PathBeamId(pub(crate) BeamId);
 
@@ -67,6 +87,6 @@ impl<S: Send + Sync> FromRequestParts<S> for PathBeamId {
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|_| invalid())?;
-        text.parse().map(Self).map_err(|_| invalid())
+        beam_id(&text).map(Self)
     }
 }

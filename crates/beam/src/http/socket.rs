@@ -132,10 +132,10 @@ async fn serve_agent(
     let beam_id = agent.beam_id;
     let auth = if by_api_key { "api_key" } else { "identity" };
     let hello = json!({"type": "connected", "beamId": beam_id, "auth": auth});
-    if sender.try_send(hello.to_string()).is_err() {
+    let connected = beam.connect_agent(&beam_id, sender.clone(), hello.to_string());
+    let Some(presence) = connected.await else {
         return;
-    }
-    let presence = beam.connect_agent(&beam_id, sender.clone()).await;
+    };
     let socket = AgentConnection {
         beam: beam.clone(),
         beam_id: beam_id.clone(),

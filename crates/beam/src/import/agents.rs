@@ -1,19 +1,15 @@
 //! Agents with their keys.
 
-use consign_engine::{Error, ForeignAgent, ForeignAgentKey, Versioned};
+use consign_engine::{Error, ForeignAgent, ForeignAgentKey, Versioned, new_put};
 use consign_kernel::command::{Answer, Command};
 use consign_kernel::error::Refusal;
-use consign_kernel::record::Kind;
-use serde_json::json;
 
 use super::instants::iso_ms;
 use super::{BeamImport, PAGE, bounded, shown};
 use crate::beam_id::BeamId;
-use crate::directory::records::{Agent, AgentKey, named};
+use crate::directory::agent_keys::{KEYS_MAX, RevokedAgentKey, revoked_record};
+use crate::directory::records::{Agent, AgentKey, PUBLIC, UNLISTED};
 use crate::keys::BeamPublicKey;
-
-/// The keys of one agent, revoked ones included.
-const KEYS_MAX: usize = 256;
 
 impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
     pub(super) async fn import_agents(&mut self) -> Result<(), Error> {
@@ -104,14 +100,14 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
 
 /// The entries of an agent in the list of revoked keys.
 fn revoked_keys(agent: &Agent) -> impl Iterator<Item = Command> {
-    let revoked = agent.keys.iter().filter_map(|key| {
-        let at = key.revoked_at?;
-        let name = format!("{at:020}-{:020}", key.id);
-        let entry = json!({"beam_id": agent.beam_id, "key": key});
-        let put = consign_engine::new_put(named(Kind::BeamRevokedKey, &name), &entry);
-        Some(Command::Put(put))
-    });
-    revoked.collect::<Vec<_>>().into_iter()
+    agent.keys.iter().filter_map(|key| {
+        let record = revoked_record(key)?;
+        let entry = RevokedAgentKey {
+            beam_id: agent.beam_id.clone(),
+            key: key.clone(),
+        };
+        Some(Command::Put(new_put(record, &entry)))
+    })
 }
 
 fn agent(foreign: ForeignAgent, keys: Vec<ForeignAgentKey>) -> Result<Agent, String> {
@@ -137,7 +133,7 @@ fn agent(foreign: ForeignAgent, keys: Vec<ForeignAgentKey>) -> Result<Agent, Str
     };
     let created_at = iso_ms("created_at", &foreign.created_at)?;
     let tier = foreign.verification_tier.as_deref().unwrap_or_default();
-    let is_public = foreign.visibility.as_deref() == Some("public");
+    let is_public = foreign.visibility.as_deref() == Some(PUBLIC);
     Ok(Agent {
         beam_id,
         display_name: foreign.display_name,
@@ -153,7 +149,7 @@ fn agent(foreign: ForeignAgent, keys: Vec<ForeignAgentKey>) -> Result<Agent, Str
             tier => tier.to_owned(),
         },
         flagged: foreign.flagged,
-        visibility: if is_public { "public" } else { "unlisted" }.to_owned(),
+        visibility: if is_public { PUBLIC } else { UNLISTED }.to_owned(),
         http_endpoint: foreign.http_endpoint,
         dh_public_key: foreign.dh_public_key,
         created_at,

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use consign_engine::{Error, ForeignAclRule, ForeignDelegation, ForeignPeer, Versioned};
-use consign_kernel::command::Command;
+use consign_engine::{
+    Error, ForeignAclRule, ForeignDelegation, ForeignPeer, UnitOfWork, Versioned,
+};
 
 use super::instants::{iso_ms, iso_or_ms, maybe_iso_ms};
 use super::{BeamImport, PAGE, bounded, shown};
 use crate::acl::AclEntry;
+use crate::directory::access_rules::RULES_MAX;
+use crate::directory::delegations::DELEGATIONS_MAX;
 use crate::directory::records::{AclList, AclRule, Agent, BeamPeer, Delegation, DelegationList};
 
-/// The rules, and the delegations, of one agent.
-const LIST_MAX: usize = 1_000;
 /// The end of a delegation that has none: the last day of the year 9999.
 const NO_END_MS: i64 = 253_402_214_400_000;
 /// The trust of a directory that has none.
@@ -53,7 +54,7 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
         // In a dry run, the agent is not stored yet.
         let is_known =
             self.options.dry_run || self.engine.record(Agent::key(target)).await?.is_some();
-        let mut steps = Vec::new();
+        let mut unit = UnitOfWork::default();
         for foreign in rules {
             let name = format!("access rule {}", foreign.id);
             if !is_known {
@@ -62,8 +63,8 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
                 continue;
             }
             let rule = match acl_rule(&foreign) {
-                Ok(_) if list.value.rules.len() >= LIST_MAX => {
-                    let reason = format!("an agent has at most {LIST_MAX} access rules");
+                Ok(_) if list.value.rules.len() >= RULES_MAX => {
+                    let reason = format!("an agent has at most {RULES_MAX} access rules");
                     self.report.skip(format!("{name}: {reason}"));
                     continue;
                 }
@@ -83,14 +84,13 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
             let mut rule = rule;
             if !self.options.dry_run {
                 rule.id = self.acls.assign(self.engine, foreign.id).await?;
-                let number = consign_engine::new_put(AclList::number_key(rule.id), &target);
-                steps.push(Command::Put(number));
+                unit.put(AclList::number_key(rule.id), &target);
             }
             list.value.rules.push(rule);
             self.report.acls_taken += 1;
         }
-        if !steps.is_empty() {
-            self.write(&list, steps).await?;
+        if !unit.is_empty() {
+            self.write(&list, unit).await?;
         }
         Ok(())
     }
@@ -117,8 +117,8 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
         let key = DelegationList::key(&foreign.grantor_beam_id);
         let mut list = self.engine.load_or_default::<DelegationList>(key).await?;
         let granted = match delegations(foreign) {
-            Ok(granted) if list.value.granted.len() + granted.len() > LIST_MAX => {
-                let reason = format!("an agent grants at most {LIST_MAX} delegations");
+            Ok(granted) if list.value.granted.len() + granted.len() > DELEGATIONS_MAX => {
+                let reason = format!("an agent grants at most {DELEGATIONS_MAX} delegations");
                 self.report
                     .skip(format!("delegation {}: {reason}", foreign.id));
                 return Ok(());
@@ -151,7 +151,7 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
             self.report.delegations_taken += 1;
         }
         if is_changed {
-            self.write(&list, Vec::new()).await?;
+            self.write(&list, UnitOfWork::default()).await?;
         }
         Ok(())
     }
@@ -160,11 +160,11 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
     async fn write<T: serde::Serialize>(
         &self,
         list: &Versioned<T>,
-        mut steps: Vec<Command>,
+        mut unit: UnitOfWork,
     ) -> Result<(), Error> {
         if !self.options.dry_run {
-            steps.insert(0, Command::Put(list.put()));
-            self.engine.together(steps).await?;
+            unit.replace(list);
+            self.engine.commit(unit).await?;
         }
         Ok(())
     }

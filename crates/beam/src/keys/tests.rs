@@ -42,6 +42,14 @@ fn all_spellings_of_base64_are_the_same_key() {
 }
 
 #[test]
+fn both_alphabets_decode_to_the_same_bytes() {
+    for text in ["+/+/+w==", "-_-_-w==", "-_+/+w=", "-_-_-w"] {
+        let bytes = decode_base64(text).map(|bytes| bytes.to_vec());
+        assert_eq!(bytes, Some(vec![0xfb, 0xff, 0xbf, 0xfb]), "{text}");
+    }
+}
+
+#[test]
 fn what_is_no_ed25519_key_is_refused() {
     let der = |prefix: &str, length: usize| {
         let mut bytes = HEXLOWER.decode(prefix.as_bytes()).unwrap();

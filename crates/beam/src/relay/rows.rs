@@ -30,7 +30,7 @@ pub struct IntentRow {
 
 /// The parts of a stored frame that lists show.
 #[derive(Deserialize)]
-struct FrameHead {
+struct StoredFrameHead {
     nonce: String,
     timestamp: String,
     /// Only of an imported intent.
@@ -49,7 +49,7 @@ struct ResultHead {
 impl IntentRow {
     /// `None` if the row is no intent of a directory.
     pub fn of(row: &Intent) -> Option<Self> {
-        let frame: FrameHead = serde_json::from_str(&row.payload).ok()?;
+        let frame: StoredFrameHead = serde_json::from_str(&row.payload).ok()?;
         let requested = timestamp::parse(&frame.timestamp).unwrap_or(row.created_at);
         let result = row.result.as_ref().and_then(result_head);
         let settled = row.settled_at;

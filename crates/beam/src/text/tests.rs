@@ -173,6 +173,12 @@ fn members_are_inserted_and_removed_where_ecmascript_does() {
     assert_eq!(object.remove("10"), None);
     assert_eq!(text(&object), r#"{"2":3,"b":4,"a":2}"#);
     assert_eq!((object.len(), object.is_empty()), (3, false));
+    object.insert("4294967295", 5_i64);
+    object.insert("4294967294", 6_i64);
+    assert_eq!(
+        text(&object),
+        r#"{"2":3,"4294967294":6,"b":4,"a":2,"4294967295":5}"#
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod only_postgres_nodes;
 mod relay;
+mod socket;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consign_beam::api_key;
-use consign_beam::directory::records::{AclList, AclRule, Agent, AgentKey, next_number};
+use consign_beam::directory::records::{
+    AclList, AclRule, Agent, AgentKey, Delegation, DelegationList, next_number,
+};
 use consign_beam::frame::{IntentFields, IntentFrame, ResultFields, ResultFrame};
 use consign_beam::http::BeamMount;
 use consign_beam::keys::BeamPrivateKey;
@@ -22,6 +24,7 @@ use consign_engine::{
     Clock, Engine, EngineClock, Error, NodeIdentity, Options as EngineOptions, SealKey,
     SharedStore, Timekeeper,
 };
+use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{Backend, Ledger};
 use consign_web::layers;
@@ -262,7 +265,7 @@ impl World {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Answer {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let stream = TcpStream::connect(self.address).await.unwrap();
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n",
             self.address
@@ -277,6 +280,20 @@ impl World {
                 "content-type: application/json\r\ncontent-length: {length}\r\n"
             ));
         }
+        self.exchange(stream, head, body).await
+    }
+
+    /// A request whose headers and body are given as they are sent.
+    pub(crate) async fn raw(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}",
+            self.address
+        );
+        self.exchange(stream, head, body.to_owned()).await
+    }
+
+    async fn exchange(&self, mut stream: TcpStream, mut head: String, body: String) -> Answer {
         head.push_str("\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let _ = stream.write_all(body.as_bytes()).await;
@@ -353,6 +370,62 @@ impl World {
             )
             .await
             .unwrap();
+    }
+
+    /// Stores a delegation directly.
+    pub(crate) async fn delegate(&self, grantor: &str, grantee: &str, scope: &str) {
+        let granted = Delegation {
+            id: 1,
+            grantee: grantee.to_owned(),
+            scope: scope.to_owned(),
+            expires_at: i64::MAX,
+            created_at: 0,
+            signature: String::new(),
+            revoked_at: None,
+        };
+        let list = DelegationList {
+            granted: vec![granted],
+        };
+        let put = consign_engine::new_put(DelegationList::key(grantor), &list);
+        self.engine.put(put).await.unwrap();
+    }
+
+    /// The states and details of an intent's facts.
+    pub(crate) async fn trace(&self, nonce: &str) -> Vec<(&'static str, Value)> {
+        let key = OnceKey {
+            scope: Scope::BeamNonce,
+            owner: String::new(),
+            key: nonce.to_owned(),
+        };
+        let used = self.engine.first_use(key).await.unwrap().unwrap();
+        let row = self
+            .engine
+            .observe(used.intent.unwrap())
+            .await
+            .unwrap()
+            .unwrap();
+        let facts = self.engine.timeline(row.seq).await.unwrap();
+        let stage = |fact: consign_kernel::fact::Fact| {
+            let details = fact.detail.unwrap_or_default();
+            let details = serde_json::from_str(&details).unwrap_or(Value::Null);
+            (consign_beam::lifecycle::state_word(fact.to), details)
+        };
+        facts.into_iter().map(stage).collect()
+    }
+
+    /// Waits until an intent has this status, and returns its entry.
+    pub(crate) async fn until_status(&self, nonce: &str, status: &str) -> Value {
+        for _ in 0..500 {
+            let recent = self.get("/intents/recent").await.json();
+            let intents = recent["intents"].as_array().unwrap();
+            if let Some(entry) = intents.iter().find(|entry| entry["nonce"] == nonce)
+                && entry["status"] == status
+            {
+                return entry.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{nonce} never became {status}");
     }
 
     /// Two agents of which the second accepts messages of the first.

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::Router;
+use consign_beam::service::Beam;
 use consign_engine::{Engine, Heartbeat, Timekeeper};
 use consign_web::layers::Layered;
 use consign_web::server::DRAIN_TIMEOUT_DEFAULT;
 use consign_web::unix::{LOCAL_PEER, UnixSocket};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::embedded_automation::PreparedAutomation;
 use super::ledger::OpenLedger;
@@ -178,6 +180,18 @@ impl Components {
         let task = tokio::spawn(cleanup::run(engine.clone(), reserve));
         self.add("cleanup", async move {
             task.abort();
+            Ok(())
+        });
+    }
+
+    /// Starts what the directory and the message bus do by themselves.
+    pub(super) fn run_beam(&mut self, beam: &Beam) {
+        let tasks = [
+            tokio::spawn(beam.clone().watch_presence()),
+            tokio::spawn(beam.clone().clean_up_forever()),
+        ];
+        self.add("beam", async move {
+            tasks.iter().for_each(JoinHandle::abort);
             Ok(())
         });
     }

@@ -21,7 +21,7 @@ use super::limits::ConnectionBudget;
 use super::prepare::Prepared;
 use super::reserve::DiskReserve;
 use super::startup_message::{self, StartupMessage};
-use super::{ServeArgs, logs, site};
+use super::{ServeArgs, beam, logs, site};
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -67,10 +67,13 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let site = site::open_if_asked(site, &prepared, &ledger).await?;
     components.clean_up(&engine, prepared.reserve.clone());
 
-    let mounts = site
+    let beam = beam::open(&prepared, &ledger, &base_url).await?;
+    components.run_beam(&beam);
+
+    let site = site
         .iter()
-        .map(|site| Arc::new(site.mount(settings, secrets)) as Arc<dyn Mount>)
-        .collect();
+        .map(|site| Arc::new(site.mount(settings, secrets)) as Arc<dyn Mount>);
+    let mounts = site.chain([beam::mount(&beam, &prepared)]).collect();
     let shell = consign_intent::shell(engine, intent_options(&prepared, draining), mounts);
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,

@@ -1,6 +1,7 @@
 //! The real binary as a process, over each ledger: tests that do not depend on the database. Modules whose names begin with
 //! `only_postgres_` or `only_sqlite_` run on that database alone: several servers on one database, and the file.
 
+mod beam_sdk;
 mod cli;
 mod compat;
 mod only_postgres_nodes;

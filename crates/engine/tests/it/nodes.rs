@@ -210,14 +210,14 @@ async fn a_draining_node_claims_for_nobody_and_wakes_those_who_wait_when_it_serv
     });
     let next = Command::Claim(claim());
     let steps = vec![kept.clone(), next, kept];
-    let answers = world.engine.together(steps).await.unwrap();
+    let answers = world.engine.execute(None, steps).await.unwrap();
     assert!(
         matches!(
             answers.as_slice(),
             [
-                Answer::Extended { .. },
-                Answer::Claimed(none),
-                Answer::Extended { .. }
+                Ok(Answer::Extended { .. }),
+                Ok(Answer::Claimed(none)),
+                Ok(Answer::Extended { .. })
             ] if none.is_empty()
         ),
         "{answers:?}"

@@ -2,8 +2,9 @@
 
 use consign_kernel::error::Code;
 use consign_web::openapi::{Access, Tag};
+use consign_web::shell::SERVER_TAG;
 
-pub(super) const TAGS: &[Tag] = &[PUBLISH, WORK, READ, STORE, OPERATE, SERVER];
+pub(super) const TAGS: &[Tag] = &[PUBLISH, WORK, READ, STORE, OPERATE, SERVER_TAG];
 
 pub(super) const PUBLISH: Tag = Tag {
     title: "Publish",
@@ -28,11 +29,6 @@ pub(super) const STORE: Tag = Tag {
 pub(super) const OPERATE: Tag = Tag {
     title: "Operate",
     about: "For operators: keys, dead letters, single intents, nodes, the state of the queue.",
-};
-
-pub(super) const SERVER: Tag = Tag {
-    title: "Server",
-    about: "Health, metrics, keys and documentation of the server.",
 };
 
 /// No credentials.

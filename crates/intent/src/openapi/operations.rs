@@ -4,7 +4,6 @@ mod nodes;
 mod operate;
 mod publish;
 mod read;
-mod server;
 mod work;
 
 pub(crate) use nodes::{drain_node, nodes, resume_node};
@@ -14,5 +13,4 @@ pub(crate) use operate::{
 };
 pub(crate) use publish::{get_value, publish, publish_batch, set_value};
 pub(crate) use read::{events, list, receipt, result, status, timeline, verify_receipt};
-pub(crate) use server::{docs, health, jwks, metrics, openapi, root};
 pub(crate) use work::{claim, extend, fail, fulfill, settle};

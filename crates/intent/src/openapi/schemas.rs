@@ -439,18 +439,6 @@ pub(super) fn signed_receipt() -> Schema {
     .named("Receipt")
 }
 
-pub(super) fn jwks() -> Schema {
-    let key = exactly(vec![
-        required("kty", text().always("OKP")),
-        required("crv", text().always("Ed25519")),
-        required("alg", text().always("EdDSA")),
-        required("use", text().always("sig")),
-        required("kid", text()),
-        required("x", text()),
-    ]);
-    exactly(vec![required("keys", list(key))]).named("PublicKeys")
-}
-
 fn dead_fields() -> Vec<SchemaField> {
     vec![
         required("intent_id", id()),

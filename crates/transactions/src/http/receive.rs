@@ -5,10 +5,10 @@ use axum::extract::{FromRequestParts, Path, Request};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
-use super::rate_limit::{RateCharge, RateLimit};
 use super::{ProblemResponse, TransactionFace};
 use crate::problem::Problem;
 use consign_web::body::{self, BodyError, ReceivedBody};
+use consign_web::rate_limit::{RateCharge, RateLimit};
 
 impl TransactionFace {
     /// Charges a request to the limit of the public routes.
@@ -41,7 +41,12 @@ impl TransactionFace {
         bytes: usize,
     ) -> Result<RateCharge<'a>, Problem> {
         allowance
-            .take(request, self.options.policy.trust_proxy, bytes)
+            .take(
+                request.extensions(),
+                request.headers(),
+                self.options.policy.trust_proxy,
+                bytes,
+            )
             .map_err(|retry_after_s| Problem::RateLimited { retry_after_s })
     }
 }

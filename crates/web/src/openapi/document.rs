@@ -74,15 +74,12 @@ pub fn document(endpoints: &[Endpoint], dialect: &impl Dialect, mut frame: Value
 /// The first document, with the paths, components and tags of the others.
 pub fn merge<'a>(mut whole: Value, others: impl IntoIterator<Item = &'a Value>) -> Value {
     for other in others {
-        for member in [
-            "/paths",
-            "/components/schemas",
-            "/components/securitySchemes",
-        ] {
-            let own = whole.pointer_mut(member).and_then(Value::as_object_mut);
-            let further = other.pointer(member).and_then(Value::as_object);
-            if let (Some(own), Some(further)) = (own, further) {
-                own.extend(further.clone());
+        if let Some(paths) = other["paths"].as_object() {
+            extend(&mut whole["paths"], paths);
+        }
+        for member in ["schemas", "responses", "headers", "securitySchemes"] {
+            if let Some(components) = other["components"][member].as_object() {
+                extend(&mut whole["components"][member], components);
             }
         }
         let tags = other["tags"].as_array().cloned().unwrap_or_default();
@@ -91,6 +88,14 @@ pub fn merge<'a>(mut whole: Value, others: impl IntoIterator<Item = &'a Value>) 
         }
     }
     whole
+}
+
+/// Adds members to an object, which is created if it is absent.
+fn extend(own: &mut Value, further: &Map<String, Value>) {
+    match own.as_object_mut() {
+        Some(own) => own.extend(further.clone()),
+        None => *own = further.clone().into(),
+    }
 }
 
 /// The components that operations refer to.
@@ -242,4 +247,43 @@ fn security(access: Access) -> Value {
         Value::from(schemes.collect::<Map<_, _>>())
     };
     access.schemes.iter().map(all_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merged_document_has_the_paths_components_and_tags_of_all() {
+        let whole = json!({
+            "openapi": VERSION,
+            "paths": {"/a": {}},
+            "components": {"schemas": {"A": {}}, "responses": {"A400": {}}},
+            "tags": [{"name": "A"}],
+        });
+        let other = json!({
+            "openapi": "of another document",
+            "paths": {"/b": {}},
+            "components": {
+                "schemas": {"B": {}},
+                "responses": {"B400": {}},
+                "headers": {"B-Header": {}},
+                "securitySchemes": {"bKey": {}},
+            },
+            "tags": [{"name": "B"}],
+        });
+        let expected = json!({
+            "openapi": VERSION,
+            "paths": {"/a": {}, "/b": {}},
+            "components": {
+                "schemas": {"A": {}, "B": {}},
+                "responses": {"A400": {}, "B400": {}},
+                "headers": {"B-Header": {}},
+                "securitySchemes": {"bKey": {}},
+            },
+            "tags": [{"name": "A"}, {"name": "B"}],
+        });
+        assert_eq!(merge(whole.clone(), [&other]), expected);
+        assert_eq!(merge(whole.clone(), [&json!({})]), whole, "nothing to add");
+    }
 }

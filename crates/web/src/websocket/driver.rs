@@ -66,11 +66,11 @@ pub(super) struct SocketDriver<T> {
     timers: SocketTimers,
     control_frames: usize,
     control_frames_max: usize,
-    closing: Option<Closing>,
+    closing: Option<ClosingHandshake>,
 }
 
 #[derive(Debug)]
-struct Closing {
+struct ClosingHandshake {
     reason: CloseReason,
     step: ClosingStep,
     /// The client has sent its closing frame, or it cannot be recognised any more.
@@ -115,7 +115,7 @@ where
         if self.closing.is_some() {
             return;
         }
-        self.closing = Some(Closing {
+        self.closing = Some(ClosingHandshake {
             reason,
             step: ClosingStep::SendingQueue,
             is_client_done: false,

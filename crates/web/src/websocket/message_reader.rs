@@ -1,8 +1,8 @@
 //! Joins the bytes of a client to messages and control frames.
 //!
 //! Invariant: it holds at most one message of the allowed length, and memory for it only as the bytes arrive. Errors
-//! are the reason with which the socket is to be closed. If the limits of the message are broken, the framing is still
-//! known, so that [`MessageReader::skip`] can look for the closing frame of the client; after any other error it is not.
+//! are the reason with which the socket is to be closed. After one, messages are skipped, and only the closing frame of
+//! the client is looked for, unless the framing is lost.
 
 use super::close::{CloseCode, CloseReason};
 use super::frame::{FrameHead, HeadReader, Opcode};
@@ -91,6 +91,10 @@ impl MessageReader {
 
     /// Takes bytes from the front of `input` until something is complete.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Received>, CloseReason> {
+        self.read(input).inspect_err(|_| self.skip())
+    }
+
+    fn read(&mut self, input: &mut &[u8]) -> Result<Option<Received>, CloseReason> {
         loop {
             if self.frame.is_none() {
                 let head = self.head.read(input).map_err(|why| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::jobs::jobs;
-use super::{put, timestamp_json};
+use super::{operate, put, timestamp_json};
 use crate::runtime::reads::{
     Health, JobStats, PluginStateInfo, PluginStatus, QueueFigures, ScheduleInFlight, ServiceCheck,
     ServiceStatus,
@@ -102,7 +102,7 @@ fn check(check: &ServiceCheck) -> Value {
 
 pub fn scheduler_jobs(schedules: &[ScheduleInFlight]) -> Value {
     let shown = schedules.iter().map(|schedule| {
-        let mut shown = json!(schedule.schedule);
+        let mut shown = operate::schedule(&schedule.schedule);
         shown["in_flight"] = schedule.jobs.clone().into();
         if schedule.is_capped {
             shown["in_flight_capped"] = true.into();

@@ -54,8 +54,7 @@ CREATE INDEX lane_own ON intents (own_lane, priority DESC, run_at, attempts, seq
 CREATE INDEX lane_own_goal ON intents (own_goal_lane, priority DESC, run_at, attempts, seq) WHERE own_goal_lane IS NOT NULL;
 CREATE INDEX lane_public ON intents (public_lane, priority DESC, run_at, attempts, seq) WHERE public_lane IS NOT NULL;
 CREATE INDEX lane_public_goal ON intents (public_goal_lane, priority DESC, run_at, attempts, seq) WHERE public_goal_lane IS NOT NULL;
--- Dead letters. Reads use the index that begins with the profile.
-CREATE INDEX intents_by_death ON intents (settled_at, seq) WHERE state = 7;
+-- Dead letters.
 CREATE INDEX intents_by_end ON intents (profile, settled_at, seq) WHERE state = 7;
 -- Most intents have no parent and no series.
 CREATE INDEX intents_by_parent ON intents (parent, seq) WHERE parent IS NOT NULL;
@@ -157,45 +156,6 @@ CREATE TYPE change AS (
   result text
 );
 
-CREATE TYPE admission AS (
-  seq bigint,
-  state smallint,
-  cause smallint,
-  shelf smallint,
-  wake_at bigint,
-  own_lane bigint,
-  own_goal_lane bigint,
-  public_lane bigint,
-  public_goal_lane bigint,
-  run_at bigint,
-  attempts bigint,
-  expires_at bigint,
-  claimed_at bigint,
-  lease_until bigint,
-  settled_at bigint,
-  last_fact bigint,
-  node bigint,
-  holder text,
-  token bytea,
-  last_error text,
-  result_kind smallint,
-  result text,
-  id bytea,
-  profile smallint,
-  priority integer,
-  attempts_max bigint,
-  backoff_us bigint,
-  created_at bigint,
-  namespace text,
-  goal text,
-  owner text,
-  public boolean,
-  payload text,
-  target text,
-  capability text,
-  traceparent text
-);
-
 CREATE TYPE tied_admission AS (
   seq bigint,
   state smallint,
@@ -236,22 +196,6 @@ CREATE TYPE tied_admission AS (
   parent bytea,
   series text,
   sender text
-);
-
-CREATE TYPE fact AS (
-  seq bigint,
-  intent bigint,
-  previous bigint,
-  at bigint,
-  attempt bigint,
-  face smallint,
-  verb smallint,
-  from_state smallint,
-  to_state smallint,
-  cause smallint,
-  owner text,
-  actor text,
-  detail text
 );
 
 CREATE TYPE dated_fact AS (

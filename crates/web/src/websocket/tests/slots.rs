@@ -90,6 +90,26 @@ async fn a_flood_of_connections_evicts_idle_ones_and_no_socket() {
 }
 
 #[tokio::test]
+async fn a_connection_whose_upgrade_was_discarded_can_be_evicted() {
+    let discard = get(async |upgrade: SocketUpgrade| {
+        drop(upgrade.accept(Options::new(), echo));
+        StatusCode::FORBIDDEN
+    });
+    let listen = server::Options {
+        connections_max: 2,
+        ..listen()
+    };
+    let router = Router::new()
+        .route("/ws", discard)
+        .route("/", get(async || "hello"));
+    let running = start(listen, router);
+    let mut refused = RawClient::connect(running.addr).await;
+    assert!(refused.head.starts_with("HTTP/1.1 403"), "{}", refused.head);
+    let _open = (hello(running.addr).await, hello(running.addr).await);
+    assert_eq!(refused.next().await, None);
+}
+
+#[tokio::test]
 async fn a_drain_closes_sockets_with_1001_whether_they_answer_or_not() {
     let options = Options {
         close_timeout: Duration::from_millis(500),
@@ -105,6 +125,8 @@ async fn a_drain_closes_sockets_with_1001_whether_they_answer_or_not() {
     let expected = (1001, "Server is shutting down".to_owned());
     assert_eq!(polite.closed().await, expected);
     assert_eq!(deaf.closing().await, expected);
+    // Nothing follows the closing frame, no pong either.
+    deaf.send(0x89, b"").await;
     timeout(PATIENCE, running.ended)
         .await
         .unwrap()

@@ -1,4 +1,4 @@
-//! Rate limits per address for the routes without credentials and for those that write.
+//! Rate limits per address, for routes without credentials and for those that write.
 //!
 //! Each address has a window of one minute; for IPv6, a /64 network counts as one address. Invariant: memory is bounded; when
 //! it is full of active windows, further addresses share one window.
@@ -8,23 +8,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use axum::extract::Request;
+use http::{Extensions, HeaderMap};
 
-use consign_web::proxy::Origin;
-use consign_web::server::Peer;
+use super::proxy::Origin;
+use super::server::Peer;
 
 const WINDOW: Duration = Duration::from_mins(1);
 const ADDRESSES_MAX: usize = 10_000;
 /// The key of the shared window.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-pub(super) struct RateLimit {
+#[derive(Debug)]
+pub struct RateLimit {
     per_minute: u32,
     bytes_per_minute: u64,
     windows: Mutex<HashMap<IpAddr, RateWindow>>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct RateWindow {
     began: Instant,
     asked: u32,
@@ -33,7 +34,7 @@ struct RateWindow {
 
 impl RateLimit {
     /// Limits on requests and bytes per address and minute; zero for no limit.
-    pub(super) fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
+    pub fn new(per_minute: u32, bytes_per_minute: u64) -> Self {
         Self {
             per_minute,
             bytes_per_minute,
@@ -42,17 +43,18 @@ impl RateLimit {
     }
 
     /// Counts a request and the announced bytes of its body, or returns the seconds to wait. Unused bytes are returned later.
-    pub(super) fn take(
+    pub fn take(
         &self,
-        request: &Request,
+        extensions: &Extensions,
+        headers: &HeaderMap,
         trust_proxy: bool,
         bytes: usize,
     ) -> Result<RateCharge<'_>, u32> {
         if self.per_minute == 0 && self.bytes_per_minute == 0 {
             return Ok(RateCharge(None));
         }
-        let peer = request.extensions().get::<Peer>();
-        let origin = peer.map(|peer| Origin::of(*peer, request.headers(), trust_proxy));
+        let peer = extensions.get::<Peer>();
+        let origin = peer.map(|peer| Origin::of(*peer, headers, trust_proxy));
         let address = origin.map_or(OTHERS, |origin| counted(origin.client));
         let address = self.count(address, bytes as u64, Instant::now())?;
         Ok(RateCharge(Some((self, address))))
@@ -104,10 +106,11 @@ impl RateLimit {
 }
 
 /// A counted request, for returning unused bytes.
-pub(super) struct RateCharge<'a>(Option<(&'a RateLimit, IpAddr)>);
+#[derive(Debug)]
+pub struct RateCharge<'a>(Option<(&'a RateLimit, IpAddr)>);
 
 impl RateCharge<'_> {
-    pub(super) fn give_back(&self, bytes: usize) {
+    pub fn give_back(&self, bytes: usize) {
         if let RateCharge(Some((allowance, address))) = self
             && bytes > 0
         {
