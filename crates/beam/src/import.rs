@@ -9,6 +9,8 @@ mod instants;
 mod intents;
 mod lists;
 mod messages;
+#[cfg(test)]
+mod tests;
 
 use consign_engine::{BeamFile, Engine, Error, ForeignPage, UnreadableRow};
 use consign_kernel::command::{Answer, Command, Recover, Restore};

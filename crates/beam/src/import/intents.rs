@@ -68,7 +68,7 @@ impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
     }
 }
 
-fn translate(
+pub(super) fn translate(
     nonce: &str,
     foreign: ForeignBeamIntent,
     trace: &[ForeignTraceEvent],

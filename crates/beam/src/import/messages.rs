@@ -58,7 +58,7 @@ struct MessageTimes {
     settled: Option<Micros>,
 }
 
-fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore, String> {
+pub(super) fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore, String> {
     bounded(&[
         Some(&foreign.payload),
         Some(&foreign.intent),
