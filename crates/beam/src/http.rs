@@ -5,21 +5,27 @@
 
 mod access;
 mod acl;
+mod admin;
 mod agent_keys;
 mod agent_updates;
 mod agent_view;
 mod agents;
 mod body_fields;
+mod bus;
 mod delegations;
 mod did;
+mod federation;
+mod federation_secret;
 mod intents;
 mod mount;
+mod observability;
 mod problem_response;
 mod public_limits;
 mod query;
 mod receive;
 mod response;
 mod socket;
+mod stats;
 
 use std::sync::Arc;
 
@@ -54,7 +60,12 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(agents::routes())
         .merge(delegations::routes())
         .merge(did::routes())
+        .merge(bus::routes(&face))
+        .merge(admin::routes())
+        .merge(federation::routes())
         .merge(intents::routes())
+        .merge(observability::routes())
         .merge(socket::routes())
+        .merge(stats::routes())
         .with_state(face)
 }

@@ -23,6 +23,7 @@ use consign_kernel::error::Code;
 
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
 pub use rows::IntentRow;
+pub(crate) use rows::error_code;
 pub(crate) use waiters::Waiters;
 
 use crate::frame::IntentFrame;

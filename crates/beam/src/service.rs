@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
+use crate::bus::BusState;
+use crate::federation::SENDERS_PER_SOURCE;
+use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
@@ -40,6 +44,11 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    pub(crate) bus: BusState,
+    pub(crate) agent_counts: KeptAgentCounts,
+    started: Instant,
+    /// Intents per minute and source directory.
+    pub(crate) source_rate: SenderRate,
 }
 
 impl fmt::Debug for Beam {
@@ -60,6 +69,12 @@ impl Beam {
                 sockets: Sockets::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                bus: BusState::new(&settings.bus),
+                agent_counts: KeptAgentCounts::default(),
+                started: Instant::now(),
+                source_rate: SenderRate::new(
+                    settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
+                ),
                 engine,
                 settings,
                 node,
@@ -73,6 +88,10 @@ impl Beam {
 
     pub fn settings(&self) -> &BeamSettings {
         &self.inner.settings
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.started.elapsed()
     }
 
     /// The holder of this node's leases.

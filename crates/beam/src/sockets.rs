@@ -135,6 +135,10 @@ impl Sockets {
         self.feeds().remove(&number);
     }
 
+    pub(crate) fn feed_count(&self) -> usize {
+        self.feeds().len()
+    }
+
     pub(crate) fn has_feeds(&self) -> bool {
         !self.feeds().is_empty()
     }

@@ -45,6 +45,11 @@ pub fn format(at: Micros) -> String {
     format!("{:.3}", instant.unwrap_or(Timestamp::MAX))
 }
 
+/// The same for milliseconds.
+pub fn format_ms(at_ms: i64) -> String {
+    format(Micros(at_ms.saturating_mul(1_000)))
+}
+
 /// Whether an instant is at most [`WINDOW_MS`] before or after `now`.
 pub fn is_current(at: Micros, now: Micros) -> bool {
     at.0.abs_diff(now.0) <= WINDOW_MS.unsigned_abs() * 1_000

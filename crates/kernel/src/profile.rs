@@ -113,7 +113,8 @@ pub enum LifeClock {
 pub enum Delivery {
     /// Its holder, whose lease continues; after that lease any holder may take it.
     Claimable,
-    /// The recipient's acknowledgement. The delivery ends the lease, and no claim finds the row.
+    /// The recipient's acknowledgement. The delivery ends the lease, and no claim finds the row. Its `run_at` is the time of
+    /// the delivery from then on.
     AwaitsAck,
     /// The recipient's acknowledgement, until the lease that delivered it runs out. No claim finds the row.
     AwaitsAckInLease,

@@ -52,6 +52,9 @@ const PATHS: [&str; 6] = [
     "/docs",
 ];
 
+/// The fields of the shell in the response of `/health`.
+const HEALTH_FIELDS: [&str; 5] = ["ok", "ts", "version", "consign_version", "draining"];
+
 pub type MountFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a protocol adds to the server.
@@ -75,6 +78,12 @@ pub trait Mount: Send + Sync + 'static {
     ) -> MountFuture<'a, Result<(), Error>> {
         let _ = (operator, text);
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Fields of the protocol in the response of `/health`. They do not replace fields of the shell or of an earlier
+    /// mount.
+    fn health_fields(&self) -> Vec<(&'static str, Value)> {
+        Vec::new()
     }
 
     /// Whether the responses of the server to requests for this path have the format of this protocol.
@@ -237,7 +246,25 @@ async fn health(State(shell): State<Shell>) -> Response {
         .text("version", shell.inner.root.version())
         .text("consign_version", env!("CARGO_PKG_VERSION"))
         .bool("draining", draining);
+    let fields = shell.inner.mounts.iter();
+    for (name, value) in further_fields(fields.flat_map(|mount| mount.health_fields())) {
+        body.raw(name, &value.to_string());
+    }
     body.into_response()
+}
+
+/// The fields that the shell does not have itself, each once.
+fn further_fields(
+    fields: impl Iterator<Item = (&'static str, Value)>,
+) -> Vec<(&'static str, Value)> {
+    let mut further: Vec<(&'static str, Value)> = Vec::new();
+    for (name, value) in fields {
+        let is_taken = HEALTH_FIELDS.contains(&name) || further.iter().any(|(had, _)| *had == name);
+        if !is_taken {
+            further.push((name, value));
+        }
+    }
+    further
 }
 
 /// Public: verification needs the keys, and they are not secret.
@@ -302,5 +329,23 @@ impl Shell {
             }
             Err(reject) => Err(reject),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_of_a_mount_replaces_no_other_field_of_the_health() {
+        let fields = [
+            ("version", json!("0.6.0")),
+            ("protocol", json!("beam/1")),
+            ("protocol", json!("other/1")),
+        ];
+        let further = further_fields(fields.into_iter());
+        assert_eq!(further, [("protocol", json!("beam/1"))]);
     }
 }

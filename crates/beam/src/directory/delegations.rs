@@ -44,8 +44,8 @@ impl Beam {
         }
         let mut number = None;
         for _ in 0..TRIES_MAX {
-            let from = self.known_agent(grantor).await?;
-            let to = self.known_agent(grantee).await?;
+            let from = self.registered_agent(grantor).await?;
+            let to = self.registered_agent(grantee).await?;
             let text =
                 BeamSignedText::delegation(grantor, grantee, &request.scope, request.expires_at);
             if !is_signed(&from.value, &text, &request.signature) {
@@ -108,7 +108,7 @@ impl Beam {
         &self,
         grantor: &str,
     ) -> Result<Vec<Delegation>, BeamProblem> {
-        self.known_agent(grantor).await?;
+        self.registered_agent(grantor).await?;
         let key = DelegationList::key(grantor);
         let list = self.engine().load_or_default::<DelegationList>(key).await?;
         let now_ms = self.now_ms();
@@ -123,7 +123,7 @@ impl Beam {
         id: u64,
         signature: &str,
     ) -> Result<(), BeamProblem> {
-        let agent = self.known_agent(grantor).await?.value;
+        let agent = self.registered_agent(grantor).await?.value;
         let number = i64::try_from(id).unwrap_or(i64::MAX);
         let text = BeamSignedText::delegation_revoke(grantor, number);
         if !is_signed(&agent, &text, signature) {
@@ -143,7 +143,7 @@ impl Beam {
             .await
     }
 
-    async fn known_agent(
+    async fn registered_agent(
         &self,
         beam_id: &str,
     ) -> Result<consign_engine::Versioned<Agent>, BeamProblem> {

@@ -1,10 +1,12 @@
 //! Who sends a request: a program on this machine, an agent with its API key, or an operator with a session.
 
 use consign_web::credentials::{self, SecretDigest};
+use consign_web::cross_site::is_cross_site;
 use consign_web::proxy::Origin;
 use consign_web::secret_text::SecretText;
 use consign_web::server::Peer;
 use http::HeaderMap;
+use http::header::COOKIE;
 use http::request::Parts;
 
 use super::BeamFace;
@@ -12,6 +14,10 @@ use crate::api_key;
 use crate::directory::AgentProof;
 use crate::directory::records::Agent;
 use crate::problem::BeamProblem;
+use crate::sessions::{OperatorSession, Role};
+
+/// The cookie that holds the token of a session.
+pub(crate) const SESSION_COOKIE: &str = "beam_admin_session";
 
 const FEDERATION_SECRET: &str = "x-beam-federation-secret";
 
@@ -20,9 +26,24 @@ const FEDERATION_SECRET: &str = "x-beam-federation-secret";
 pub(crate) struct Access {
     /// The routes that the protocol leaves open are open to this request.
     pub(crate) local: bool,
+    /// The request comes from a program on this machine. No setting extends this to others.
+    pub(crate) loopback: bool,
+    pub(crate) cookie: CookieRule,
     /// The text of `x-api-key`, or of `Authorization: Bearer`.
     key: Option<String>,
-    bearer: Option<String>,
+    /// The token of a session: the bearer token, or the cookie. A page of another site can make a browser send the
+    /// cookie, so its requests have none.
+    session_token: Option<String>,
+}
+
+/// How the response to a request may set the cookie of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CookieRule {
+    /// A browser sent the request for a page of another site.
+    Never,
+    Plain,
+    /// The connection of the client is encrypted, and the cookie must not be sent over another one.
+    Secure,
 }
 
 /// Whose intents a request may read.
@@ -37,14 +58,22 @@ impl Access {
     pub(crate) fn of(face: &BeamFace, parts: &Parts) -> Self {
         let trust_proxy = face.policy.trust_proxy;
         let peer = parts.extensions.get::<Peer>();
+        let origin = peer.map(|peer| Origin::of(*peer, &parts.headers, trust_proxy));
         // A request without an address came over the Unix socket of this server, which checks its peer.
-        let loopback =
-            peer.is_none_or(|peer| Origin::of(*peer, &parts.headers, trust_proxy).loopback);
+        let loopback = origin.is_none_or(|origin| origin.loopback);
         let bearer = credentials::bearer(&parts.headers).map(str::to_owned);
+        let cross_site = is_cross_site(&parts.headers);
+        let cookie = || session_cookie(&parts.headers).filter(|_| !cross_site);
         Self {
             local: loopback || face.beam.settings().open,
+            loopback,
+            cookie: match origin {
+                _ if cross_site => CookieRule::Never,
+                Some(origin) if origin.https => CookieRule::Secure,
+                _ => CookieRule::Plain,
+            },
             key: header(&parts.headers, "x-api-key").or_else(|| bearer.clone()),
-            bearer,
+            session_token: bearer.or_else(cookie),
         }
     }
 
@@ -55,7 +84,7 @@ impl Access {
 
     /// Whose intents the request may read.
     pub(crate) async fn intent_reader(&self, face: &BeamFace) -> Result<IntentReader, BeamProblem> {
-        if self.local {
+        if self.local || self.session(face).await?.is_some() {
             return Ok(IntentReader::All);
         }
         match self.agent(face).await? {
@@ -64,17 +93,31 @@ impl Access {
         }
     }
 
-    /// The bearer token, for sessions of operators.
-    pub(crate) fn bearer(&self) -> Option<&str> {
-        self.bearer.as_deref()
+    /// The session of an operator.
+    pub(crate) async fn session(
+        &self,
+        face: &BeamFace,
+    ) -> Result<Option<OperatorSession>, BeamProblem> {
+        match &self.session_token {
+            Some(token) => face.beam.session_of(token).await,
+            None => Ok(None),
+        }
     }
 
-    /// Whether the request has a session of an operator with the role admin.
-    ///
-    /// There are no sessions yet, so no bearer token is one.
-    pub(crate) async fn is_admin(&self, _face: &BeamFace) -> Result<bool, BeamProblem> {
-        let _session = self.bearer();
-        std::future::ready(Ok(false)).await
+    /// An operator with at least this role.
+    pub(crate) async fn require_role(
+        &self,
+        face: &BeamFace,
+        role: Role,
+    ) -> Result<OperatorSession, BeamProblem> {
+        let session = self.session(face).await?;
+        face.beam.settings().roles.require(session, role)
+    }
+
+    /// Whether an administrator sends the request.
+    pub(crate) async fn is_admin(&self, face: &BeamFace) -> Result<bool, BeamProblem> {
+        let session = self.session(face).await?;
+        Ok(session.is_some_and(|session| session.role == Role::Admin))
     }
 
     /// Whether the request presents an API key or a bearer token, right or wrong.
@@ -123,4 +166,16 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     let mut all = headers.get_all(name).iter();
     let only = all.next().filter(|_| all.next().is_none())?;
     Some(only.to_str().ok()?.to_owned())
+}
+
+/// The value of the only session cookie. Of two, one may have been set by another service on this host.
+fn session_cookie(headers: &HeaderMap) -> Option<String> {
+    let lines = headers.get_all(COOKIE).iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    let mut values = lines
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(|(name, _)| *name == SESSION_COOKIE)
+        .map(|(_, value)| value.to_owned());
+    values.next().filter(|_| values.next().is_none())
 }

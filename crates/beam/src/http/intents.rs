@@ -4,15 +4,14 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::header::CACHE_CONTROL;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 
 use super::access::Access;
 use super::problem_response::BeamProblemResponse;
 use super::public_limits::PublicRoute;
 use super::query::QueryText;
-use super::response::{json_response, json_text};
+use super::response::{json_text, private_json};
 use super::{BeamFace, receive};
 use crate::feed::entry;
 use crate::frame::IntentFrame;
@@ -90,8 +89,5 @@ async fn recent(
     let rows = face.beam.recent_intents(&reader, limit).await?;
     let intents: Vec<_> = rows.iter().map(entry).collect();
     let body = json!({"total": intents.len(), "intents": intents});
-    let mut response = json_response(StatusCode::OK, &body);
-    let no_store = HeaderValue::from_static("no-store");
-    response.headers_mut().insert(CACHE_CONTROL, no_store);
-    Ok(response)
+    Ok(private_json(&body))
 }

@@ -4,23 +4,26 @@ use std::fmt;
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
+use consign_engine::{Error, Operator};
 use consign_kernel::error::Code;
 use consign_web::listener_policy::ListenerPolicy;
-use consign_web::shell::Mount;
+use consign_web::shell::{MetricsText, Mount, MountFuture};
 use serde_json::{Value, json};
 
 use super::problem_response::BeamProblemResponse;
-use super::router;
+use super::{router, stats};
 use crate::service::Beam;
 
 pub struct BeamMount {
+    beam: Beam,
     router: Router,
 }
 
 impl BeamMount {
     pub fn new(beam: Beam, policy: ListenerPolicy) -> Self {
         Self {
-            router: router(beam, policy),
+            router: router(beam.clone(), policy),
+            beam,
         }
     }
 }
@@ -56,6 +59,18 @@ impl Mount for BeamMount {
 
     fn openapi(&self) -> Value {
         json!({})
+    }
+
+    fn metrics<'a>(
+        &'a self,
+        operator: Operator,
+        text: &'a mut MetricsText,
+    ) -> MountFuture<'a, Result<(), Error>> {
+        Box::pin(stats::write_metrics(&self.beam, operator, text))
+    }
+
+    fn health_fields(&self) -> Vec<(&'static str, Value)> {
+        stats::health_fields(&self.beam)
     }
 
     fn is_path_of(&self, path: &str) -> bool {

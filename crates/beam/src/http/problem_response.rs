@@ -19,6 +19,8 @@ pub(crate) struct BeamProblemResponse {
     pub(crate) problem: BeamProblem,
     /// A credential was presented and is wrong, so it counts against the address.
     pub(crate) wrong_credential: bool,
+    /// Another status than that of the code.
+    status: Option<StatusCode>,
 }
 
 impl From<BeamProblem> for BeamProblemResponse {
@@ -26,6 +28,7 @@ impl From<BeamProblem> for BeamProblemResponse {
         Self {
             problem,
             wrong_credential: false,
+            status: None,
         }
     }
 }
@@ -47,6 +50,7 @@ impl BeamProblemResponse {
         Self {
             problem,
             wrong_credential,
+            status: None,
         }
     }
 
@@ -55,7 +59,14 @@ impl BeamProblemResponse {
         Self {
             problem,
             wrong_credential: true,
+            status: None,
         }
+    }
+
+    /// With another status than that of its code, where the protocol prescribes both.
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = Some(status);
+        self
     }
 }
 
@@ -68,7 +79,7 @@ impl IntoResponse for BeamProblemResponse {
     fn into_response(self) -> Response {
         let BeamProblem { code, text } = self.problem;
         let body = json!({"error": text, "errorCode": word(code)});
-        let status = error_status::of(code);
+        let status = self.status.unwrap_or_else(|| error_status::of(code));
         let mut response = json_response(status, &body);
         response.extensions_mut().insert(ErrorCode(code));
         if status == StatusCode::TOO_MANY_REQUESTS {

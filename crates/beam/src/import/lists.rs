@@ -12,6 +12,7 @@ use crate::acl::AclEntry;
 use crate::directory::access_rules::RULES_MAX;
 use crate::directory::delegations::DELEGATIONS_MAX;
 use crate::directory::records::{AclList, AclRule, Agent, BeamPeer, Delegation, DelegationList};
+use crate::federation::peer_url;
 
 /// The end of a delegation that has none: the last day of the year 9999.
 const NO_END_MS: i64 = 253_402_214_400_000;
@@ -251,9 +252,11 @@ fn delegations(foreign: &ForeignDelegation) -> Result<Vec<Delegation>, String> {
 
 fn peer(foreign: ForeignPeer) -> Result<BeamPeer, String> {
     bounded(&[Some(&foreign.directory_url), Some(&foreign.public_key)])?;
+    let directory_url = peer_url::canonical(&foreign.directory_url)
+        .map_err(|error| format!("its directory_url cannot be used: {error}"))?;
     Ok(BeamPeer {
         id: 0,
-        directory_url: foreign.directory_url.trim_end_matches('/').to_owned(),
+        directory_url,
         public_key: foreign.public_key,
         trust_level: foreign.trust_level.unwrap_or(TRUST_DEFAULT),
         status: foreign.status.unwrap_or_else(|| "active".to_owned()),

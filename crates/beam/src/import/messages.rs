@@ -2,9 +2,8 @@
 
 use consign_engine::{Error, ForeignMessage};
 use consign_kernel::command::{EarlierFact, OnceGuard, Restore};
-use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Seq};
+use consign_kernel::ids::{IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
-use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::{Cause, State};
 use sha2::{Digest as _, Sha256};
@@ -12,14 +11,11 @@ use sha2::{Digest as _, Sha256};
 use super::instants::{maybe_seconds, seconds};
 use super::intents::verb;
 use super::{BeamImport, PAGE, WAITS_US, bounded, imported_holder, shown};
+use crate::bus::{
+    ATTEMPTS_MAX, MessageContent, NAMESPACE, NONCE_LIFETIME_US, content_fingerprint, nonce_key,
+};
 use crate::lifecycle::legacy::status_of_row;
 use crate::text::{self, BeamObject, BeamValue};
-
-/// The namespace of the rows of the bus.
-const NAMESPACE: &str = "bus";
-/// How long a nonce is known.
-const NONCE_LIFETIME_US: i64 = 90 * DAY_US;
-const MAX_RETRIES_DEFAULT: i64 = 5;
 
 impl<P: FnMut(u64, u64)> BeamImport<'_, P> {
     pub(super) async fn import_messages(&mut self) -> Result<(), Error> {
@@ -75,12 +71,13 @@ pub(super) fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore,
     let next_retry_at = maybe_seconds("next_retry_at", foreign.next_retry_at)?;
     let payload = object("payload", &foreign.payload)?;
     let once = OnceGuard {
-        key: OnceKey {
-            scope: Scope::BeamBusNonce,
-            owner: String::new(),
-            key: nonce.clone(),
-        },
-        fingerprint: fingerprint(&foreign, &payload),
+        key: nonce_key(&nonce),
+        fingerprint: content_fingerprint(
+            &foreign.sender,
+            &foreign.recipient,
+            &foreign.intent,
+            &payload,
+        ),
         lifetime_us: NONCE_LIFETIME_US,
     };
     // A row with a holder counts the attempt that no other one has followed.
@@ -101,7 +98,7 @@ pub(super) fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore,
         id: row_id(&foreign.id),
         profile: ProfileId::BeamBus,
         namespace: NAMESPACE.to_owned(),
-        payload: content(&nonce, payload, &foreign)?,
+        payload: content(nonce, payload, &foreign)?,
         goal: foreign.intent,
         owner: foreign.recipient,
         public: true,
@@ -114,7 +111,7 @@ pub(super) fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore,
             ..Ties::default()
         },
         attempts: retries.saturating_add(u32::from(was_held)),
-        attempts_max: count(foreign.max_retries.unwrap_or(MAX_RETRIES_DEFAULT)).max(1),
+        attempts_max: count(foreign.max_retries.unwrap_or(ATTEMPTS_MAX.into())).max(1),
         backoff_us: SECOND_US,
         created_at: times.created,
         run_at,
@@ -216,19 +213,21 @@ fn row_id(id: &str) -> IntentId {
 }
 
 /// What a message has besides the columns of its row.
-fn content(nonce: &str, payload: BeamObject, foreign: &ForeignMessage) -> Result<String, String> {
-    let mut content = BeamObject::new();
-    content.insert("nonce", nonce);
-    content.insert("payload", payload);
-    if let Some(trace_id) = &foreign.trace_id {
-        content.insert("trace_id", &**trace_id);
-    }
-    if let Some(metadata) = &foreign.metadata {
-        let metadata = text::parse(metadata.as_bytes())
-            .map_err(|defect| format!("its metadata is not JSON: {defect}"))?;
-        content.insert("metadata", metadata);
-    }
-    Ok(BeamValue::Object(content).to_text())
+fn content(nonce: String, payload: BeamObject, foreign: &ForeignMessage) -> Result<String, String> {
+    let metadata = match &foreign.metadata {
+        None => None,
+        Some(stored) => {
+            let parsed = text::parse(stored.as_bytes());
+            Some(parsed.map_err(|defect| format!("its metadata is not JSON: {defect}"))?)
+        }
+    };
+    let content = MessageContent {
+        nonce,
+        payload,
+        trace_id: foreign.trace_id.clone(),
+        metadata,
+    };
+    Ok(content.to_text())
 }
 
 fn object(column: &str, stored: &str) -> Result<BeamObject, String> {
@@ -246,23 +245,6 @@ fn response(stored: &str) -> Result<Outcome, String> {
         kind: ResultKind::Json,
         body: value.to_text(),
     })
-}
-
-/// Two messages with one nonce are the same if they agree on these.
-fn fingerprint(foreign: &ForeignMessage, payload: &BeamObject) -> [u8; 32] {
-    let payload = BeamValue::Object(payload.clone()).sorted().to_text();
-    let parts = [
-        &foreign.sender,
-        &foreign.recipient,
-        &foreign.intent,
-        &payload,
-    ];
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().into()
 }
 
 fn count(number: i64) -> u32 {

@@ -9,6 +9,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{State, Verb};
 use serde_json::json;
 
+use crate::bus::RECOVERED;
 use crate::import::imported_leases;
 use crate::lifecycle;
 use crate::service::Beam;
@@ -17,8 +18,6 @@ use crate::service::Beam;
 const RECOVER_ROWS: u32 = 500;
 /// Leases that are examined for those of an import, of any holder.
 const IMPORTED_ROWS: u32 = 5_000;
-/// The error of a recovered message.
-const BUS_RECOVERED: &str = "Recovered after message bus restart";
 
 /// Rows without a lease that only an import leaves: this version stores an intent or a message together with its dispatch. An
 /// intent that is queued for another node is due, so it is not among the active rows.
@@ -78,7 +77,7 @@ impl Beam {
 fn recovery(row: &Intent) -> Command {
     let mut step = Advance::by_system(row.id, Face::Beam, Verb::Recover);
     if row.profile == ProfileId::BeamBus {
-        step.error = Some(BUS_RECOVERED.to_owned());
+        step.error = Some(RECOVERED.to_owned());
     } else {
         step.error = Some("DELIVERY_FAILED".to_owned());
         let details = json!({

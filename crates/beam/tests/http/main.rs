@@ -5,9 +5,19 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod admin;
+mod bus;
+mod bus_access;
+mod bus_reads;
+mod bus_restart;
+mod bus_retry;
+mod endpoint;
+mod observability;
+mod observed;
 mod only_postgres_nodes;
 mod relay;
 mod socket;
+mod traces;
 mod world;
 
 use consign_testkit::ledger::Backend;

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use consign_beam::api_key;
 use consign_beam::directory::records::{
     AclList, AclRule, Agent, AgentKey, Delegation, DelegationList, next_number,
@@ -215,6 +217,7 @@ impl World {
                 timekeeper.await;
             }),
             tokio::spawn(beam.clone().watch_presence()),
+            tokio::spawn(beam.clone().run_bus(draining)),
         ];
         Self {
             address,
@@ -226,6 +229,11 @@ impl World {
             server,
             tasks,
         }
+    }
+
+    /// Begins a shutdown.
+    pub(crate) fn drain(&self) {
+        self.drain.send_replace(true);
     }
 
     /// Closes the listener and all sockets, as a shutdown does.
@@ -552,6 +560,15 @@ impl Identity {
 
     pub(crate) fn key(&self) -> BeamPrivateKey {
         BeamPrivateKey::from_seed(&self.seed)
+    }
+
+    /// PKCS#8 as base64, as in an identity bundle.
+    pub(crate) fn private_key(&self) -> String {
+        let prefix = [
+            0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22,
+            0x04, 0x20,
+        ];
+        BASE64_STANDARD.encode([&prefix[..], &self.seed].concat())
     }
 
     pub(crate) fn public_key(&self) -> String {

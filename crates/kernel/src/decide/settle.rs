@@ -142,6 +142,8 @@ pub(super) fn deliver(intent: &mut Intent, now: Micros) {
     match intent.profile.profile().delivered {
         Delivery::Claimable | Delivery::AwaitsAckInLease => {}
         Delivery::AwaitsAck => {
+            // It is not due again: the time tells when it was delivered.
+            intent.run_at = now;
             intent.release();
             intent.reshelve(now);
         }

@@ -60,7 +60,7 @@ fn root(texts: &RootTexts) -> Operation {
 }
 
 fn health(texts: &RootTexts) -> Operation {
-    let answer = exactly(vec![
+    let answer = object(vec![
         required("ok", boolean().always(true)),
         required(
             "ts",
@@ -89,7 +89,7 @@ fn health(texts: &RootTexts) -> Operation {
         "health",
         "Check the health of the server",
     )
-    .about("The ledger is checked at most once a second.")
+    .about("The ledger is checked at most once a second. Further fields belong to the other protocols of the server.")
     .answers(
         StatusCode::OK,
         "The server is healthy.",
