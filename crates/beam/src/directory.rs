@@ -1,9 +1,9 @@
 //! Agents, their keys, access rules and delegations.
 
-mod access_rules;
-mod agent_keys;
+pub(crate) mod access_rules;
+pub(crate) mod agent_keys;
 mod change;
-mod delegations;
+pub(crate) mod delegations;
 mod intent_stats;
 mod listing;
 mod proof;

@@ -10,7 +10,7 @@ use crate::problem::BeamProblem;
 use crate::service::Beam;
 
 /// The rules of one agent.
-const RULES_MAX: usize = 1_000;
+pub(crate) const RULES_MAX: usize = 1_000;
 const INTENT_CHARS_MAX: usize = 256;
 const ALLOWED_FROM_CHARS_MAX: usize = 256;
 

@@ -15,7 +15,7 @@ use crate::service::Beam;
 use crate::signed_text::BeamSignedText;
 
 /// The keys of one agent, revoked ones included.
-const KEYS_MAX: usize = 256;
+pub(crate) const KEYS_MAX: usize = 256;
 /// The longest list of revoked keys.
 const REVOKED_LIST_MAX: u32 = 500;
 
@@ -189,7 +189,7 @@ fn list_as_revoked(beam_id: &str, key: &AgentKey, unit: &mut UnitOfWork) {
 }
 
 /// The entry of a revoked key in the list of all, which is in the order of revocation.
-pub(super) fn revoked_record(key: &AgentKey) -> Option<Key> {
+pub(crate) fn revoked_record(key: &AgentKey) -> Option<Key> {
     let at = key.revoked_at?;
     let name = format!("{at:020}-{:020}", key.id);
     Some(named(Kind::BeamRevokedKey, &name))

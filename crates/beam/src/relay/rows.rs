@@ -34,6 +34,9 @@ pub struct IntentRow {
 struct StoredFrameHead {
     nonce: String,
     timestamp: String,
+    /// Only of an imported intent.
+    #[serde(default, rename = "roundTripLatencyMs")]
+    latency: Option<f64>,
 }
 
 /// The parts of a stored result that lists show.
@@ -73,6 +76,11 @@ impl IntentRow {
         let result = row.result.as_ref().and_then(stored_end);
         let settled = row.settled_at;
         let stated = result.as_ref().and_then(|result| result.latency);
+        let of_result = result
+            .as_ref()
+            .and_then(|result| result.latency.as_ref())
+            .and_then(serde_json::Value::as_f64);
+        let stated = frame.latency.or(of_result);
         let latency_ms = match (stated, settled, &result) {
             (Some(stated), _, _) => Some(whole(stated)),
             (None, Some(settled), Some(_)) => Some((settled.0 - requested.0) / 1_000),
@@ -117,7 +125,7 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
     Some(match row.cause {
         Cause::Recovered => "DELIVERY_FAILED".to_owned(),
         Cause::TimedOut | Cause::Expired => "TIMEOUT".to_owned(),
-        _ => relay_code(row.last_error.as_deref().unwrap_or_default()).to_owned(),
+        _ => relay_code(row.last_error.as_deref()?).to_owned(),
     })
 }
 
