@@ -21,9 +21,7 @@ use std::sync::Arc;
 use consign_engine::Error;
 use consign_kernel::error::Code;
 
-pub(crate) use begin::{NAMESPACE, nonce_key};
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
-pub use rows::IntentRow;
 pub(crate) use rows::error_code;
 pub use rows::{IntentRow, StoredEnd};
 pub(crate) use waiters::Waiters;

@@ -272,7 +272,6 @@ pub(crate) fn fingerprint(from: &str, to: &str, intent: &str) -> [u8; 32] {
     if plant::on(Plant::NonceOfAnyIntent) {
         return hasher.finalize().into();
     }
-    for part in [frame.from(), frame.to(), frame.intent()] {
     for part in [from, to, intent] {
         hasher.update(part.len().to_le_bytes());
         hasher.update(part);

@@ -75,11 +75,7 @@ impl IntentRow {
         let requested = timestamp::parse(&frame.timestamp).unwrap_or(row.created_at);
         let result = row.result.as_ref().and_then(stored_end);
         let settled = row.settled_at;
-        let stated = result.as_ref().and_then(|result| result.latency);
-        let of_result = result
-            .as_ref()
-            .and_then(|result| result.latency.as_ref())
-            .and_then(serde_json::Value::as_f64);
+        let of_result = result.as_ref().and_then(|result| result.latency);
         let stated = frame.latency.or(of_result);
         let latency_ms = match (stated, settled, &result) {
             (Some(stated), _, _) => Some(whole(stated)),

@@ -75,7 +75,7 @@ async fn be_136_an_intent_for_an_agent_that_no_peer_has_is_offline() {
     let frame = alice.message(&world, &carol(), "nonce-1");
     let answer = world.post("/intents/send", &frame).await;
     assert_eq!(answer.error(), (503, "OFFLINE".to_owned()));
-    let trace = world.trace("nonce-1").await;
+    let trace = world.timed_trace("nonce-1").await;
     let failed = json!({"transport": "federation", "errorCode": "OFFLINE"});
     assert_eq!(
         trace[3..],
@@ -98,7 +98,7 @@ async fn relay_error(reply: impl Fn() -> Reply + Send + Sync + 'static) -> Strin
         "{}",
         answer.text
     );
-    let trace = world.trace("nonce-1").await;
+    let trace = world.timed_trace("nonce-1").await;
     let (word, details) = trace.last().unwrap();
     assert_eq!(
         (*word, &details["errorCode"]),
@@ -264,7 +264,10 @@ async fn directories_that_point_at_each_other_do_not_loop() {
     let answer = pair.near.post("/intents/send", &frame).await;
     assert_eq!(answer.error(), (502, "DELIVERY_FAILED".to_owned()));
     for world in [&pair.near, &pair.far] {
-        assert_eq!(world.trace("nonce-1").await.last().unwrap().0, "failed");
+        assert_eq!(
+            world.timed_trace("nonce-1").await.last().unwrap().0,
+            "failed"
+        );
     }
 }
 

@@ -25,7 +25,7 @@ async fn be_133_an_intent_is_relayed_and_both_directories_store_their_part() {
     assert_eq!(got, frame);
 
     let peer = pair.far.url();
-    let near = pair.near.trace("nonce-1").await;
+    let near = pair.near.timed_trace("nonce-1").await;
     let expected = [
         (
             "received",
@@ -58,7 +58,7 @@ async fn be_133_an_intent_is_relayed_and_both_directories_store_their_part() {
         ),
     ];
     assert_eq!(near, expected);
-    let far = pair.far.trace("nonce-1").await;
+    let far = pair.far.timed_trace("nonce-1").await;
     let words: Vec<&str> = far.iter().map(|(word, _)| *word).collect();
     assert_eq!(
         words,
@@ -81,7 +81,7 @@ async fn be_133_an_intent_is_relayed_and_both_directories_store_their_part() {
     // A repetition is answered here, and neither directory does anything again.
     let again = pair.near.post("/intents/send", &frame).await;
     assert_eq!((again.status, again.text), (200, first.text));
-    assert_eq!(pair.far.trace("nonce-1").await.len(), 6);
+    assert_eq!(pair.far.timed_trace("nonce-1").await.len(), 6);
 }
 
 #[tokio::test]
@@ -117,7 +117,10 @@ async fn be_134_a_relay_beyond_three_hops_is_refused() {
     let answer = pair.far.relayed(&source, "3", &frame).await;
     assert_eq!(answer.error(), refused);
     assert_eq!(answer.json()["error"], "Federation hop limit exceeded (3)");
-    assert_eq!(pair.far.trace("nonce-2").await.last().unwrap().0, "failed");
+    assert_eq!(
+        pair.far.timed_trace("nonce-2").await.last().unwrap().0,
+        "failed"
+    );
 }
 
 #[tokio::test]
@@ -142,7 +145,7 @@ async fn be_092_be_135_a_refusal_of_the_peer_is_a_failed_delivery() {
         answer.json()["error"],
         "Federated relay failed with status 502"
     );
-    let trace = pair.near.trace("nonce-1").await;
+    let trace = pair.near.timed_trace("nonce-1").await;
     let peer = pair.far.url();
     let failed = json!({"peerUrl": peer, "transport": "federation", "latencyMs": 0, "errorCode": "DELIVERY_FAILED"});
     assert_eq!(trace.last().unwrap(), &("failed", failed));
@@ -194,7 +197,7 @@ async fn a_recipient_that_fails_is_reported_as_such() {
         (answer.status, &answer.json()["success"]),
         (200, &json!(false))
     );
-    let trace = pair.near.trace("nonce-1").await;
+    let trace = pair.near.timed_trace("nonce-1").await;
     let (word, details) = trace.last().unwrap();
     assert_eq!(
         (*word, &details["errorCode"]),
@@ -229,7 +232,7 @@ async fn two_directories_that_are_cut_apart_agree_after_a_repetition() {
         wire.set(Mode::Cut);
     };
     tokio::join!(send, cut);
-    let failed = near.trace("nonce-1").await;
+    let failed = near.timed_trace("nonce-1").await;
     assert_eq!(failed.last().unwrap().0, "failed");
     // While the recipient works, the other side reports that, and delivers nothing.
     wire.set(Mode::Open);
@@ -240,7 +243,7 @@ async fn two_directories_that_are_cut_apart_agree_after_a_repetition() {
         .send(&pair.bob.result("nonce-1", &json!({"message": "late"})))
         .await;
     let acked = async {
-        while far.trace("nonce-1").await.last().unwrap().0 != "acked" {
+        while far.timed_trace("nonce-1").await.last().unwrap().0 != "acked" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -253,7 +256,7 @@ async fn two_directories_that_are_cut_apart_agree_after_a_repetition() {
         (200, &json!("late"))
     );
     for world in [near, far] {
-        let trace = world.trace("nonce-1").await;
+        let trace = world.timed_trace("nonce-1").await;
         let count = |of: &str| trace.iter().filter(|(word, _)| *word == of).count();
         assert_eq!((count("acked"), count("delivered")), (1, 1));
     }

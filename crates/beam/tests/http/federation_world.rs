@@ -102,7 +102,7 @@ impl World {
     }
 
     /// The states of an intent with their details. Measured times are replaced by zero.
-    pub(crate) async fn trace(&self, nonce: &str) -> Vec<(&'static str, Value)> {
+    pub(crate) async fn timed_trace(&self, nonce: &str) -> Vec<(&'static str, Value)> {
         let intent = self.intent(nonce).await.unwrap();
         let facts = self.engine.timeline(intent.seq).await.unwrap();
         let each = facts.into_iter().map(|fact| {
