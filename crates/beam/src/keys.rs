@@ -131,7 +131,7 @@ impl BeamPrivateKey {
         let mut der = Zeroizing::new([0; PKCS8_PREFIX.len() + 32]);
         der[..PKCS8_PREFIX.len()].copy_from_slice(&PKCS8_PREFIX);
         der[PKCS8_PREFIX.len()..].copy_from_slice(seed);
-        Zeroizing::new(BASE64_STANDARD.encode(&*der))
+        Zeroizing::new(BASE64_STANDARD.encode(*der))
     }
 
     pub fn public_key(&self) -> BeamPublicKey {

@@ -114,10 +114,13 @@ impl RelayError {
             Self::RateLimited(_) => Code::RateLimited,
             Self::InProgress(_) => Code::InProgress,
             Self::DeliveryFailed(_) => Code::DeliveryFailed,
-            Self::Ledger(problem) => match problem.code {
-                Code::StoreUnavailable => Code::StoreUnavailable,
-                _ => Code::RelayError,
-            },
+            Self::Ledger(problem) => {
+                if matches!(problem.code, Code::StoreUnavailable) {
+                    Code::StoreUnavailable
+                } else {
+                    Code::RelayError
+                }
+            }
         }
     }
 }

@@ -118,11 +118,14 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
     if let Some(result) = row.result.as_ref().and_then(stored_end) {
         return Some(result.error_code.unwrap_or_else(|| RESULT_ERROR.to_owned()));
     }
-    Some(match row.cause {
-        Cause::Recovered => "DELIVERY_FAILED".to_owned(),
-        Cause::TimedOut | Cause::Expired => "TIMEOUT".to_owned(),
-        _ => relay_code(row.last_error.as_deref()?).to_owned(),
-    })
+    let code = if row.cause == Cause::Recovered {
+        "DELIVERY_FAILED"
+    } else if matches!(row.cause, Cause::TimedOut | Cause::Expired) {
+        "TIMEOUT"
+    } else {
+        relay_code(row.last_error.as_deref()?)
+    };
+    Some(code.to_owned())
 }
 
 /// An error of the relay begins with its code and a colon.
