@@ -209,9 +209,9 @@ enum WorkArg {
     /// Whole cycles, then agent transactions without effect: authorize a signed intent, execute it; their ratio, and
     /// the time to verify a receipt
     Transact,
-    /// Whole cycles, then signed intents of Beam over HTTP, to recipients on WebSockets that answer at once; their ratio
+    /// Whole cycles, then signed intents of Beam over HTTP, to recipients on sockets that answer at once; their ratio
     Relay,
-    /// The same with senders on WebSockets
+    /// The same with senders on sockets
     RelaySocket,
     /// 1,000 agents of Beam and 1,000 readers of its feed that are connected and do nothing; the memory for each
     IdleSockets,

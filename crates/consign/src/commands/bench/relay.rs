@@ -17,9 +17,9 @@ use super::private_server::PrivateServer;
 /// Agents that answer. Senders are spread over them.
 const RECIPIENTS: usize = 8;
 /// Intents are expected to stay below this share of the cycles.
-const INTENTS_PER_CYCLE: f64 = 1.0;
+const INTENTS_PER_CYCLE: f64 = 2.0;
 /// For each sender, for the time around the rounds, in which clients run too.
-const FRAMES_MIN: usize = 100;
+const FRAMES_MIN: usize = 200;
 const IDLE_AGENTS: usize = 1_000;
 const IDLE_FEEDS: usize = 1_000;
 
