@@ -13,7 +13,7 @@ use crate::service::Beam;
 const AGENTS_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
-struct AgentList {
+struct PeerAgentList {
     agents: Vec<Value>,
 }
 
@@ -34,7 +34,7 @@ impl Beam {
         if !response.status.is_success() {
             return Err(failed(response.status.as_u16().to_string()));
         }
-        let list: AgentList = serde_json::from_slice(&response.body)
+        let list: PeerAgentList = serde_json::from_slice(&response.body)
             .map_err(|_| failed("the response is not a list of agents".to_owned()))?;
         let described: Vec<Description> = list
             .agents

@@ -23,7 +23,7 @@ const FEDERATION_SECRET: &str = "x-beam-federation-secret";
 
 /// The credentials of a request, not yet checked.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub(crate) struct BeamAccess {
     /// The routes that the protocol leaves open are open to this request.
     pub(crate) local: bool,
     /// The request comes from a program on this machine. No setting extends this to others.
@@ -54,7 +54,7 @@ pub(crate) enum IntentReader {
     Only(String),
 }
 
-impl Access {
+impl BeamAccess {
     pub(crate) fn of(face: &BeamFace, parts: &Parts) -> Self {
         let trust_proxy = face.policy.trust_proxy;
         let peer = parts.extensions.get::<Peer>();

@@ -8,7 +8,7 @@ use consign_kernel::error::Code;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
 use super::receive::PathText;
 use super::response::json_response;
@@ -39,7 +39,7 @@ async fn add(
         let text = "targetBeamId, intentType and allowedFrom are required";
         BeamProblemResponse::new(Code::InvalidAcl, text)
     })?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     check_may_change(&face, &access, Some(entry.target())).await?;
     let rule = face.beam.add_rule(&entry).await?;
     Ok(json_response(
@@ -68,7 +68,7 @@ async fn remove(
     let id = name.parse().ok().filter(|id: &u64| *id > 0);
     let id = id.ok_or_else(|| BeamProblemResponse::new(Code::InvalidAclId, "Invalid ACL id"))?;
     let target = face.beam.target_of_rule(id).await?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     check_may_change(&face, &access, target.as_deref()).await?;
     let is_removed = match &target {
         Some(target) => face.beam.remove_rule(target, id).await?,
@@ -86,7 +86,7 @@ async fn remove(
 /// exist.
 async fn check_may_change(
     face: &BeamFace,
-    access: &Access,
+    access: &BeamAccess,
     target: Option<&str>,
 ) -> Result<(), BeamProblemResponse> {
     if access.local || access.is_admin(face).await? {

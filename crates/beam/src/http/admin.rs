@@ -12,7 +12,7 @@ use http::header::SET_COOKIE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::access::{Access, CookieRule, SESSION_COOKIE};
+use super::access::{BeamAccess, CookieRule, SESSION_COOKIE};
 use super::problem_response::BeamProblemResponse;
 use super::response::private_json;
 use super::{BeamFace, receive};
@@ -35,7 +35,7 @@ async fn offer_login(
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, body) = receive::whole(request).await?;
     let body = receive::json_object(&body)?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let email = text_field(&body, "email");
     let offered = face.beam.offer_login(email, access.loopback).await?;
     let Some(offered) = offered else {
@@ -65,7 +65,7 @@ async fn begin_session(
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, body) = receive::whole(request).await?;
     let body = receive::json_object(&body)?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let begun = face.beam.begin_session(text_field(&body, "token")).await;
     let begun = begun.map_err(|problem| {
         if problem.code == Code::InvalidToken {
@@ -91,7 +91,7 @@ async fn show_session(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, _) = request.into_parts();
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let session = access.require_role(&face, Role::Viewer).await?;
     Ok(private_json(&json!({
         "email": session.email,
@@ -105,7 +105,7 @@ async fn end_session(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, _) = receive::whole(request).await?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     if let Some(session) = access.session(&face).await? {
         face.beam.end_session(&session).await?;
     }
@@ -121,7 +121,7 @@ fn text_field<'a>(body: &'a BeamValue, name: &str) -> &'a str {
 }
 
 /// Sets the cookie of the session; an age of zero removes it.
-fn set_cookie(response: &mut Response, access: &Access, token: &str, max_age: i64) {
+fn set_cookie(response: &mut Response, access: &BeamAccess, token: &str, max_age: i64) {
     if let Some(cookie) = cookie(access.cookie, token, max_age) {
         let cookie = HeaderValue::try_from(cookie).expect("a token is base64url and dots");
         response.headers_mut().insert(SET_COOKIE, cookie);

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::agents::known;
 use super::problem_response::BeamProblemResponse;
 use super::public_limits::PublicRoute;
@@ -92,7 +92,7 @@ async fn key_proof(
     parts: &Parts,
     body: &BeamValue,
 ) -> Result<AgentProof, BeamProblemResponse> {
-    let proof = Access::of(face, parts).proof(face).await?;
+    let proof = BeamAccess::of(face, parts).proof(face).await?;
     Ok(AgentProof {
         is_admin: false,
         signature: body_fields::timed_signature(body),

@@ -8,7 +8,7 @@ use consign_kernel::error::Code;
 use http::StatusCode;
 use serde_json::json;
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::agents::known;
 use super::problem_response::BeamProblemResponse;
 use super::receive::PathBeamId;
@@ -63,7 +63,7 @@ async fn visibility(
             return Err(BeamProblemResponse::new(Code::InvalidParam, text));
         }
     };
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let mut proof = access.proof(&face).await?;
     proof.signature = body_fields::timed_signature(&body);
     let changed = face.beam.set_visibility(id.as_str(), visibility, &proof);
@@ -90,7 +90,7 @@ async fn config(
         let text = "No config fields to update";
         return Err(BeamProblemResponse::new(Code::InvalidBody, text));
     }
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let mut proof = access.proof(&face).await?;
     proof.signature = body_fields::timed_signature(&body);
     let agent = face

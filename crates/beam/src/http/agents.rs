@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::access::{self, Access};
+use super::access::{self, BeamAccess};
 use super::problem_response::BeamProblemResponse;
 use super::public_limits::PublicRoute;
 use super::query::QueryText;
@@ -45,7 +45,7 @@ async fn register(
     let body = receive::json_object(&body)?;
     let guard = face.beam.inner.outbound.guard();
     let registration = Registration::check(registration_input(&body), guard)?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let mut proof = access.proof(&face).await?;
     proof.signature = body_fields::timed_signature(&body);
     let registered = face
@@ -244,7 +244,7 @@ async fn public_agents(
 async fn check_may_list(face: &BeamFace, parts: &Parts) -> Result<(), BeamProblem> {
     if !face.beam.settings().private
         || access::is_federated(face, &parts.headers)
-        || Access::of(face, parts).is_admin(face).await?
+        || BeamAccess::of(face, parts).is_admin(face).await?
     {
         return Ok(());
     }
@@ -272,7 +272,7 @@ async fn delete(
     request: Request,
 ) -> Result<StatusCode, BeamProblemResponse> {
     let (parts, _) = receive::whole(request).await?;
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let proof = access.proof(&face).await?;
     let deleted = face.beam.delete_agent(id.as_str(), &proof).await;
     deleted.map_err(|problem| BeamProblemResponse::refused(problem, &access))?;

@@ -17,7 +17,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 
 use super::BeamFace;
-use super::access::Access;
+use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
 use crate::problem::BeamProblem;
 
@@ -47,7 +47,7 @@ impl FromRequestParts<BeamFace> for BusCaller {
     ) -> Result<Self, BeamProblemResponse> {
         let Some(key) = &face.beam.settings().bus.api_key else {
             // Without a key, the bus is for programs on this machine.
-            return if Access::of(face, parts).local {
+            return if BeamAccess::of(face, parts).local {
                 Ok(Self)
             } else {
                 Err(BeamProblem::unauthorized().into())

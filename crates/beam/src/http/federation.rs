@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::federation_secret::FederationProof;
 use super::problem_response::BeamProblemResponse;
 use super::query::QueryText;
@@ -72,7 +72,7 @@ async fn remove(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, _) = request.into_parts();
-    if !Access::of(&face, &parts).local {
+    if !BeamAccess::of(&face, &parts).local {
         return Err(BeamProblem::unauthorized().into());
     }
     let query = QueryText::of(&parts);
@@ -127,7 +127,7 @@ async fn agent(
     if proof == FederationProof::Wrong || face.beam.settings().private {
         proof.require()?;
     }
-    let may_ask = proof == FederationProof::Directory || Access::of(&face, &parts).local;
+    let may_ask = proof == FederationProof::Directory || BeamAccess::of(&face, &parts).local;
     let found = if QueryText::of(&parts).get("localOnly") == Some("1") {
         face.beam.resolve_local(&beam_id).await?
     } else if may_ask {

@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use serde_json::json;
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
 use super::public_limits::PublicRoute;
 use super::query::QueryText;
@@ -80,7 +80,7 @@ async fn recent(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, _) = request.into_parts();
-    let access = Access::of(&face, &parts);
+    let access = BeamAccess::of(&face, &parts);
     let reader = access.intent_reader(&face).await?;
     let limit = QueryText::of(&parts)
         .number("limit")

@@ -9,7 +9,7 @@ use http::request::Parts;
 use serde_json::{Value, json};
 
 use super::BeamFace;
-use super::access::Access;
+use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
 use super::query::QueryText;
 use super::response::private_json;
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Router<BeamFace> {
 
 async fn viewer(face: &BeamFace, request: Request) -> Result<Parts, BeamProblemResponse> {
     let (parts, _) = request.into_parts();
-    let access = Access::of(face, &parts);
+    let access = BeamAccess::of(face, &parts);
     access.require_role(face, Role::Viewer).await?;
     Ok(parts)
 }

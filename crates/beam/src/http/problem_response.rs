@@ -9,7 +9,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::access::Access;
+use super::access::BeamAccess;
 use super::response::json_response;
 use crate::problem::BeamProblem;
 
@@ -45,7 +45,7 @@ impl BeamProblemResponse {
     }
 
     /// A refusal that counts against the address if the request had a credential, which is wrong then.
-    pub(crate) fn refused(problem: BeamProblem, access: &Access) -> Self {
+    pub(crate) fn refused(problem: BeamProblem, access: &BeamAccess) -> Self {
         let wrong_credential = problem.code == Code::Unauthorized && access.has_credential();
         Self {
             problem,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::BeamFace;
-use super::access::{Access, IntentReader};
+use super::access::{BeamAccess, IntentReader};
 use super::problem_response::{BeamProblemResponse, word};
 use super::query::QueryText;
 use crate::directory::records::Agent;
@@ -48,7 +48,7 @@ async fn connect(
         Ok(upgrade) => upgrade,
         Err(refusal) => return Ok(refusal.into_response()),
     };
-    let mut access = Access::of(&face, &parts);
+    let mut access = BeamAccess::of(&face, &parts);
     if let Some(key) = query.text("apiKey") {
         access.set_key(key);
     }

@@ -1,3 +1,5 @@
+//! Tests of the import.
+
 use consign_engine::{ForeignBeamIntent, ForeignMessage, ForeignTraceEvent};
 use consign_kernel::command::Restore;
 use consign_kernel::ids::Micros;

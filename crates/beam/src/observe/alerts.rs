@@ -15,12 +15,12 @@ const ERRORS_OF_A_CODE: Threshold = Threshold(5.0, 10.0);
 struct Threshold(f64, f64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum AlertSeverity {
     Critical,
     Warning,
 }
 
-impl Severity {
+impl AlertSeverity {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -32,7 +32,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeamAlert {
     pub id: String,
-    pub severity: Severity,
+    pub severity: AlertSeverity,
     pub title: String,
     /// `network`, `federation` or `agent`.
     pub scope: &'static str,
@@ -141,13 +141,13 @@ impl Threshold {
     fn check(
         self,
         value: f64,
-        alert: impl FnOnce(Severity, f64) -> BeamAlert,
+        alert: impl FnOnce(AlertSeverity, f64) -> BeamAlert,
     ) -> Option<BeamAlert> {
         let Self(warning, critical) = self;
         let severity = if value >= critical {
-            Severity::Critical
+            AlertSeverity::Critical
         } else {
-            Severity::Warning
+            AlertSeverity::Warning
         };
         (value >= warning).then(|| alert(severity, warning))
     }
@@ -210,11 +210,11 @@ mod tests {
             .map(|alert| (alert.severity, alert.id.as_str()))
             .collect();
         let expected = [
-            (Severity::Critical, "federation-stale-peers"),
-            (Severity::Critical, "error-hotspot-offline"),
-            (Severity::Warning, "network-error-rate"),
-            (Severity::Warning, "network-latency-p95"),
-            (Severity::Warning, "network-in-flight-backlog"),
+            (AlertSeverity::Critical, "federation-stale-peers"),
+            (AlertSeverity::Critical, "error-hotspot-offline"),
+            (AlertSeverity::Warning, "network-error-rate"),
+            (AlertSeverity::Warning, "network-latency-p95"),
+            (AlertSeverity::Warning, "network-in-flight-backlog"),
         ];
         assert_eq!(raised, expected);
     }

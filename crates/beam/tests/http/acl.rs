@@ -124,7 +124,7 @@ async fn be_090_from_elsewhere_only_the_target_changes_its_rules() {
     let body = Some(rule("*").to_string());
     let add = async |headers: &[(&str, &str)]| {
         world
-            .from_elsewhere("POST", "/acl", headers, body.clone())
+            .request_elsewhere("POST", "/acl", headers, body.clone())
             .await
     };
     assert_eq!(add(&[]).await.error(), (401, "UNAUTHORIZED".to_owned()));
@@ -140,7 +140,7 @@ async fn be_090_from_elsewhere_only_the_target_changes_its_rules() {
     let path = format!("/acl/{}", answer.json()["id"]);
     let remove = async |path: &str, headers: &[(&str, &str)]| {
         world
-            .from_elsewhere("DELETE", path, headers, None)
+            .request_elsewhere("DELETE", path, headers, None)
             .await
             .status
     };

@@ -106,7 +106,7 @@ async fn be_150_only_this_machine_sees_the_login_token() {
         let body = json!({"email": ADMIN}).to_string();
         let path = "/admin/auth/magic-link";
         let forwarded = world
-            .from_elsewhere(
+            .request_elsewhere(
                 "POST",
                 path,
                 &[("origin", "http://localhost")],
@@ -265,17 +265,17 @@ async fn a_page_of_another_site_cannot_use_the_cookie() {
 }
 
 #[tokio::test]
-async fn a_viewer_sees_all_intents_from_elsewhere() {
+async fn a_viewer_sees_all_intents_request_elsewhere() {
     let world = World::with(with_roles).await;
     let (alice, bob) = world.alice_and_bob().await;
     let frame = alice.message(&world, &bob, "nonce-1");
     world.post("/intents/send", &frame).await;
     let bearer = log_in(&world, VIEWER).await;
     let path = "/intents/recent";
-    let refused = world.from_elsewhere("GET", path, &[], None).await;
+    let refused = world.request_elsewhere("GET", path, &[], None).await;
     assert_eq!(refused.error(), (401, "UNAUTHORIZED".to_owned()));
     let headers = [("authorization", bearer.as_str())];
-    let recent = world.from_elsewhere("GET", path, &headers, None).await;
+    let recent = world.request_elsewhere("GET", path, &headers, None).await;
     assert_eq!(recent.json()["total"], 1, "{}", recent.text);
     let feed = "/ws?feed=intents";
     let far = ("x-forwarded-for", "203.0.113.7");

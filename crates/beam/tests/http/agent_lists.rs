@@ -194,7 +194,7 @@ async fn a_private_directory_is_listed_for_other_directories_only() {
     let refused = (403, "PRIVATE_DIRECTORY".to_owned());
     let list = async |headers: &[(&str, &str)]| {
         world
-            .from_elsewhere("GET", "/directory/agents", headers, None)
+            .request_elsewhere("GET", "/directory/agents", headers, None)
             .await
     };
     assert_eq!(list(&[]).await.error(), refused);

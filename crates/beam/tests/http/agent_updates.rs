@@ -25,7 +25,7 @@ async fn signed(
     ];
     let body = body.map(Value::to_string);
     world
-        .from_elsewhere(method, &format!("{ALICE}/{what}"), &headers, body)
+        .request_elsewhere(method, &format!("{ALICE}/{what}"), &headers, body)
         .await
 }
 
@@ -162,7 +162,7 @@ async fn a_profile_is_changed_by_a_signature_that_covers_it() {
 async fn patch(world: &World, what: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
     let path = format!("{ALICE}/{what}");
     world
-        .from_elsewhere("PATCH", &path, headers, Some(body.to_string()))
+        .request_elsewhere("PATCH", &path, headers, Some(body.to_string()))
         .await
 }
 

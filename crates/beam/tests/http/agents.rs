@@ -25,9 +25,15 @@ pub(crate) async fn registered(world: &World, identity: &Identity) -> String {
     answer.json()["apiKey"].as_str().unwrap().to_owned()
 }
 
-async fn register_from_elsewhere(world: &World, headers: &[(&str, &str)], body: &Value) -> Answer {
+async fn register_request_elsewhere(
+    world: &World,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Answer {
     let body = Some(body.to_string());
-    world.from_elsewhere("POST", REGISTER, headers, body).await
+    world
+        .request_elsewhere("POST", REGISTER, headers, body)
+        .await
 }
 
 /// The rotation signature of an identity over a key, as fields of a body.
@@ -307,7 +313,7 @@ async fn be_083_a_known_agent_is_registered_again_with_its_key_only() {
         (409, "KEY_ROTATION_REQUIRED".to_owned()),
         "from this machine"
     );
-    let answer = register_from_elsewhere(&world, &[("x-api-key", "bk_wrong.key")], &other).await;
+    let answer = register_request_elsewhere(&world, &[("x-api-key", "bk_wrong.key")], &other).await;
     assert_eq!(answer.error(), (409, "KEY_ROTATION_REQUIRED".to_owned()));
     // The key of a registrant does not sign for another one.
     let forged = with_rotation_signature(other.clone(), &world, &Identity::new(&alice.beam_id, 9));
@@ -319,7 +325,7 @@ async fn be_083_a_known_agent_is_registered_again_with_its_key_only() {
     );
 
     let headers = [("x-api-key", second.as_str())];
-    let answer = register_from_elsewhere(&world, &headers, &other).await;
+    let answer = register_request_elsewhere(&world, &headers, &other).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
     let state = &answer.json()["keyState"];
     assert_eq!(state["total"], 2);
@@ -334,7 +340,7 @@ async fn be_083_from_elsewhere_the_same_key_is_no_proof() {
     let world = World::new().await;
     let alice = Identity::alice();
     let body = registration(&alice);
-    let answer = register_from_elsewhere(&world, &[], &body).await;
+    let answer = register_request_elsewhere(&world, &[], &body).await;
     assert_eq!(answer.status, 201, "a new id is open: {}", answer.text);
     let key = answer.json()["apiKey"].as_str().unwrap().to_owned();
 
@@ -343,7 +349,7 @@ async fn be_083_from_elsewhere_the_same_key_is_no_proof() {
         vec![("x-api-key", "bk_YQ.wrong")],
         vec![("authorization", "Bearer x")],
     ] {
-        let answer = register_from_elsewhere(&world, &headers, &body).await;
+        let answer = register_request_elsewhere(&world, &headers, &body).await;
         assert_eq!(answer.error(), (401, "UNAUTHORIZED".to_owned()));
     }
     let delete = |key: String| {
@@ -351,13 +357,13 @@ async fn be_083_from_elsewhere_the_same_key_is_no_proof() {
         async move {
             let headers = [("x-api-key", key.as_str())];
             world
-                .from_elsewhere("DELETE", "/agents/none@acme.beam.directory", &headers, None)
+                .request_elsewhere("DELETE", "/agents/none@acme.beam.directory", &headers, None)
                 .await
         }
     };
     assert_eq!(delete(key.clone()).await.status, 404);
     let bearer = format!("Bearer {key}");
-    let answer = register_from_elsewhere(&world, &[("authorization", &bearer)], &body).await;
+    let answer = register_request_elsewhere(&world, &[("authorization", &bearer)], &body).await;
     assert_eq!(
         answer.status, 201,
         "the old API key was valid: {}",
@@ -365,9 +371,9 @@ async fn be_083_from_elsewhere_the_same_key_is_no_proof() {
     );
 
     let signed = with_rotation_signature(body.clone(), &world, &alice);
-    let answer = register_from_elsewhere(&world, &[], &signed).await;
+    let answer = register_request_elsewhere(&world, &[], &signed).await;
     assert_eq!(answer.status, 201, "{}", answer.text);
-    let answer = register_from_elsewhere(&world, &[], &signed).await;
+    let answer = register_request_elsewhere(&world, &[], &signed).await;
     assert_eq!(
         answer.error(),
         (401, "UNAUTHORIZED".to_owned()),
@@ -381,7 +387,7 @@ async fn be_083_from_elsewhere_the_same_key_is_no_proof() {
     );
     stale["timestamp"] = json!("2026-01-01T00:00:00.000Z");
     stale["signature"] = json!(text.sign(&alice.key()));
-    let answer = register_from_elsewhere(&world, &[], &stale).await;
+    let answer = register_request_elsewhere(&world, &[], &stale).await;
     assert_eq!(answer.error(), (401, "UNAUTHORIZED".to_owned()));
 }
 
@@ -433,7 +439,9 @@ async fn be_088_an_agent_deletes_itself_with_its_api_key() {
     }
     let mut socket = world.connect(&alice.beam_id).await;
     let headers = [("x-api-key", key.as_str())];
-    let answer = world.from_elsewhere("DELETE", &path, &headers, None).await;
+    let answer = world
+        .request_elsewhere("DELETE", &path, &headers, None)
+        .await;
     assert_eq!((answer.status, answer.text.as_str()), (204, ""));
     assert_eq!(socket.closed().await.0, 1008);
     assert_eq!(world.get(&path).await.status, 404);

@@ -39,11 +39,13 @@ async fn be_020_with_a_key_every_route_demands_it() {
         world.request("GET", history, &headers, None).await.status,
         200
     );
-    let answer = world.from_elsewhere("GET", history, &headers, None).await;
+    let answer = world
+        .request_elsewhere("GET", history, &headers, None)
+        .await;
     assert_eq!(answer.status, 200);
     let body = Some(message("n-1").to_string());
     let answer = world
-        .from_elsewhere("POST", "/v1/beam/send", &headers, body)
+        .request_elsewhere("POST", "/v1/beam/send", &headers, body)
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text);
 }
@@ -53,12 +55,12 @@ async fn be_020_without_a_key_the_bus_is_open_to_this_machine_only() {
     let (world, _, _) = bus_world(|_| ()).await;
     assert_eq!(world.get("/v1/beam/history").await.status, 200);
     let answer = world
-        .from_elsewhere("GET", "/v1/beam/history", &[], None)
+        .request_elsewhere("GET", "/v1/beam/history", &[], None)
         .await;
     assert_eq!(answer.error(), (401, "UNAUTHORIZED".to_owned()));
     let body = Some(message("n-1").to_string());
     let answer = world
-        .from_elsewhere("POST", "/v1/beam/send", &[], body)
+        .request_elsewhere("POST", "/v1/beam/send", &[], body)
         .await;
     assert_eq!(answer.status, 401);
     // A page of another site in a browser on this machine is not this machine.
@@ -69,7 +71,7 @@ async fn be_020_without_a_key_the_bus_is_open_to_this_machine_only() {
     assert_eq!(answer.status, 401);
     let (open, _, _) = bus_world(|settings| settings.open = true).await;
     let answer = open
-        .from_elsewhere("GET", "/v1/beam/history", &[], None)
+        .request_elsewhere("GET", "/v1/beam/history", &[], None)
         .await;
     assert_eq!(answer.status, 200);
 }
@@ -84,11 +86,11 @@ async fn be_021_statistics_are_public_only_with_the_switch() {
         .await;
         let expected = if is_public { 200 } else { 401 };
         let answer = world
-            .from_elsewhere("GET", "/v1/beam/stats", &[], None)
+            .request_elsewhere("GET", "/v1/beam/stats", &[], None)
             .await;
         assert_eq!(answer.status, expected);
         let answer = world
-            .from_elsewhere("GET", "/v1/beam/history", &[], None)
+            .request_elsewhere("GET", "/v1/beam/history", &[], None)
             .await;
         assert_eq!(answer.status, 401);
     }

@@ -21,7 +21,7 @@ fn delegation(grantor: &Identity, grantee: &Identity, scope: &str, expires_at: f
 async fn grant(world: &World, body: &Value) -> Answer {
     let path = "/agents/alice@acme.beam.directory/delegate";
     world
-        .from_elsewhere("POST", path, &[], Some(body.to_string()))
+        .request_elsewhere("POST", path, &[], Some(body.to_string()))
         .await
 }
 
@@ -37,7 +37,7 @@ async fn revoke(world: &World, signer: &Identity, id: i64) -> Answer {
     let body = json!({"signature": text.sign(&signer.key())});
     let path = format!("/agents/alice@acme.beam.directory/delegations/{id}");
     world
-        .from_elsewhere("DELETE", &path, &[], Some(body.to_string()))
+        .request_elsewhere("DELETE", &path, &[], Some(body.to_string()))
         .await
 }
 

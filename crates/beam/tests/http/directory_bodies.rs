@@ -65,7 +65,7 @@ async fn a_body_of_any_shape_is_refused_with_an_error_object() {
                 let answer = if local {
                     world.request(method, path, &[], sent).await
                 } else {
-                    world.from_elsewhere(method, path, &[], sent).await
+                    world.request_elsewhere(method, path, &[], sent).await
                 };
                 let shown: String = body.chars().take(40).collect();
                 assert!(

@@ -83,7 +83,7 @@ async fn world_with(endpoint: &Endpoint) -> (World, Identity, Identity) {
     let url = format!("http://{}/beam", endpoint.address);
     world
         .change_agent(&bob.beam_id, |agent| {
-            agent.http_endpoint = Some(url.clone())
+            agent.http_endpoint = Some(url.clone());
         })
         .await;
     (world, alice, bob)
@@ -227,7 +227,7 @@ async fn an_endpoint_on_a_private_address_is_never_called() {
         let url = format!("http://{host}:{port}/");
         world
             .change_agent(&bob.beam_id, |agent| {
-                agent.http_endpoint = Some(url.clone())
+                agent.http_endpoint = Some(url.clone());
             })
             .await;
         let frame = alice.message(&world, &bob, &format!("n-{host}"));

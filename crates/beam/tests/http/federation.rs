@@ -166,7 +166,7 @@ async fn be_131_a_peer_is_registered_and_its_agents_are_read_and_listed() {
 
     let remove = format!("/federation/peers?directoryUrl={}", peer.url);
     let from_elsewhere = world
-        .from_elsewhere("DELETE", &remove, &[SECRET_HEADER], None)
+        .request_elsewhere("DELETE", &remove, &[SECRET_HEADER], None)
         .await;
     assert_eq!(from_elsewhere.error().0, 401);
     assert_eq!(
@@ -269,7 +269,7 @@ async fn be_132_an_agent_is_found_locally_then_known_then_at_a_peer() {
     let only_local = near.get(&format!("{bob}?localOnly=1")).await;
     assert_eq!(only_local.error(), (404, "NOT_FOUND".to_owned()));
     // A stranger's request does not cause requests to peers.
-    let stranger = near.from_elsewhere("GET", &bob, &[], None).await;
+    let stranger = near.request_elsewhere("GET", &bob, &[], None).await;
     assert_eq!(stranger.status, 404);
     let body = json!({"beamId": pair.bob.beam_id});
     for scope in ["peer", "cache"] {
@@ -283,7 +283,7 @@ async fn be_132_an_agent_is_found_locally_then_known_then_at_a_peer() {
         );
         assert_eq!(found["agent"]["public_key"], pair.bob.public_key());
     }
-    let stranger = near.from_elsewhere("GET", &bob, &[], None).await;
+    let stranger = near.request_elsewhere("GET", &bob, &[], None).await;
     assert_eq!(stranger.json()["scope"], "cache");
 
     let nobody = json!({"beamId": "nobody@acme.beam.directory"});

@@ -14,7 +14,7 @@ fn next_alice() -> Identity {
 async fn change(world: &World, what: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
     let path = format!("/agents/alice@acme.beam.directory/keys/{what}");
     world
-        .from_elsewhere("POST", &path, headers, Some(body.to_string()))
+        .request_elsewhere("POST", &path, headers, Some(body.to_string()))
         .await
 }
 

@@ -127,7 +127,7 @@ async fn be_153_the_counts_of_the_overview_are_those_of_the_buckets() {
 async fn stats_health_and_metrics_count_agents_and_intents() {
     let world = World::with(with_short_timeout).await;
     send_all(&world).await;
-    let stats = world.from_elsewhere("GET", "/stats", &[], None).await;
+    let stats = world.request_elsewhere("GET", "/stats", &[], None).await;
     let stats = stats.json();
     assert_eq!(stats["agents"], 2);
     assert_eq!(stats["intentsProcessed"], 6);

@@ -447,13 +447,13 @@ async fn be_102_recent_intents_and_the_catalog_have_their_shapes() {
     assert_eq!(catalog["intents"].as_array().unwrap().len(), 11);
     // From elsewhere, an agent sees its own intents only, and a stranger none.
     let stranger = world
-        .from_elsewhere("GET", "/intents/recent", &[], None)
+        .request_elsewhere("GET", "/intents/recent", &[], None)
         .await;
     assert_eq!(stranger.error(), (401, "UNAUTHORIZED".to_owned()));
     let carol = Identity::new("carol@acme.beam.directory", 3);
     let key = world.add_agent(&carol).await;
     let own = world
-        .from_elsewhere("GET", "/intents/recent", &[("x-api-key", &key)], None)
+        .request_elsewhere("GET", "/intents/recent", &[("x-api-key", &key)], None)
         .await;
     assert_eq!(own.json()["total"], 0);
     answering.abort();

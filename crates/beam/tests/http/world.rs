@@ -4,6 +4,7 @@
     reason = "each module uses some of the helpers, and all are compiled together"
 )]
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,7 +257,7 @@ impl World {
     }
 
     /// A request that came through a proxy, so it has no privilege of this machine.
-    pub(crate) async fn from_elsewhere(
+    pub(crate) async fn request_elsewhere(
         &self,
         method: &str,
         path: &str,
@@ -281,14 +282,15 @@ impl World {
             self.address
         );
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         let body = body.unwrap_or_default();
         if !body.is_empty() {
             let length = body.len();
-            head.push_str(&format!(
+            let _ = write!(
+                head,
                 "content-type: application/json\r\ncontent-length: {length}\r\n"
-            ));
+            );
         }
         self.exchange(stream, head, body).await
     }

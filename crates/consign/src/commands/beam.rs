@@ -49,7 +49,9 @@ pub(crate) fn member(value: &Value, name: &str) -> Option<String> {
     match &value[name] {
         Value::Null => None,
         Value::String(text) => Some(render::safe(text)),
-        other => Some(render::safe(&other.to_string())),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Some(render::safe(&other.to_string()))
+        }
     }
 }
 

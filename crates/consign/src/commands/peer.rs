@@ -35,7 +35,7 @@ impl PeerSubcommand {
 /// The secret that directories share.
 #[derive(Debug, clap::Args)]
 struct FederationArgs {
-    /// File with the secret that the directories share; wins over the variable BEAM_FEDERATION_SHARED_SECRET
+    /// File with the secret that the directories share; wins over the environment variable of `consign serve`
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 

@@ -94,7 +94,10 @@ fn import(place: &Place, path: &Path, more: &[&str]) -> std::process::Output {
 
 #[track_caller]
 fn counted(printed: &Value, name: &str) -> (u64, u64) {
-    let count = |suffix: &str| printed[format!("{name}_{suffix}")].as_u64().unwrap();
+    let count = |suffix: &str| {
+        let count = printed[format!("{name}_{suffix}")].as_u64();
+        count.expect("the report has the number")
+    };
     (count("taken"), count("present"))
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the fields of a registration.
+
 use super::*;
 use crate::outbound::AllowedTargets;
 

@@ -1,3 +1,5 @@
+//! Tests of traces.
+
 use consign_kernel::ids::{FactSeq, Micros, Seq};
 use consign_kernel::profile::Face;
 use consign_kernel::state::Cause;
