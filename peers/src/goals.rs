@@ -66,7 +66,7 @@ enum Verdict {
 pub(crate) fn run(options: &Options) -> Result<bool, Error> {
     if options.list {
         for goal in FAMILIES.iter().copied().flatten() {
-            println!("{:<14}{}", goal.name, goal.about);
+            println!("{:<18}{}", goal.name, goal.about);
         }
         return Ok(true);
     }

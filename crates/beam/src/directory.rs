@@ -1,9 +1,9 @@
 //! Agents, their keys, access rules and delegations.
 
-mod access_rules;
-mod agent_keys;
+pub(crate) mod access_rules;
+pub(crate) mod agent_keys;
 mod change;
-mod delegations;
+pub(crate) mod delegations;
 mod intent_stats;
 mod listing;
 mod proof;
@@ -24,7 +24,7 @@ pub(crate) use registration::{Registration, RegistrationInput};
 pub(crate) use updates::{ConfigUpdate, FieldUpdate, ProfileUpdate};
 
 use crate::beam_id::BeamId;
-use crate::directory::records::Agent;
+use crate::directory::records::{Agent, next_number};
 use crate::relay::RelayError;
 use crate::service::Beam;
 
@@ -38,6 +38,12 @@ impl Beam {
         Ok(found.map(|found| found.value))
     }
 
+    /// The next number of a sequence, never given twice.
+    pub(crate) async fn next_number(&self, sequence: &str) -> Result<u64, Error> {
+        let _one_at_a_time = self.inner.numbering.lock().await;
+        next_number(self.engine(), sequence).await
+    }
+
     /// A nonce for a frame that has none.
     pub(crate) fn new_nonce(&self) -> String {
         let mut bytes = self.engine().entropy().draw().to_be_bytes();
@@ -45,14 +51,14 @@ impl Beam {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let hex = data_encoding::HEXLOWER.encode(&bytes);
-        let [a, b, c, d, e] = [
+        let groups = [
             &hex[..8],
             &hex[8..12],
             &hex[12..16],
             &hex[16..20],
             &hex[20..],
         ];
-        format!("{a}-{b}-{c}-{d}-{e}")
+        groups.join("-")
     }
 
     /// Counts an intent of this sender.

@@ -11,7 +11,7 @@ mod assertions;
 mod calls;
 mod inbound;
 mod known_agents;
-mod peer_url;
+pub(crate) mod peer_url;
 mod peers;
 mod remote_agent;
 mod resolve;

@@ -126,6 +126,14 @@ impl BeamPrivateKey {
         Self(Signer::from_seed(seed))
     }
 
+    /// The text of the key with this seed, base64 of PKCS#8.
+    pub fn text_of_seed(seed: &[u8; 32]) -> Zeroizing<String> {
+        let mut der = Zeroizing::new([0; PKCS8_PREFIX.len() + 32]);
+        der[..PKCS8_PREFIX.len()].copy_from_slice(&PKCS8_PREFIX);
+        der[PKCS8_PREFIX.len()..].copy_from_slice(seed);
+        Zeroizing::new(BASE64_STANDARD.encode(*der))
+    }
+
     pub fn public_key(&self) -> BeamPublicKey {
         BeamPublicKey(self.0.public().clone())
     }

@@ -17,6 +17,7 @@ mod feed;
 pub mod frame;
 mod housekeeping;
 pub mod http;
+pub mod import;
 pub mod keys;
 pub mod lifecycle;
 pub mod observe;

@@ -52,10 +52,11 @@ impl Beam {
 
     pub(crate) async fn disconnect_agent(&self, beam_id: &str, connection: AgentPresence) {
         let was_current = self.inner.sockets.disconnect(beam_id, connection.number);
-        if self.inner.node.shared && was_current {
-            if let Err(error) = self.remove_presence(beam_id, connection.number).await {
-                tracing::warn!(%error, beam_id, "an agent that left is still recorded as connected");
-            }
+        if self.inner.node.shared
+            && was_current
+            && let Err(error) = self.remove_presence(beam_id, connection.number).await
+        {
+            tracing::warn!(%error, beam_id, "an agent that left is still recorded as connected");
         }
     }
 

@@ -40,7 +40,7 @@ impl From<Error> for BeamProblem {
                     "The ledger is unavailable; try again shortly",
                 )
             }
-            error => {
+            Error::Refused(_) | Error::Seal(_) | Error::NotSettled | Error::Internal(_) => {
                 tracing::error!(%error, "an unexpected error");
                 Self::new(Code::InternalError, "Internal server error")
             }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use consign_engine::Error;
 use consign_kernel::error::Code;
 
-pub(crate) use begin::{NAMESPACE, nonce_key};
+pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
 pub(crate) use rows::error_code;
 pub use rows::{IntentRow, StoredEnd};
 pub(crate) use waiters::Waiters;
@@ -114,10 +114,13 @@ impl RelayError {
             Self::RateLimited(_) => Code::RateLimited,
             Self::InProgress(_) => Code::InProgress,
             Self::DeliveryFailed(_) => Code::DeliveryFailed,
-            Self::Ledger(problem) => match problem.code {
-                Code::StoreUnavailable => Code::StoreUnavailable,
-                _ => Code::RelayError,
-            },
+            Self::Ledger(problem) => {
+                if matches!(problem.code, Code::StoreUnavailable) {
+                    Code::StoreUnavailable
+                } else {
+                    Code::RelayError
+                }
+            }
         }
     }
 }

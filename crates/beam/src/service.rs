@@ -49,6 +49,8 @@ pub(crate) struct BeamState {
     started: Instant,
     /// Intents per minute and source directory.
     pub(crate) source_rate: SenderRate,
+    /// Held while a number is drawn: many tasks that change one record at a time would exceed the tries of an update.
+    pub(crate) numbering: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Beam {
@@ -75,6 +77,7 @@ impl Beam {
                 source_rate: SenderRate::new(
                     settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
                 ),
+                numbering: tokio::sync::Mutex::default(),
                 engine,
                 settings,
                 node,

@@ -19,7 +19,7 @@ use crate::request::{ClaimOptions, RequestWriter, hold};
 use crate::response::{is_settled, leases, number_member, refused_items};
 use crate::tally::{Op, RunTally};
 
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SENT: &[u8] = b"\"sent_ns\":";
 
 /// The role of a client in the plan.
@@ -48,6 +48,8 @@ pub(crate) fn roles(plan: &BenchPlan) -> Vec<ClientRole> {
         Workload::Batch => all(ClientRole::Batch),
         Workload::Empty => all(ClientRole::Empty),
         Workload::Transact => all(ClientRole::Transact),
+        // They have clients of their own.
+        Workload::Relay | Workload::RelaySocket | Workload::IdleSockets => Vec::new(),
         // The server restarts between requests, so no client stays connected.
         Workload::Restart => Vec::new(),
         Workload::Pairs => {
@@ -390,7 +392,7 @@ impl Drop for LoadClient {
 }
 
 /// A short text that is the same for the same error, because errors are counted by it.
-fn trouble(error: &io::Error) -> String {
+pub(crate) fn trouble(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::Other {
         return error.to_string();
     }

@@ -15,6 +15,8 @@ pub enum Error {
     Thread(#[source] io::Error),
     #[error("a load thread panicked")]
     Panicked,
+    #[error("the memory of the server cannot be read; it must run on this machine")]
+    NoMemory,
     #[error("no source of random numbers: {0}")]
     Entropy(String),
 }

@@ -1,4 +1,4 @@
-//! The load generator: it speaks the Intent Protocol, and a little ATP, over real sockets and reports what it
+//! The load generator: it speaks the Intent Protocol, a little ATP and Beam, over real sockets and reports what it
 //! measured.
 //!
 //! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency counts from when a
@@ -9,24 +9,28 @@
 mod client;
 mod connection;
 mod error;
+mod idle_sockets;
 mod load;
 mod metrics;
 mod pace;
 mod plan;
+mod relay;
 mod report;
 mod request;
 mod response;
 mod restart;
 mod run;
+mod socket;
 mod svg;
 mod table;
 mod tally;
 mod usage;
 
 pub use error::Error;
+pub use idle_sockets::{IdleSocketsReport, idle_sockets};
 pub use plan::{
     BATCH_MAX, BenchPlan, BenchTarget, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN,
-    TransactionOrder, Workload,
+    RelayOrders, SenderOrders, TransactionOrder, Workload,
 };
 pub use report::BenchReport;
 pub use restart::{RestartReport, RestartSample, restarts};

@@ -21,13 +21,13 @@ pub const PAYLOAD_BYTES_MIN: usize = 48;
 
 /// The server refuses longer waits.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// A site accepts an intent until five minutes after it was signed, and all are signed before the first is
+/// A server accepts an intent until five minutes after it was signed, and all are signed before the first is
 /// sent.
-const TRANSACT_MAX: Duration = Duration::from_mins(4);
+const SIGNED_MAX: Duration = Duration::from_mins(4);
 
 /// The workload that clients repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// Each client publishes, claims and fulfils.
     Cycle,
@@ -49,6 +49,12 @@ pub enum Workload {
     Restart,
     /// Each client authorizes an agent's intent and executes it.
     Transact,
+    /// Each client sends intents of Beam over HTTP to recipients that answer at once.
+    Relay,
+    /// The same over sockets.
+    RelaySocket,
+    /// Sockets that do nothing; see [`crate::idle_sockets`].
+    IdleSockets,
 }
 
 impl Workload {
@@ -64,6 +70,9 @@ impl Workload {
             Self::Handoff => "handoff",
             Self::Restart => "restart",
             Self::Transact => "transact",
+            Self::Relay => "relay",
+            Self::RelaySocket => "relay-socket",
+            Self::IdleSockets => "idle-sockets",
         }
     }
 }
@@ -76,6 +85,23 @@ pub struct TransactionOrder {
     /// The signed intent, which one request creates and authorizes.
     pub authorize: String,
     pub execute: String,
+}
+
+/// The intents of `relay`, signed before the measurement begins. The agents are registered, and the recipients accept
+/// the intents.
+#[derive(Debug, Clone, Default)]
+pub struct RelayOrders {
+    /// One for each client.
+    pub senders: Vec<SenderOrders>,
+    /// The ids of the agents that answer.
+    pub recipients: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct SenderOrders {
+    pub beam_id: String,
+    /// Each is sent once.
+    pub frames: Vec<String>,
 }
 
 /// The server under load.
@@ -116,6 +142,8 @@ pub struct BenchPlan {
     pub wait: Duration,
     /// The transactions of `transact`, each used once.
     pub orders: Arc<[TransactionOrder]>,
+    /// The intents of `relay`.
+    pub relay: Arc<RelayOrders>,
 }
 
 impl BenchPlan {
@@ -177,12 +205,24 @@ impl BenchPlan {
             Workload::Restart if self.backlog_mix => {
                 refuse("a mixed backlog cannot be claimed, because it is for other workers")
             }
+            Workload::IdleSockets if self.backlog > 0 || self.finished > 0 || self.signed => {
+                refuse("idle-sockets publishes nothing")
+            }
+            Workload::IdleSockets if self.rounds > 1 => refuse("idle-sockets has one round"),
             Workload::Transact if self.signed => {
                 refuse("agents sign their intents; requests are not signed in this workload")
             }
-            Workload::Transact if self.length() > TRANSACT_MAX => Err(format!(
-                "transact runs for at most {TRANSACT_MAX:?}, because intents are signed in advance and expire"
-            )),
+            Workload::Relay | Workload::RelaySocket if self.signed => {
+                refuse("senders sign their intents; requests are not signed in this workload")
+            }
+            Workload::Transact | Workload::Relay | Workload::RelaySocket
+                if self.length() > SIGNED_MAX =>
+            {
+                let name = self.work.name();
+                Err(format!(
+                    "{name} runs for at most {SIGNED_MAX:?}, because intents are signed in advance and expire"
+                ))
+            }
             Workload::Cycle
             | Workload::Pairs
             | Workload::Publish
@@ -192,7 +232,10 @@ impl BenchPlan {
             | Workload::Empty
             | Workload::Handoff
             | Workload::Restart
-            | Workload::Transact => Ok(()),
+            | Workload::Transact
+            | Workload::Relay
+            | Workload::RelaySocket
+            | Workload::IdleSockets => Ok(()),
         }
     }
 }

@@ -165,7 +165,7 @@ pub(crate) fn number_member(body: &[u8], name: &[u8]) -> Option<u64> {
 }
 
 /// The text after `opening`, and the rest, including the closing quote.
-fn text_member<'a>(body: &'a [u8], opening: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(crate) fn text_member<'a>(body: &'a [u8], opening: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let rest = &body[find(body, opening)? + opening.len()..];
     let end = rest.iter().position(|byte| *byte == b'"')?;
     Some((&rest[..end], &rest[end..]))

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,8 @@ use crate::connection::BenchConnection;
 use crate::load;
 use crate::metrics::{self, Counters};
 use crate::pace::{StartPace, StartSchedule};
-use crate::plan::{BenchPlan, BenchTarget};
+use crate::plan::{BenchPlan, BenchTarget, Workload};
+use crate::relay::{self, RelayClient, RelayRole};
 use crate::report::{BenchReport, Measured};
 use crate::request::{random_word, scrape};
 use crate::tally::{Phases, RunTally};
@@ -130,6 +132,23 @@ fn phases(plan: &BenchPlan, begin: Instant) -> Phases {
     }
 }
 
+/// A client that a thread runs.
+#[derive(Debug, Clone, Copy)]
+enum RunRole {
+    Load(usize, ClientRole),
+    Relay(RelayRole),
+}
+
+fn run_roles(plan: &BenchPlan) -> Vec<RunRole> {
+    if matches!(plan.work, Workload::Relay | Workload::RelaySocket) {
+        return relay::roles(plan).into_iter().map(RunRole::Relay).collect();
+    }
+    let roles = roles(plan).into_iter().enumerate();
+    roles
+        .map(|(index, role)| RunRole::Load(index, role))
+        .collect()
+}
+
 type LoadThread = JoinHandle<Result<RunTally, Error>>;
 
 fn start(
@@ -137,7 +156,7 @@ fn start(
     phases: Phases,
     working: &mpsc::Sender<()>,
 ) -> Result<Vec<LoadThread>, Error> {
-    let roles: Vec<(usize, ClientRole)> = roles(&around.plan).into_iter().enumerate().collect();
+    let roles = run_roles(&around.plan);
     let per_thread = roles.len().div_ceil(around.plan.threads).max(1);
     roles
         .chunks(per_thread)
@@ -155,11 +174,7 @@ fn start(
 }
 
 /// One thread with its clients, until the end or until all of them are done.
-fn drive(
-    around: &RunContext,
-    phases: Phases,
-    share: &[(usize, ClientRole)],
-) -> Result<RunTally, Error> {
+fn drive(around: &RunContext, phases: Phases, share: &[RunRole]) -> Result<RunTally, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // Otherwise each answer would wake this thread during the server's work on the next one.
@@ -171,12 +186,12 @@ fn drive(
     clients.block_on(&runtime, async {
         let mut running = Vec::with_capacity(share.len());
         let mut ready = Vec::with_capacity(share.len());
-        for (index, role) in share {
-            ready.push(LoadClient::connect(around, *role, *index, Rc::clone(&tally)).await?);
+        for role in share {
+            ready.push(connect(around, *role, Rc::clone(&tally)).await?);
         }
         sleep_until(around.epoch.into()).await;
         for client in ready {
-            running.push(tokio::task::spawn_local(client.run()));
+            running.push(tokio::task::spawn_local(client));
         }
         let all = async {
             for client in running {
@@ -190,6 +205,24 @@ fn drive(
     drop(clients);
     let tally = Rc::try_unwrap(tally).map_err(|_| Error::Panicked)?;
     Ok(tally.into_inner())
+}
+
+/// Connects a client; the future runs it.
+async fn connect(
+    around: &RunContext,
+    role: RunRole,
+    tally: Rc<RefCell<RunTally>>,
+) -> Result<Pin<Box<dyn Future<Output = ()>>>, Error> {
+    Ok(match role {
+        RunRole::Load(index, role) => {
+            let client = LoadClient::connect(around, role, index, tally).await?;
+            Box::pin(client.run())
+        }
+        RunRole::Relay(role) => {
+            let client = RelayClient::connect(around, role, tally).await?;
+            Box::pin(client.run())
+        }
+    })
 }
 
 fn start_releasing(pace: Arc<StartPace>) -> Result<JoinHandle<()>, Error> {

@@ -25,6 +25,8 @@ pub(crate) enum Op {
     Post,
     Authorize,
     Execute,
+    /// One intent of Beam, from its sender to the result.
+    Relay,
     /// From the start of a publish to the answer of the claim that returned it.
     Handoff,
     /// All requests of one cycle.
@@ -32,7 +34,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Publish,
         Self::Claim,
         Self::Fulfil,
@@ -40,6 +42,7 @@ impl Op {
         Self::Post,
         Self::Authorize,
         Self::Execute,
+        Self::Relay,
         Self::Handoff,
         Self::Cycle,
     ];
@@ -53,6 +56,7 @@ impl Op {
             Self::Post => "post",
             Self::Authorize => "authorize",
             Self::Execute => "execute",
+            Self::Relay => "relay",
             Self::Handoff => "handoff",
             Self::Cycle => "cycle",
         }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{plain, secret};
-use crate::wire::{ErrorBody, FlatErrorBody};
+use crate::wire::{BeamErrorBody, ErrorBody, FlatErrorBody};
 use crate::{Client, Error, Response, SecretKey};
 
 /// Limit on the message of a server with another error format; it may be a whole page.
@@ -45,6 +45,10 @@ impl Call {
 
     pub(crate) fn post(what: &'static str, path_and_query: String) -> Self {
         Self::new(what, Method::POST, path_and_query)
+    }
+
+    pub(crate) fn delete(what: &'static str, path_and_query: String) -> Self {
+        Self::new(what, Method::DELETE, path_and_query)
     }
 
     fn new(what: &'static str, method: Method, path_and_query: String) -> Self {
@@ -153,6 +157,7 @@ pub(crate) fn refused(response: &Response) -> Error {
         .and_then(|text| text.trim().parse().ok());
     let (code, message) = nested(&response.body)
         .or_else(|| flat(&response.body))
+        .or_else(|| beam(&response.body))
         .unwrap_or_else(|| ("unknown".to_owned(), foreign_message(response)));
     Error::Refused {
         status: response.status,
@@ -172,6 +177,12 @@ pub(crate) fn nested(body: &[u8]) -> Option<(String, String)> {
 fn flat(body: &[u8]) -> Option<(String, String)> {
     let body: FlatErrorBody = serde_json::from_slice(body).ok()?;
     Some((body.error, body.message))
+}
+
+/// Code and message in Beam's format.
+fn beam(body: &[u8]) -> Option<(String, String)> {
+    let body: BeamErrorBody = serde_json::from_slice(body).ok()?;
+    Some((body.code, body.error))
 }
 
 fn foreign_message(response: &Response) -> String {
@@ -208,6 +219,10 @@ mod tests {
         check(
             r#"{"ok":false,"error":"intent_expired","message":"the intent has ended: expired"}"#,
             "the intent has ended: expired (intent_expired, status 502)",
+        );
+        check(
+            r#"{"error":"agent_offline","errorCode":"OFFLINE"}"#,
+            "agent_offline (OFFLINE, status 502)",
         );
         check("<html>\n<p>oops", "<html> (unknown, status 502)");
         check(

@@ -260,6 +260,10 @@ impl Client {
         Ok(request)
     }
 
+    pub(crate) fn has_admin_token(&self) -> bool {
+        self.admin_token.is_some()
+    }
+
     fn admin_token(&self) -> Result<&SecretKey, Error> {
         let token = self.admin_token.as_ref();
         token.ok_or_else(|| Error::Request("this call needs the admin token".to_owned()))

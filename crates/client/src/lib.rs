@@ -14,6 +14,7 @@
 mod address;
 mod admin;
 mod atp_wire;
+mod beam;
 mod call;
 mod client;
 mod connection;
@@ -41,6 +42,7 @@ pub use atp_wire::{
     SiteHealth, SiteKeyList, SiteKeyView, SweepReply, TransactionList, VerificationView,
     VerifyReply,
 };
+pub use beam::{AgentSearch, MessagePoll, MessageSearch};
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
 pub use events::{Events, StreamEvent};

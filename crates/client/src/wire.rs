@@ -239,6 +239,14 @@ pub(crate) struct FlatErrorBody {
     pub(crate) message: String,
 }
 
+/// Beam's error format.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BeamErrorBody {
+    pub(crate) error: String,
+    #[serde(rename = "errorCode")]
+    pub(crate) code: String,
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct ItemList<T> {
     pub(crate) intents: Vec<T>,

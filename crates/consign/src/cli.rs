@@ -5,7 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    automation, bench, import, intent, key, node, openapi, receipt, site, store, tx,
+    acl, agent, automation, bench, import, intent, key, message, node, openapi, peer, receipt,
+    site, store, tx,
 };
 use crate::failure::Exit;
 use crate::serve;
@@ -50,6 +51,18 @@ enum CliCommand {
     /// Show and change the keys of the site of agent transactions
     #[command(subcommand)]
     Site(site::SiteSubcommand),
+    /// Register agents of a Beam directory and manage their keys
+    #[command(subcommand)]
+    Agent(agent::AgentSubcommand),
+    /// Send, poll, acknowledge and trace messages between Beam agents
+    #[command(subcommand)]
+    Message(message::MessageSubcommand),
+    /// Allow and deny intents to Beam agents
+    #[command(subcommand)]
+    Acl(acl::AclSubcommand),
+    /// Add, list and remove other Beam directories
+    #[command(subcommand)]
+    Peer(peer::PeerSubcommand),
     /// List, show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::ReceiptSubcommand),
@@ -86,6 +99,10 @@ impl Cli {
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),
             CliCommand::Site(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Agent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Message(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Acl(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Peer(action) => single_thread()?.block_on(action.run()),
             CliCommand::Receipt(action) => single_thread()?.block_on(action.run()),
             CliCommand::Store(action) => single_thread()?.block_on(action.run()),
             CliCommand::Automation(action) => action.run(),

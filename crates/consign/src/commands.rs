@@ -1,13 +1,18 @@
 //! One folder per noun, one small file per action with its arguments and its `run`.
 
+pub(crate) mod acl;
+pub(crate) mod agent;
 pub(crate) mod automation;
+pub(crate) mod beam;
 pub(crate) mod bench;
 pub(crate) mod import;
 pub(crate) mod intent;
 pub(crate) mod job;
 pub(crate) mod key;
+pub(crate) mod message;
 pub(crate) mod node;
 pub(crate) mod openapi;
+pub(crate) mod peer;
 pub(crate) mod pipeline;
 pub(crate) mod plugin;
 pub(crate) mod receipt;

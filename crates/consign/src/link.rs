@@ -136,6 +136,11 @@ impl ServerArgs {
         self.connect(self.location(false)?, None, None)
     }
 
+    /// A client with a bearer token, if there is one.
+    pub(crate) fn client_with_token(&self, token: Option<SecretKey>) -> anyhow::Result<Client> {
+        self.connect(self.location(false)?, None, token)
+    }
+
     fn connect(
         &self,
         location: ServerLocation,

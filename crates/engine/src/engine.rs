@@ -353,6 +353,11 @@ impl Engine {
         Ok(seen.map(|intent| *intent))
     }
 
+    /// A row as it is stored, whatever deadlines have passed.
+    pub async fn stored_intent(&self, id: IntentId) -> Result<Option<Intent>, Error> {
+        Ok(self.inner.store.intent(id).await?)
+    }
+
     pub async fn intents(&self, filter: IntentFilter) -> Result<IntentPage, Error> {
         Ok(self.inner.store.intents(filter).await?)
     }

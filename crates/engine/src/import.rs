@@ -7,7 +7,7 @@ mod translate;
 
 use std::path::Path;
 
-use consign_kernel::command::Command;
+use consign_kernel::command::{Command, Restore};
 use consign_kernel::error::Refusal;
 use consign_kernel::limits;
 use consign_kernel::record::{self, ApiKey, Kind};
@@ -187,7 +187,8 @@ async fn import_intent(
         }
         return Ok(());
     }
-    match engine.apply(None, Command::Restore(Box::new(intent))).await {
+    let restore = Command::Restore(Box::new(Restore::bare(intent)));
+    match engine.apply(None, restore).await {
         Ok(_) => report.intents_taken += 1,
         Err(Error::Refused(Refusal::Exists)) => report.intents_present += 1,
         Err(error) => return Err(error),

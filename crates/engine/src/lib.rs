@@ -32,6 +32,10 @@ pub use answers::{Settled, TypedAnswer};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
+pub use consign_store::sqlite::{
+    BeamFile, ForeignAclRule, ForeignAgent, ForeignAgentKey, ForeignBeamIntent, ForeignDelegation,
+    ForeignMessage, ForeignPage, ForeignPeer, ForeignTraceEvent, UnreadableRow,
+};
 pub use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
     MessageFilter, MessagesOf, Outline, OutlinePage, SeqPage, SharedStore, Stats,

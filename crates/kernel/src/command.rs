@@ -6,7 +6,7 @@ use crate::lane::{Column, LaneKey, Probe};
 use crate::once;
 use crate::profile::{Face, ProfileId};
 use crate::record;
-use crate::state::Verb;
+use crate::state::{State, Verb};
 
 /// The steps that one caller submits for one commit. A refused gate refuses all of them.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub enum Command {
     /// One bounded piece of the removal of old facts.
     ForgetFacts(ForgetFacts),
     /// Inserts a row that another system made, as it is.
-    Restore(Box<Intent>),
+    Restore(Box<Restore>),
 }
 
 impl Command {
@@ -145,6 +145,39 @@ pub struct FirstStep {
     /// A validation, a claim, or an extension of that claim.
     pub verb: Verb,
     /// For the fact.
+    pub detail: Option<String>,
+}
+
+/// A row that another system made. The retention of an ended row begins now.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// Its sequence and its last fact are assigned here.
+    pub intent: Intent,
+    /// Its history so far, oldest first, kept as the other system wrote it. Without one, the history begins now.
+    pub history: Vec<EarlierFact>,
+    /// Refused if the key was used before.
+    pub once: Option<OnceGuard>,
+}
+
+impl Restore {
+    /// A row without history and without a once-key.
+    pub const fn bare(intent: Intent) -> Self {
+        Self {
+            intent,
+            history: Vec::new(),
+            once: None,
+        }
+    }
+}
+
+/// A fact that another system recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierFact {
+    /// The wall clock when it happened.
+    pub at: Micros,
+    pub verb: Verb,
+    pub to: State,
+    pub actor: Option<String>,
     pub detail: Option<String>,
 }
 

@@ -10,6 +10,7 @@ mod claim;
 mod gate;
 mod operate;
 mod records;
+mod restore;
 mod settle;
 mod time;
 
@@ -129,6 +130,11 @@ pub enum Needs<'a> {
     Series(&'a str),
     /// With its series, if it has one.
     Intent(IntentId),
+    /// The row with this id, without its series, and the first use of the key.
+    Restored {
+        id: IntentId,
+        once: Option<&'a once::OnceKey>,
+    },
     /// Once-rows and series in the order of the items, and the owner's number of unsettled intents where that is `capped`.
     Admission {
         once: Vec<Option<&'a once::OnceKey>>,
@@ -246,7 +252,10 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Advance(advance) => Needs::Intent(advance.id),
         Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
         Command::Observe(id) => Needs::Intent(*id),
-        Command::Restore(intent) => Needs::Intent(intent.id),
+        Command::Restore(restore) => Needs::Restored {
+            id: restore.intent.id,
+            once: restore.once.as_ref().map(|guard| &guard.key),
+        },
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
         Command::Recover(recover) => recover_needs(recover),
         Command::Clean(clean) => time::clean_needs(*clean, now),
@@ -312,7 +321,7 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
                 after: view.forgotten_up_to,
             },
         }),
-        Command::Restore(intent) => operate::restore(&view, intent, cx),
+        Command::Restore(restore) => restore::decide(&view, restore, cx),
     }
 }
 

@@ -18,6 +18,7 @@ pub struct Fact {
     /// Engine time: it orders facts and ends their retention.
     pub at: Micros,
     /// How far the wall clock was ahead of engine time, in microseconds. Zero if they differed by less than a second.
+    /// Negative by years for a fact that another system recorded.
     pub wall_offset_us: i64,
     pub verb: Verb,
     /// `None` for the admission.

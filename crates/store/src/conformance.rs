@@ -64,6 +64,7 @@ macro_rules! conformance {
             a_refused_admission_leaves_no_trace,
             too_many_steps_are_refused_as_a_whole,
             a_restored_row_keeps_its_content_and_cannot_come_twice,
+            a_restored_message_brings_its_history_and_its_nonce,
             a_claim_takes_a_lease_ip_012_ip_021_ip_020,
             second_claim_finds_nothing_ip_004_ip_095,
             order_is_priority_then_due_time_then_attempts_then_admission_ip_037_ip_078,

@@ -341,6 +341,12 @@ impl<'a, T: Tx> Batch<'a, T> {
                 }
                 view.intents.extend(found);
             }
+            Needs::Restored { id, once } => {
+                view.intents.extend(self.tx.intent(id)?);
+                if let Some(key) = once {
+                    view.once.push(self.tx.once(key)?);
+                }
+            }
             Needs::Admission {
                 once,
                 series,

@@ -32,7 +32,12 @@ use consign_kernel::ids::{FactSeq, Micros};
 pub use backup::backup;
 pub(crate) use file_lock::FileLock;
 pub use file_lock::is_locked;
-pub use import::{ForeignIntent, ForeignKey, ForeignKv, ForeignRows, IntentBusFile, UnreadableRow};
+pub use import::{
+    BeamFile, BeamFileNumbers, BeamFileRows, ForeignAclRule, ForeignAgent, ForeignAgentKey,
+    ForeignBeamIntent, ForeignCursor, ForeignDelegation, ForeignIntent, ForeignKey, ForeignKv,
+    ForeignMessage, ForeignPage, ForeignPeer, ForeignRows, ForeignTraceEvent, IntentBusFile,
+    UnreadableRow,
+};
 pub use positions::{Repair, repair};
 pub use schema::{FileKind, identify, migrate, pending};
 

@@ -37,6 +37,12 @@ pub(super) enum Probe {
     Signed,
     /// Agents' transactions and cycles, one after the other on the same server.
     Transact,
+    /// Signed intents of Beam and cycles, one after the other on the same server.
+    Relay,
+    /// The same with senders on sockets.
+    RelaySocket,
+    /// Agents and feeds of Beam that are connected and do nothing.
+    IdleSockets,
 }
 
 /// Duration and amount of work of a measurement.
@@ -90,6 +96,9 @@ pub(super) enum Metric {
     FirstClaimSeconds,
     TransactionsPerCycle,
     ReceiptMicros,
+    IntentsPerCycle,
+    P99PerP50,
+    KilobytesPerSocket,
 }
 
 impl Metric {
@@ -101,8 +110,13 @@ impl Metric {
             | Self::P99(_)
             | Self::FirstClaimSeconds
             | Self::TransactionsPerCycle
-            | Self::ReceiptMicros => true,
-            Self::IdleMegabytes | Self::LoadedMegabytes | Self::DiskBytesEach => false,
+            | Self::ReceiptMicros
+            | Self::IntentsPerCycle
+            | Self::P99PerP50 => true,
+            Self::IdleMegabytes
+            | Self::LoadedMegabytes
+            | Self::DiskBytesEach
+            | Self::KilobytesPerSocket => false,
         }
     }
 
@@ -121,7 +135,9 @@ impl Metric {
             Self::LoadedMegabytes => Some(at("/server/rss_bytes")? / 1e6),
             Self::DiskBytesEach => Some(at("/server/disk_bytes")? / at("/backlog")?),
             Self::FirstClaimSeconds => Some(at("/max_ms")? / 1e3),
-            Self::TransactionsPerCycle => at("/ratio"),
+            Self::TransactionsPerCycle | Self::IntentsPerCycle => at("/ratio"),
+            Self::P99PerP50 => at("/p99_per_p50"),
+            Self::KilobytesPerSocket => Some(at("/bytes_per_socket")? / 1e3),
             Self::ReceiptMicros => at("/receipt/read_and_verify_us"),
         }
     }
@@ -221,10 +237,13 @@ fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
         Probe::Restart => format!("--work restart --rounds 5 --backlog {many}"),
         Probe::Signed => format!("--signed --nonces {many}"),
         Probe::Transact => "--work transact".to_owned(),
+        Probe::Relay => "--work relay".to_owned(),
+        Probe::RelaySocket => "--work relay-socket".to_owned(),
+        Probe::IdleSockets => "--work idle-sockets".to_owned(),
     };
     let mut words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-    // It ends when it has started often enough.
-    if probe == Probe::Restart {
+    // They end when they have started often enough, or have opened all sockets.
+    if matches!(probe, Probe::Restart | Probe::IdleSockets) {
         return Some(words);
     }
     // At the low rate of a handoff a percentile needs as much time as the goals of latency require.
@@ -266,6 +285,7 @@ mod tests {
             line(Probe::Restart),
             "--work restart --rounds 5 --backlog 1000000"
         );
+        assert_eq!(line(Probe::IdleSockets), "--work idle-sockets");
         assert_eq!(line(Probe::Sync), "");
     }
 
@@ -279,6 +299,8 @@ mod tests {
             "max_ms": 30.0,
             "ratio": 0.4,
             "receipt": { "read_and_verify_us": 60.0 },
+            "p99_per_p50": 2.5,
+            "bytes_per_socket": 9000.0,
         });
         let found = |read: Metric| read.from(&report);
         assert_eq!(found(Metric::Cycles), Some(7.0));
@@ -291,6 +313,9 @@ mod tests {
         assert_eq!(found(Metric::FirstClaimSeconds), Some(0.03));
         assert_eq!(found(Metric::TransactionsPerCycle), Some(0.4));
         assert_eq!(found(Metric::ReceiptMicros), Some(60.0));
+        assert_eq!(found(Metric::IntentsPerCycle), Some(0.4));
+        assert_eq!(found(Metric::P99PerP50), Some(2.5));
+        assert_eq!(found(Metric::KilobytesPerSocket), Some(9.0));
     }
 
     #[test]

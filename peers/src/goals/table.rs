@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::probe::Probe::{
-    Batch, Cycle, Empty, FewWaiting, Finished, Handoff, Long, ManyWaiting, Next, One, Restart,
-    Signed, Sqlite, Sync, Transact,
+    Batch, Cycle, Empty, FewWaiting, Finished, Handoff, IdleSockets, Long, ManyWaiting, Next, One,
+    Relay, RelaySocket, Restart, Signed, Sqlite, Sync, Transact,
 };
 use super::probe::{Metric, Probe};
 use super::{Measurements, Verdict};
@@ -181,6 +181,39 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
             AtMost(150.0),
             "us",
             Plain(Reading(Transact, Metric::ReceiptMicros)),
+        ),
+    ],
+    &[
+        ratio(
+            "relay-http",
+            "signed intents of Beam over HTTP against cycles, on the same server",
+            AtLeast(0.3),
+            Plain(Reading(Relay, Metric::IntentsPerCycle)),
+        ),
+        ratio(
+            "relay-http-p99",
+            "p99 of such an intent against its p50",
+            AtMost(5.0),
+            Plain(Reading(Relay, Metric::P99PerP50)),
+        ),
+        ratio(
+            "relay-socket",
+            "the same intents over sockets against cycles",
+            AtLeast(0.3),
+            Plain(Reading(RelaySocket, Metric::IntentsPerCycle)),
+        ),
+        ratio(
+            "relay-socket-p99",
+            "p99 of such an intent against its p50",
+            AtMost(5.0),
+            Plain(Reading(RelaySocket, Metric::P99PerP50)),
+        ),
+        in_unit(
+            "relay-memory",
+            "memory of an idle socket, 1,000 agents and 1,000 feeds",
+            AtMost(40.0),
+            "KB",
+            Plain(Reading(IdleSockets, Metric::KilobytesPerSocket)),
         ),
     ],
 ];

@@ -142,12 +142,11 @@ fn judge_response(response: &OutboundResponse) -> Result<(), DeliveryFailure> {
     let body = text::parse(&response.body).ok();
     let member = |name: &str| body.as_ref().and_then(|body| body.get(name)?.as_str());
     let status = response.status;
-    let text = match member("error") {
-        Some(error) => error.to_owned(),
-        None => {
-            let body = String::from_utf8_lossy(&response.body);
-            format!("HTTP {}: {body}", status.as_u16())
-        }
+    let text = if let Some(error) = member("error") {
+        error.to_owned()
+    } else {
+        let body = String::from_utf8_lossy(&response.body);
+        format!("HTTP {}: {body}", status.as_u16())
     };
     Err(DeliveryFailure::new(
         Some(status),

@@ -7,7 +7,7 @@ use consign_kernel::state::{Cause, State};
 use crate::text::{self, BeamObject, BeamValue};
 
 /// The error of a message whose attempt was interrupted by the end of the process.
-pub(super) const RECOVERED: &str = "Recovered after message bus restart";
+pub(crate) const RECOVERED: &str = "Recovered after message bus restart";
 
 /// What a message has besides the columns of its row. Its text is the payload of the row.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,7 +20,7 @@ use crate::service::Beam;
 use crate::text::{BeamObject, BeamValue};
 
 /// How long a nonce is known. A message that was neither delivered nor acknowledged may be older.
-const NONCE_LIFETIME_US: i64 = 90 * DAY_US;
+pub(crate) const NONCE_LIFETIME_US: i64 = 90 * DAY_US;
 
 /// A message to send.
 #[derive(Clone, Debug)]

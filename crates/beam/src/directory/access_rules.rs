@@ -3,14 +3,14 @@
 use consign_engine::{Error, TRIES_MAX, UnitOfWork};
 use consign_kernel::error::{Code, Refusal};
 
-use super::records::{AclList, AclRule, Agent, next_number};
+use super::records::{AclList, AclRule, Agent};
 use crate::acl::AclEntry;
 use crate::beam_id::BeamId;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
 
 /// The rules of one agent.
-const RULES_MAX: usize = 1_000;
+pub(crate) const RULES_MAX: usize = 1_000;
 const INTENT_CHARS_MAX: usize = 256;
 const ALLOWED_FROM_CHARS_MAX: usize = 256;
 
@@ -45,7 +45,7 @@ impl Beam {
             }
             let id = match number {
                 Some(id) => id,
-                None => next_number(self.engine(), "acl").await?,
+                None => self.next_number("acl").await?,
             };
             number = Some(id);
             let rule = AclRule {

@@ -8,14 +8,14 @@ use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::proof::{AgentProof, active_public_key};
-use super::records::{Agent, AgentKey, named, next_number};
+use super::records::{Agent, AgentKey, named};
 use super::registration::parse_key;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
 use crate::signed_text::BeamSignedText;
 
 /// The keys of one agent, revoked ones included.
-const KEYS_MAX: usize = 256;
+pub(crate) const KEYS_MAX: usize = 256;
 /// The longest list of revoked keys.
 const REVOKED_LIST_MAX: u32 = 500;
 
@@ -52,7 +52,7 @@ impl Beam {
     ) -> Result<(Agent, Option<String>), BeamProblem> {
         let sent = rotation.new_public_key.as_str();
         let public_key = parse_key(sent)?.to_string();
-        let id = next_number(self.engine(), "keys").await?;
+        let id = self.next_number("keys").await?;
         self.change_agent(beam_id, |agent, commit| {
             let previous = agent.active_key().map(|key| key.public_key.clone());
             if previous.as_deref() == Some(public_key.as_str()) {
@@ -189,7 +189,7 @@ fn list_as_revoked(beam_id: &str, key: &AgentKey, unit: &mut UnitOfWork) {
 }
 
 /// The entry of a revoked key in the list of all, which is in the order of revocation.
-pub(super) fn revoked_record(key: &AgentKey) -> Option<Key> {
+pub(crate) fn revoked_record(key: &AgentKey) -> Option<Key> {
     let at = key.revoked_at?;
     let name = format!("{at:020}-{:020}", key.id);
     Some(named(Kind::BeamRevokedKey, &name))

@@ -6,14 +6,14 @@ use consign_engine::{Error, TRIES_MAX, UnitOfWork};
 use consign_kernel::error::{Code, Refusal};
 
 use super::proof::is_signed;
-use super::records::{Agent, Delegation, DelegationList, next_number};
+use super::records::{Agent, Delegation, DelegationList};
 use crate::beam_id::BeamId;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
 use crate::signed_text::BeamSignedText;
 
 /// The delegations of one agent that have not ended, revoked ones included.
-const DELEGATIONS_MAX: usize = 1_000;
+pub(crate) const DELEGATIONS_MAX: usize = 1_000;
 const SCOPE_CHARS_MAX: usize = 256;
 
 /// A signed request to grant a delegation.
@@ -77,7 +77,7 @@ impl Beam {
             }
             let id = match number {
                 Some(id) => id,
-                None => next_number(self.engine(), "delegations").await?,
+                None => self.next_number("delegations").await?,
             };
             number = Some(id);
             let delegation = Delegation {

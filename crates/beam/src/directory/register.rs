@@ -10,7 +10,7 @@ use consign_web::secret_text::SecretText;
 use super::agent_keys::{replace_key, revoked_before};
 use super::change::AgentCommit;
 use super::proof::AgentProof;
-use super::records::{Agent, AgentKey, UNLISTED, next_number};
+use super::records::{Agent, AgentKey, UNLISTED};
 use super::registration::{Registration, RequestedName};
 use crate::acl;
 use crate::api_key::{self, SECRET_BYTES};
@@ -38,7 +38,7 @@ impl Beam {
         proof: &AgentProof,
         is_local: bool,
     ) -> Result<RegisteredAgent, BeamProblem> {
-        let key_id = next_number(self.engine(), "keys").await?;
+        let key_id = self.next_number("keys").await?;
         for _ in 0..TRIES_MAX {
             let id = self.registered_id(&registration.name).await?;
             let api_key = api_key::issue(id.as_str(), &self.drawn_secret());

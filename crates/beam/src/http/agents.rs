@@ -109,15 +109,12 @@ async fn search(
     let (parts, _) = request.into_parts();
     face.charge(PublicRoute::Search, &parts)?;
     let query = QueryText::of(&parts);
-    let trust_min = match query.get("minTrustScore") {
-        None => None,
-        Some(_) => {
-            let number = query.decimal("minTrustScore");
-            let number = number.filter(|least| (0.0..=1.0).contains(least));
-            let text = "minTrustScore must be a number between 0 and 1";
-            Some(number.ok_or_else(|| invalid_param(text))?)
-        }
-    };
+    let trust_min = query.decimal("minTrustScore");
+    let trust_min = trust_min.filter(|least| (0.0..=1.0).contains(least));
+    if query.get("minTrustScore").is_some() && trust_min.is_none() {
+        let text = "minTrustScore must be a number between 0 and 1";
+        return Err(invalid_param(text));
+    }
     let text = "limit must be a positive integer";
     let limit = positive(&query, "limit", SEARCH_DEFAULT, text)?;
     let capabilities = query.text("capabilities").unwrap_or_default().split(',');

@@ -59,7 +59,7 @@ async fn list(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    FederationProof::of(&face, request.headers()).require()?;
+    FederationProof::of(&face, request.headers(), request.extensions()).require()?;
     let peers = face.beam.peers().await?;
     let peers: Vec<Value> = peers.iter().map(peer_json).collect();
     let body = json!({"total": peers.len(), "peers": peers});
@@ -96,7 +96,7 @@ async fn relay(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    FederationProof::of(&face, request.headers()).require()?;
+    FederationProof::of(&face, request.headers(), request.extensions()).require()?;
     let (parts, body) = receive::whole(request).await?;
     let failed = |text: String| BeamProblemResponse::new(Code::FederationRelayError, text);
     let value = receive::json_object(&body).map_err(|refused| failed(refused.problem.text))?;
@@ -123,7 +123,7 @@ async fn agent(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, _) = request.into_parts();
-    let proof = FederationProof::of(&face, &parts.headers);
+    let proof = FederationProof::of(&face, &parts.headers, &parts.extensions);
     if proof == FederationProof::Wrong || face.beam.settings().private {
         proof.require()?;
     }
@@ -193,7 +193,7 @@ async fn body_of_directory(
     face: &BeamFace,
     request: Request,
 ) -> Result<(Parts, BeamValue), BeamProblemResponse> {
-    FederationProof::of(face, request.headers()).require()?;
+    FederationProof::of(face, request.headers(), request.extensions()).require()?;
     let (parts, body) = receive::whole(request).await?;
     Ok((parts, receive::json_object(&body)?))
 }

@@ -1,7 +1,8 @@
 //! The secret that directories share. No other header proves that a request comes from a directory.
 
 use consign_kernel::error::Code;
-use http::HeaderMap;
+use consign_web::throttle::{STRONG_CHARS_MIN, Throttled};
+use http::{Extensions, HeaderMap};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -22,7 +23,7 @@ pub(super) enum FederationProof {
 }
 
 impl FederationProof {
-    pub(super) fn of(face: &BeamFace, headers: &HeaderMap) -> Self {
+    pub(super) fn of(face: &BeamFace, headers: &HeaderMap, extensions: &Extensions) -> Self {
         let mut all = headers.get_all(HEADER).iter();
         let Some(presented) = all.next() else {
             return Self::Absent;
@@ -30,7 +31,10 @@ impl FederationProof {
         let secret = face.beam.settings().federation_secret.as_ref();
         let secret = secret.map(|secret| secret.reveal().as_bytes());
         let matches = secret.is_some_and(|secret| is_equal(secret, presented.as_bytes()));
-        if matches && all.next().is_none() {
+        // After too many wrong secrets, a right guess must look like a wrong one.
+        let may_be_guess =
+            presented.len() < STRONG_CHARS_MIN && extensions.get::<Throttled>().is_some();
+        if matches && !may_be_guess && all.next().is_none() {
             Self::Directory
         } else {
             Self::Wrong

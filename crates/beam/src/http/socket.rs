@@ -242,8 +242,9 @@ impl AgentConnection {
 
 /// The code in an error frame: over a socket, a frame that is complete and refused is a bad request.
 fn socket_word(error: &RelayError) -> String {
-    match error {
-        RelayError::BadRequest(_) => "BAD_REQUEST".to_owned(),
-        _ => word(error.code()),
+    if matches!(error, RelayError::BadRequest(_)) {
+        "BAD_REQUEST".to_owned()
+    } else {
+        word(error.code())
     }
 }

@@ -25,11 +25,11 @@ use crate::service::Beam;
 /// The namespace of the directory's rows; the bus has another one.
 pub(crate) const NAMESPACE: &str = "directory";
 /// A nonce outlives the row that it guards.
-const NONCE_LIFETIME_US: i64 = limits::RETENTION_US + DAY_US;
+pub(crate) const NONCE_LIFETIME_US: i64 = limits::RETENTION_US + DAY_US;
 /// A lease ends this long after the timeout, so that the relay itself reports it.
 const LEASE_MARGIN_US: i64 = 5 * SECOND_US;
 /// A nonce may be sent again as often as its sender likes.
-const ATTEMPTS_MAX: u32 = i32::MAX.unsigned_abs();
+pub(crate) const ATTEMPTS_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// What the claim of a nonce led to.
 pub(super) enum Begun {
@@ -119,7 +119,7 @@ impl Beam {
                 backoff_us: 0,
                 once: (!plant::on(Plant::UnguardedNonce)).then(|| OnceGuard {
                     key: nonce_key(frame.nonce()),
-                    fingerprint: fingerprint(frame),
+                    fingerprint: fingerprint(frame.from(), frame.to(), frame.intent()),
                     lifetime_us: NONCE_LIFETIME_US,
                 }),
                 ties: Ties {
@@ -267,12 +267,12 @@ pub(crate) fn nonce_key(nonce: &str) -> OnceKey {
 }
 
 /// Two intents with one nonce are the same if they agree on sender, recipient and type. The payload is not compared.
-fn fingerprint(frame: &IntentFrame) -> [u8; 32] {
+pub(crate) fn fingerprint(from: &str, to: &str, intent: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
     if plant::on(Plant::NonceOfAnyIntent) {
         return hasher.finalize().into();
     }
-    for part in [frame.from(), frame.to(), frame.intent()] {
+    for part in [from, to, intent] {
         hasher.update(part.len().to_le_bytes());
         hasher.update(part);
     }

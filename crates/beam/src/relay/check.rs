@@ -88,7 +88,7 @@ impl Beam {
                 self.check_delegation(frame, beam_id).await?;
                 Some(beam_id.clone())
             }
-            _ => None,
+            Ingress::Http | Ingress::Federation { .. } | Ingress::Socket { .. } => None,
         };
         let signer = acting.as_deref().unwrap_or(from);
         let local = self.agent(signer).await?;

@@ -68,7 +68,13 @@ impl Beam {
                 details["previousStatus"] = json!("failed");
                 self.end_failed(&row, result, &text, &details).await
             }
-            _ => Ok(()),
+            State::Received
+            | State::Validated
+            | State::Queued
+            | State::Dispatched
+            | State::Acked
+            | State::Failed
+            | State::DeadLetter => Ok(()),
         };
         match stored {
             // The sender was faster and repeats it, or the result came twice.

@@ -1,16 +1,36 @@
-//! The intents that an earlier start of this node left open.
+//! The intents and messages that an earlier start of this node, or an import, left open.
 
 use consign_engine::Error;
-use consign_kernel::command::Recover;
-use consign_kernel::profile::Face;
+use consign_kernel::command::{Advance, Command, Recover};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::Seq;
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::state::{State, Verb};
+use serde_json::json;
 
+use crate::bus::RECOVERED;
+use crate::import::imported_leases;
+use crate::lifecycle;
 use crate::service::Beam;
 
 /// Rows of one commit of the recovery.
 const RECOVER_ROWS: u32 = 500;
+/// Leases that are examined for those of an import, of any holder.
+const IMPORTED_ROWS: u32 = 5_000;
+
+/// Rows without a lease that only an import leaves: this version stores an intent or a message together with its dispatch. An
+/// intent that is queued for another node is due, so it is not among the active rows.
+const INTERRUPTED: [(ProfileId, State); 5] = [
+    (ProfileId::BeamDirectory, State::Received),
+    (ProfileId::BeamDirectory, State::Validated),
+    (ProfileId::BeamDirectory, State::Queued),
+    (ProfileId::BeamBus, State::Received),
+    (ProfileId::BeamBus, State::Validated),
+];
 
 impl Beam {
-    /// Fails intents that were dispatched, and queues messages of the bus again. A delivered intent stays open until its
+    /// Fails intents that were not delivered, and queues messages of the bus again. A delivered intent stays open until its
     /// timeout, which is the end of its lease; a late result may still end it.
     pub async fn recover(&self) -> Result<usize, Error> {
         let node = &self.inner.node;
@@ -20,7 +40,54 @@ impl Beam {
             start: node.start.clone(),
             limit: RECOVER_ROWS,
         };
-        let recovered = self.engine().recover(&recover).await?.len();
-        Ok(recovered + self.recover_received().await?)
+        let mut recovered = self.engine().recover(&recover).await?.len();
+        let imported = imported_leases(IMPORTED_ROWS);
+        recovered += self.engine().recover(&imported).await?.len();
+        for (profile, state) in INTERRUPTED {
+            recovered += self.recover_interrupted(profile, state).await?;
+        }
+        Ok(recovered)
     }
+
+    async fn recover_interrupted(&self, profile: ProfileId, state: State) -> Result<usize, Error> {
+        let (mut after, mut recovered) = (Seq(0), 0);
+        loop {
+            let rows = self
+                .engine()
+                .active_rows(profile, state, after, RECOVER_ROWS)
+                .await?;
+            let Some(last) = rows.last() else {
+                return Ok(recovered);
+            };
+            after = last.seq;
+            let steps = rows.iter().filter(|row| row.lease_until.is_none());
+            let steps: Vec<Command> = steps.map(recovery).collect();
+            for answer in self.engine().execute(None, steps).await? {
+                match answer {
+                    Ok(_) => recovered += 1,
+                    // Another node was faster.
+                    Err(Refusal::IllegalState | Refusal::NotFound) => {}
+                    Err(refusal) => return Err(Error::Refused(refusal)),
+                }
+            }
+        }
+    }
+}
+
+fn recovery(row: &Intent) -> Command {
+    let mut step = Advance::by_system(row.id, Face::Beam, Verb::Recover);
+    if row.profile == ProfileId::BeamBus {
+        step.error = Some(RECOVERED.to_owned());
+    } else {
+        step.error = Some("DELIVERY_FAILED".to_owned());
+        let details = json!({
+            "transport": "recovery",
+            "previousStatus": lifecycle::state_word(row.state),
+            "recoveryAction": "fail_interrupted_intent",
+            "recoveredOnBoot": true,
+            "errorCode": "DELIVERY_FAILED",
+        });
+        step.detail = Some(details.to_string());
+    }
+    Command::Advance(Box::new(step))
 }

@@ -221,6 +221,12 @@ fn relay_word(error: &RelayError) -> &'static str {
     match error {
         RelayError::Offline => "OFFLINE",
         RelayError::Timeout { .. } => "TIMEOUT",
-        _ => "DELIVERY_FAILED",
+        RelayError::Shape(_)
+        | RelayError::BadRequest(_)
+        | RelayError::Forbidden(_)
+        | RelayError::RateLimited(_)
+        | RelayError::InProgress(_)
+        | RelayError::DeliveryFailed(_)
+        | RelayError::Ledger(_) => "DELIVERY_FAILED",
     }
 }

@@ -34,6 +34,9 @@ pub struct IntentRow {
 struct StoredFrameHead {
     nonce: String,
     timestamp: String,
+    /// Only of an imported intent.
+    #[serde(default, rename = "roundTripLatencyMs")]
+    latency: Option<f64>,
 }
 
 /// The parts of a stored result that lists show.
@@ -72,7 +75,8 @@ impl IntentRow {
         let requested = timestamp::parse(&frame.timestamp).unwrap_or(row.created_at);
         let result = row.result.as_ref().and_then(stored_end);
         let settled = row.settled_at;
-        let stated = result.as_ref().and_then(|result| result.latency);
+        let of_result = result.as_ref().and_then(|result| result.latency);
+        let stated = frame.latency.or(of_result);
         let latency_ms = match (stated, settled, &result) {
             (Some(stated), _, _) => Some(whole(stated)),
             (None, Some(settled), Some(_)) => Some((settled.0 - requested.0) / 1_000),
@@ -114,11 +118,14 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
     if let Some(result) = row.result.as_ref().and_then(stored_end) {
         return Some(result.error_code.unwrap_or_else(|| RESULT_ERROR.to_owned()));
     }
-    Some(match row.cause {
-        Cause::Recovered => "DELIVERY_FAILED".to_owned(),
-        Cause::TimedOut | Cause::Expired => "TIMEOUT".to_owned(),
-        _ => relay_code(row.last_error.as_deref().unwrap_or_default()).to_owned(),
-    })
+    let code = if row.cause == Cause::Recovered {
+        "DELIVERY_FAILED"
+    } else if matches!(row.cause, Cause::TimedOut | Cause::Expired) {
+        "TIMEOUT"
+    } else {
+        relay_code(row.last_error.as_deref()?)
+    };
+    Some(code.to_owned())
 }
 
 /// An error of the relay begins with its code and a colon.

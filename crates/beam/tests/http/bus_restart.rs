@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consign_kernel::command::Command;
+use consign_kernel::command::{Command, Restore};
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::state::{Cause, State};
 use serde_json::json;
@@ -46,7 +46,7 @@ async fn be_008_be_045_a_restart_queues_what_was_dispatched_and_keeps_the_rest()
     imported.attempts = 0;
     imported.last_error = None;
     let received = imported.id.to_string();
-    let restore = Command::Restore(Box::new(imported));
+    let restore = Command::Restore(Box::new(Restore::bare(imported)));
     world.engine.apply(None, restore).await.unwrap();
     let before = (world.stored(queued).await, world.stored(delivered).await);
     drop(socket);

@@ -5,13 +5,24 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod acl;
 mod admin;
+mod agent_lists;
+mod agent_updates;
+mod agents;
 mod bus;
 mod bus_access;
 mod bus_reads;
 mod bus_restart;
 mod bus_retry;
+mod delegations;
+mod directory_bodies;
 mod endpoint;
+mod federation;
+mod federation_hostile;
+mod federation_relay;
+mod federation_world;
+mod keys;
 mod observability;
 mod observed;
 mod only_postgres_nodes;

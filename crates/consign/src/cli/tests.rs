@@ -41,6 +41,10 @@ Commands:
   node        List the nodes of a ledger, and drain one of them
   tx          Create, execute and compensate agent transactions
   site        Show and change the keys of the site of agent transactions
+  agent       Register agents of a Beam directory and manage their keys
+  message     Send, poll, acknowledge and trace messages between Beam agents
+  acl         Allow and deny intents to Beam agents
+  peer        Add, list and remove other Beam directories
   receipt     List, show and verify receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines

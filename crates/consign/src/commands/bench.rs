@@ -1,11 +1,15 @@
 //! `consign bench`: the load, the server, and the report.
 
+mod ask;
+mod beam_agents;
 mod empty;
 mod flag_rules;
 mod private_server;
+mod relay;
 mod transact;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -46,6 +50,7 @@ Examples:
   consign bench --work empty                        what HTTP alone could do here
   consign bench --work restart --backlog 1000000    from a kill to the first claim
   consign bench --work transact                     agents' transactions, against cycles
+  consign bench --work relay                        signed intents of Beam, against cycles
   consign bench --rounds 5 --json --svg bench.svg
 
 A run with any error reports it and exits with 1.";
@@ -204,6 +209,12 @@ enum WorkArg {
     /// Whole cycles, then agent transactions without effect: authorize a signed intent, execute it; their ratio, and
     /// the time to verify a receipt
     Transact,
+    /// Whole cycles, then signed intents of Beam over HTTP, to recipients on sockets that answer at once; their ratio
+    Relay,
+    /// The same with senders on sockets
+    RelaySocket,
+    /// 1,000 agents of Beam and 1,000 readers of its feed that are connected and do nothing; the memory for each
+    IdleSockets,
 }
 
 impl From<WorkArg> for Workload {
@@ -219,6 +230,9 @@ impl From<WorkArg> for Workload {
             WorkArg::Handoff => Self::Handoff,
             WorkArg::Restart => Self::Restart,
             WorkArg::Transact => Self::Transact,
+            WorkArg::Relay => Self::Relay,
+            WorkArg::RelaySocket => Self::RelaySocket,
+            WorkArg::IdleSockets => Self::IdleSockets,
         }
     }
 }
@@ -273,6 +287,17 @@ impl Args {
             verdict(&findings.cycles)?;
             return verdict(&findings.transactions);
         }
+        if matches!(plan.work, Workload::Relay | Workload::RelaySocket) {
+            let findings = relay::measure(plan, &mut tell).await?;
+            self.show(&findings, relay::table)?;
+            verdict(&findings.cycles)?;
+            return verdict(&findings.intents);
+        }
+        if let (Workload::IdleSockets, Some(server)) = (plan.work, &mut running) {
+            let report = relay::idle(server, &mut tell).await?;
+            self.show(&report, relay::idle_table)?;
+            return Ok(Exit::Done);
+        }
         let report = load(plan, &mut tell).await?;
         if let Some(path) = &self.svg {
             write(path, &consign_bench::svg(&report))?;
@@ -288,6 +313,9 @@ impl Args {
             let mode = match self.work {
                 WorkArg::Empty => ServerMode::Empty,
                 WorkArg::Transact => ServerMode::Site,
+                WorkArg::Relay | WorkArg::RelaySocket | WorkArg::IdleSockets => {
+                    ServerMode::Directory
+                }
                 WorkArg::Cycle
                 | WorkArg::Pairs
                 | WorkArg::Publish
@@ -307,13 +335,18 @@ impl Args {
             WorkArg::Transact => {
                 Some("--work transact pays without a rail, so it uses a private server")
             }
+            WorkArg::IdleSockets => {
+                Some("--work idle-sockets restarts its server, so it uses a private one")
+            }
             WorkArg::Cycle
             | WorkArg::Pairs
             | WorkArg::Publish
             | WorkArg::Drain
             | WorkArg::Next
             | WorkArg::Batch
-            | WorkArg::Handoff => None,
+            | WorkArg::Handoff
+            | WorkArg::Relay
+            | WorkArg::RelaySocket => None,
         };
         if let Some(why) = own {
             return Err(Failure::usage(format!("{why}; it cannot be used with --url")).into());
@@ -359,6 +392,7 @@ impl Args {
             batch: self.batch.unwrap_or(BATCH_MAX),
             wait: Duration::from_secs_f64(self.wait.unwrap_or(WAIT_SECONDS)),
             orders: Vec::new().into(),
+            relay: Arc::default(),
         };
         plan.check().map_err(Failure::usage)?;
         Ok(plan)
@@ -388,6 +422,7 @@ async fn load(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Ben
         | Error::Restart(_)
         | Error::Thread(_)
         | Error::Panicked
+        | Error::NoMemory
         | Error::Entropy(_) => anyhow::Error::new(error),
     })
 }

@@ -142,7 +142,7 @@ fn a_refused_request_is_an_error_and_never_a_success() {
 #[test]
 fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
     let place = Place::new();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["--batch=10"], "it is for --work batch"),
         (
             &["--work=next", "--batch=10"],
@@ -163,6 +163,14 @@ fn a_flag_that_the_work_does_nothing_with_is_refused_by_name() {
         (
             &["--work=transact", "--rounds=900"],
             "transact runs for at most",
+        ),
+        (
+            &["--work=relay-socket", "--rounds=900"],
+            "relay-socket runs for at most",
+        ),
+        (
+            &["--work=idle-sockets"],
+            "--work idle-sockets does not use --clients",
         ),
         (&["--key-file=key"], "--url"),
         (&["--nonces=10"], "--signed"),
@@ -218,6 +226,53 @@ fn transactions_are_held_against_the_cycles_of_the_same_run() {
     let table = bench(&place, &["--work=transact"]);
     let table = text(&table.stdout);
     assert!(table.contains("transactions a cycle"), "{table}");
+}
+
+#[test]
+fn relayed_intents_are_held_against_the_cycles_of_the_same_run() {
+    let place = Place::new();
+    for work in ["relay", "relay-socket"] {
+        let flag = format!("--work={work}");
+        let report = printed(&bench(&place, &[&flag, "--json"]));
+        assert_eq!(report["work"], work, "{report}");
+        for side in ["intents", "cycles"] {
+            assert_eq!(report[side]["clean"], true, "{report}");
+        }
+        let relay = operation(&report["intents"], "relay");
+        let times = number(&relay["p99_us"]) / number(&relay["p50_us"]);
+        assert!((number(&report["p99_per_p50"]) - times).abs() < 1e-9);
+        let per_s = |side: &str| number(&report[side]["cycles_per_s"]["median"]);
+        let ratio = per_s("intents") / per_s("cycles");
+        assert!((number(&report["ratio"]) - ratio).abs() < 1e-9, "{report}");
+    }
+    let table = bench(&place, &["--work=relay"]);
+    let table = text(&table.stdout);
+    assert!(table.contains("intents a cycle"), "{table}");
+}
+
+#[test]
+fn a_server_that_limits_senders_is_named_as_the_cause() {
+    let place = Place::new();
+    let server = start(&place.options());
+    let url = format!("--url={}", server.base_url());
+    let key = format!("--key={}", server.secret("bus_secret").unwrap());
+    for work in ["--work=relay", "--work=relay-socket"] {
+        let one = ["bench", "--seconds=2", "--warmup=0", "--clients=1", work];
+        let limited = place.consign(&[&one[..], &[&url, &key]].concat());
+        assert_eq!(code(&limited), 1);
+        let table = text(&limited.stdout);
+        assert!(table.contains("raise BEAM_RATE_LIMIT_PER_MIN"), "{table}");
+    }
+}
+
+#[test]
+fn the_memory_of_idle_sockets_is_measured_for_each() {
+    let place = Place::new();
+    let report = printed(&place.consign(&["bench", "--work=idle-sockets", "--json"]));
+    let rss = |when: &str| number(&report[when]);
+    let grown = rss("rss_after_bytes") - rss("rss_before_bytes");
+    assert!(grown > 0.0, "{report}");
+    assert!((rss("bytes_per_socket") - grown / 2_000.0).abs() < 1e-6);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod disk;
 mod file;
 mod health;
 mod import;
+mod import_beam;
 mod openapi;
 #[allow(dead_code, reason = "shared with `ledgers`, which uses more of it")]
 mod place;

@@ -1,7 +1,7 @@
 //! Requests that many tests send, and one-line assertions on error responses.
 
 use consign_engine::Engine;
-use consign_kernel::command::Command;
+use consign_kernel::command::{Command, Restore};
 use consign_kernel::ids::{DAY_US, IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::profile::{LifeEnd, ProfileId};
@@ -149,7 +149,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
         last_fact: None,
     };
     let id = intent.id;
-    let restore = Command::Restore(Box::new(intent));
+    let restore = Command::Restore(Box::new(Restore::bare(intent)));
     engine.apply(None, restore).await.unwrap();
     id
 }

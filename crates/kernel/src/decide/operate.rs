@@ -1,4 +1,4 @@
-//! Operators' commands: cancel, requeue, purge and restore; and the recovery of leases of dead processes.
+//! Operators' commands: cancel, requeue and purge; and the recovery of leases of dead processes.
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
@@ -123,22 +123,6 @@ pub(super) fn purge(view: View) -> Decision {
         writes: view.intents.into_iter().map(Write::Remove).collect(),
         answer,
     }
-}
-
-pub(super) fn restore(view: &View, intent: &Intent, cx: &mut Cx<'_>) -> Result<Decision, Refusal> {
-    if !view.intents.is_empty() {
-        return Err(Refusal::Exists);
-    }
-    let mut intent = intent.clone();
-    intent.seq = cx.next_seq();
-    intent.last_fact = None;
-    intent.reshelve(cx.now);
-    let source = FactSource::by_time(Verb::Admit).with("imported".to_owned());
-    let writes = vec![fact(None, &mut intent, source, cx), Write::New(intent)];
-    Ok(Decision {
-        writes,
-        answer: Answer::Restored,
-    })
 }
 
 fn allowed(intent: &Intent, operate: &Operate, verb: Verb) -> Result<(), Refusal> {

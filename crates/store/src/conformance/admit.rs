@@ -1,6 +1,6 @@
 //! Admission: the stored values, all or nothing, the cap, and rows restored from another ledger.
 
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, Purge};
+use consign_kernel::command::{Admit, Answer, Command, NewIntent, Purge, Restore};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
 use consign_kernel::intent::Shelf;
@@ -193,7 +193,7 @@ pub async fn a_restored_row_keeps_its_content_and_cannot_come_twice(world: World
     foreign.attempts = 3;
     foreign.settled_at = Some(world.now());
     foreign.last_error = Some("gave up elsewhere".to_owned());
-    let restore = Command::Restore(Box::new(foreign.clone()));
+    let restore = Command::Restore(Box::new(Restore::bare(foreign.clone())));
     assert_eq!(world.step(restore.clone()).await, Ok(Answer::Restored));
     assert_eq!(world.step(restore).await, Err(Refusal::Exists));
     let stored = world.load(foreign.id).await;

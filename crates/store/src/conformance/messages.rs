@@ -1,14 +1,16 @@
 //! Messages: rows that begin with a walk and a once-key, and the listings by sender and recipient.
 
 use consign_kernel::command::{
-    Answer, Begin, Command, Extend, FirstStep, Hold, NewIntent, OnceGuard, Settle, Settlement, Take,
+    Answer, Begin, Command, EarlierFact, Extend, FirstStep, Hold, NewIntent, OnceGuard, Restore,
+    Settle, Settlement, Take,
 };
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{IntentId, SECOND_US, Seq};
+use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
 use consign_kernel::intent::{Intent, Ties};
+use consign_kernel::limits;
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::{Face, ProfileId};
-use consign_kernel::state::{State, Verb};
+use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, in_face};
 use crate::{MessageCount, MessageFilter, MessagesOf, SeqPage, TypedReads as _};
@@ -257,5 +259,87 @@ pub async fn later_steps_of_a_message_carry_their_details(world: World) {
     ];
     let expected = expected.map(|(state, detail)| (state, Some(detail.to_owned())));
     assert_eq!(details(&world, &row).await, expected);
+    world.is_sound().await;
+}
+
+pub async fn a_restored_message_brings_its_history_and_its_nonce(world: World) {
+    let model = begin(&world, message(&world, 1, "alice", "bob", Vec::new()))
+        .await
+        .expect("a new message begins");
+    let long_ago = world.now().minus(90 * DAY_US);
+    let earlier = |verb: Verb, to: State, after_us: i64| EarlierFact {
+        at: long_ago.plus(after_us),
+        verb,
+        to,
+        actor: Some("alice".to_owned()),
+        detail: Some(to.name().to_owned()),
+    };
+    let mut restore = Restore {
+        intent: Intent {
+            id: IntentId([9; 16]),
+            state: State::Acked,
+            cause: Cause::Completed,
+            created_at: long_ago,
+            settled_at: Some(long_ago.plus(3)),
+            ..model.clone()
+        },
+        history: vec![
+            earlier(Verb::Admit, State::Received, 0),
+            // The other system allowed this step.
+            earlier(Verb::Deliver, State::Delivered, 2),
+            earlier(Verb::Complete, State::Acked, 3),
+        ],
+        once: Some(OnceGuard {
+            key: nonce("elsewhere"),
+            fingerprint: [7; 32],
+            lifetime_us: 60 * SECOND_US,
+        }),
+    };
+    let step = |restore: &Restore| world.step(Command::Restore(Box::new(restore.clone())));
+    assert_eq!(step(&restore).await, Ok(Answer::Restored));
+    let stored = world.load(restore.intent.id).await;
+    assert_eq!(stored.settled_at, Some(long_ago.plus(3)));
+    assert_eq!(
+        stored.wake_at,
+        world.now().plus(limits::RETENTION_US),
+        "its retention begins with the import"
+    );
+    let facts = world.store.facts(stored.seq, 9).await.expect("facts");
+    let told: Vec<_> = (facts.iter())
+        .map(|fact| (fact.from, fact.to, fact.cause, fact.time_of_day(), fact.at))
+        .collect();
+    let now = world.now();
+    let expected = [
+        (None, State::Received, Cause::None, long_ago, now),
+        (
+            Some(State::Received),
+            State::Delivered,
+            Cause::None,
+            long_ago.plus(2),
+            now,
+        ),
+        (
+            Some(State::Delivered),
+            State::Acked,
+            Cause::Completed,
+            long_ago.plus(3),
+            now,
+        ),
+    ];
+    assert_eq!(told, expected);
+
+    assert_eq!(step(&restore).await, Err(Refusal::Exists));
+    restore.intent.id = IntentId([8; 16]);
+    assert_eq!(step(&restore).await, Err(Refusal::Exists));
+    let guard = restore.once.as_mut().expect("it has a key");
+    guard.fingerprint = [6; 32];
+    assert_eq!(
+        step(&restore).await,
+        Err(Refusal::OnceConflict { index: 0 })
+    );
+    let guard = restore.once.as_mut().expect("it has a key");
+    guard.key = nonce("a third");
+    restore.history.pop();
+    assert_eq!(step(&restore).await, Err(Refusal::IllegalState));
     world.is_sound().await;
 }

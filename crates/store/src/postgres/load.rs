@@ -211,6 +211,10 @@ impl<'r> Prefetch<'r> {
             Needs::Intent(id) => {
                 self.ids.insert(id);
             }
+            Needs::Restored { id, once } => {
+                self.ids.insert(id);
+                self.once.extend(once.cloned());
+            }
             Needs::Admission {
                 once,
                 owner,

@@ -1,7 +1,9 @@
-//! Reads a file of the original Intent Bus. The meaning of the rows is decided elsewhere.
+//! Reads files of other programs: here, one of the original Intent Bus. The meaning of the rows is decided elsewhere.
 //!
 //! Invariant: a row with an unreadable cell is returned as such, and never hides other rows.
 
+mod beam;
+mod beam_rows;
 mod cells;
 
 use std::path::Path;
@@ -11,6 +13,12 @@ use rusqlite::{Connection, Row};
 use super::schema::{self, FileKind};
 use crate::Error;
 use cells::ForeignCells;
+
+pub use beam::{BeamFile, BeamFileNumbers, BeamFileRows, ForeignCursor, ForeignPage};
+pub use beam_rows::{
+    ForeignAclRule, ForeignAgent, ForeignAgentKey, ForeignBeamIntent, ForeignDelegation,
+    ForeignMessage, ForeignPeer, ForeignTraceEvent,
+};
 
 #[derive(Debug)]
 pub struct IntentBusFile {

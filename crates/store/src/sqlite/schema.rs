@@ -76,6 +76,15 @@ pub fn identify(path: &Path) -> Result<FileKind, Error> {
     })
 }
 
+/// Whether there is a file that is not empty and not one of Consign.
+pub(super) fn is_foreign_database(path: &Path) -> Result<bool, Error> {
+    let found = mark(path).map_err(|error| Error::Open {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(found.is_some_and(|mark| mark != APPLICATION_ID))
+}
+
 /// The application id in the header of a SQLite file; zero if it is not one. `None` if there is no file.
 fn mark(path: &Path) -> std::io::Result<Option<i32>> {
     Ok(header(path)?.map(|header| number(&header, APPLICATION_ID_AT)))

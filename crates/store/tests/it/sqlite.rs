@@ -2,6 +2,7 @@
 
 mod foreign;
 mod import;
+mod import_beam;
 mod nonces;
 mod positions;
 mod reopen;

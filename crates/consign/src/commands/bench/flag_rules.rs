@@ -23,6 +23,8 @@ const PACED: &[WorkArg] = &[
     WorkArg::Empty,
     WorkArg::Handoff,
     WorkArg::Transact,
+    WorkArg::Relay,
+    WorkArg::RelaySocket,
 ];
 
 /// Work of many clients over some time.
@@ -36,6 +38,8 @@ const WITH_CLIENTS: &[WorkArg] = &[
     WorkArg::Empty,
     WorkArg::Handoff,
     WorkArg::Transact,
+    WorkArg::Relay,
+    WorkArg::RelaySocket,
 ];
 
 /// Work with a report of a single run; the others cannot be drawn.

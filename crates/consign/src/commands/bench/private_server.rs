@@ -29,6 +29,8 @@ pub(super) enum ServerMode {
     Serve,
     /// Also agent transactions, without any effect.
     Site,
+    /// Also a directory of Beam whose senders have no limit.
+    Directory,
     Empty,
 }
 
@@ -99,7 +101,7 @@ impl PrivateServer {
     pub(super) fn target(&self) -> anyhow::Result<BenchTarget> {
         let data = self.directory.data();
         let (key, admin_token) = match self.mode {
-            ServerMode::Serve | ServerMode::Site => {
+            ServerMode::Serve | ServerMode::Site | ServerMode::Directory => {
                 let key = |name| -> anyhow::Result<SecretKey> {
                     let secret = secrets::read(&data, name)?;
                     let secret = secret.context("the server created no keys")?;
@@ -143,6 +145,9 @@ const SITE_SETTINGS: &[(&str, &str)] = &[
     ("ATP_PUBLIC_PER_MINUTE", "0"),
 ];
 
+/// A directory that lets each sender send as fast as it can.
+const DIRECTORY_SETTINGS: &[(&str, &str)] = &[("BEAM_RATE_LIMIT_PER_MIN", "100000000")];
+
 fn spawn(
     mode: ServerMode,
     directory: &TempDirectory,
@@ -154,7 +159,7 @@ fn spawn(
     let mut command = unconfigured(&program);
     command
         .arg(match mode {
-            ServerMode::Serve | ServerMode::Site => "serve",
+            ServerMode::Serve | ServerMode::Site | ServerMode::Directory => "serve",
             ServerMode::Empty => "bench-empty",
         })
         .args(["--listen", "127.0.0.1:0", "--data"])
@@ -162,8 +167,14 @@ fn spawn(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
-    if mode == ServerMode::Site {
-        command.envs(SITE_SETTINGS.iter().copied());
+    match mode {
+        ServerMode::Site => {
+            command.envs(SITE_SETTINGS.iter().copied());
+        }
+        ServerMode::Directory => {
+            command.envs(DIRECTORY_SETTINGS.iter().copied());
+        }
+        ServerMode::Serve | ServerMode::Empty => {}
     }
     if let Some(store) = store {
         // Not as an argument: it may contain a password.
@@ -218,7 +229,7 @@ fn unconfigured(program: &Path) -> Command {
 }
 
 fn configures(name: &str) -> bool {
-    ["ATP_", "BUS_", "CONSIGN_"]
+    ["ATP_", "BEAM_", "BUS_", "CONSIGN_", "RELAY_"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
         || matches!(name, "DASHBOARD_PASSWORD" | "RUST_LOG")
@@ -245,6 +256,7 @@ mod tests {
         for name in [
             "ATP_SITE",
             "ATP_RAIL",
+            "BEAM_OPEN",
             "BUS_SECRET",
             "CONSIGN_STORE",
             "RUST_LOG",

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::ask::ask;
 use super::load;
 use super::private_server::SITE;
 
@@ -236,21 +237,6 @@ async fn post(
 
 async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
     ask(client, Method::GET, path, HeaderMap::new(), Bytes::new()).await
-}
-
-async fn ask(
-    client: &Client,
-    method: Method,
-    path: &str,
-    headers: HeaderMap,
-    body: Bytes,
-) -> anyhow::Result<Value> {
-    let answer = client.request(method, path, headers, body).await?;
-    if !answer.status.is_success() {
-        let said = String::from_utf8_lossy(&answer.body);
-        return Err(anyhow!("{path} was refused: {} {said}", answer.status));
-    }
-    serde_json::from_slice(&answer.body).with_context(|| format!("{path} answered no JSON"))
 }
 
 #[cfg(test)]

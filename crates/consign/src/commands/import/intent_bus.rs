@@ -3,10 +3,11 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use consign_engine::{Error, ImportOptions, ImportReport, Operator, StoreError, import_intent_bus};
+use consign_engine::{ImportOptions, ImportReport, Operator, import_intent_bus};
 use serde::Serialize;
 
 use super::ledger::ImportLedger;
+use super::stopped;
 use crate::commands::OutputArgs;
 use crate::commands::store::StoreArgs;
 use crate::config::protocol_settings;
@@ -100,7 +101,7 @@ impl Args {
         }
         let made_main_key = ledger.made.contains(&SecretName::BusSecret);
         ledger.close();
-        let report = report.map_err(|error| self.stopped(error))?;
+        let report = report.map_err(|error| stopped(error, self.dry_run))?;
         self.show(&report)?;
         if made_main_key {
             out::note(
@@ -109,30 +110,6 @@ impl Args {
             out::note("hint: to avoid that, import into a new directory with BUS_SECRET set");
         }
         Ok(Exit::Done)
-    }
-
-    /// Data that was imported before stays, whatever the storage reports about its last commit.
-    fn stopped(&self, error: Error) -> anyhow::Error {
-        if matches!(error, Error::Store(StoreError::Open { .. })) {
-            return error.into();
-        }
-        let why =
-            if let Error::Store(StoreError::Unavailable(why) | StoreError::Corrupt(why)) = error {
-                why
-            } else {
-                error.to_string()
-            };
-        let failure = Failure::failed(format!("the import stopped before its end: {why}"));
-        if self.dry_run {
-            return failure
-                .hint("this was a dry run; nothing was changed")
-                .into();
-        }
-        failure
-            .hint(
-                "data imported so far stays; run the same command again, it imports nothing twice",
-            )
-            .into()
     }
 
     fn show(&self, report: &ImportReport) -> anyhow::Result<()> {

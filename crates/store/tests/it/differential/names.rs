@@ -94,7 +94,7 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         Command::Advance(advance) => Some(&mut advance.id),
         Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
         Command::Observe(id) => Some(id),
-        Command::Restore(intent) => Some(&mut intent.id),
+        Command::Restore(restore) => Some(&mut restore.intent.id),
         // It has the same given id in both stores.
         Command::Begin(_)
         | Command::Admit(_)

@@ -1,0 +1,62 @@
+//! Other directories.
+
+mod add;
+mod list;
+mod remove;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use consign_client::SecretKey;
+
+use crate::failure::{Exit, Failure};
+use crate::link;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PeerSubcommand {
+    /// Register another directory and read its agents
+    Add(Box<add::Args>),
+    /// List the other directories
+    List(Box<list::Args>),
+    /// Remove another directory; only on the machine of the server
+    Remove(Box<remove::Args>),
+}
+
+impl PeerSubcommand {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Add(args) => args.run().await,
+            Self::List(args) => args.run().await,
+            Self::Remove(args) => args.run().await,
+        }
+    }
+}
+
+/// The secret that directories share.
+#[derive(Debug, clap::Args)]
+struct FederationArgs {
+    /// File with the secret that the directories share; wins over the variable BEAM_FEDERATION_SHARED_SECRET
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+
+    /// The same from the environment.
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "BEAM_FEDERATION_SHARED_SECRET",
+        hide = true,
+        hide_env_values = true
+    )]
+    secret: Option<SecretKey>,
+}
+
+impl FederationArgs {
+    fn secret(&self) -> anyhow::Result<SecretKey> {
+        let given = link::given(self.secret.as_ref(), self.secret_file.as_deref())?;
+        given.ok_or_else(|| {
+            Failure::usage("the secret that the directories share is missing")
+                .hint("set the variable BEAM_FEDERATION_SHARED_SECRET, or use --secret-file")
+                .into()
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! `consign peer add URL`
+
+use serde_json::json;
+
+use super::FederationArgs;
+use crate::commands::OutputArgs;
+use crate::commands::beam::{BeamLinkArgs, cell};
+use crate::failure::Exit;
+use crate::{out, render};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  consign peer add https://peer.example --secret-file federation_secret")]
+pub(crate) struct Args {
+    /// URL of the directory
+    url: String,
+
+    /// Public key of the directory
+    #[arg(long, value_name = "KEY", default_value = "")]
+    public_key: String,
+
+    /// Trust in the directory, from 0 to 1
+    #[arg(long, value_name = "NUMBER")]
+    trust_level: Option<f64>,
+
+    /// Show what would be registered, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    federation: FederationArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    link: BeamLinkArgs,
+}
+
+impl Args {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        if self.dry_run {
+            let url = render::safe(&self.url);
+            out::note(&format!("would register {url}; nothing was sent"));
+            return Ok(Exit::Done);
+        }
+        let mut peer = json!({"directoryUrl": self.url, "publicKey": self.public_key});
+        if let Some(trust_level) = self.trust_level {
+            peer["trustLevel"] = json!(trust_level);
+        }
+        let secret = self.federation.secret()?;
+        let added = self.link.client()?.beam_add_peer(&secret, &peer).await?;
+        if self.output.json {
+            out::json(&added)?;
+        } else {
+            let (url, trust) = (cell(&added, "directoryUrl"), cell(&added, "trustLevel"));
+            out::note(&format!("{url} is registered with trust level {trust}"));
+        }
+        Ok(Exit::Done)
+    }
+}
