@@ -12,6 +12,9 @@ use crate::service::Beam;
 use crate::signed_text;
 use crate::timestamp;
 
+/// The longest sender, recipient, intent or nonce.
+const NAME_BYTES_MAX: usize = 255;
+
 /// What the checks found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
@@ -34,6 +37,18 @@ impl Beam {
         if ingress.hops() > HOPS_MAX {
             let text = format!("Federation hop limit exceeded ({HOPS_MAX})");
             return Err(RelayError::BadRequest(text));
+        }
+        for (name, text) in [
+            ("from", frame.from()),
+            ("to", frame.to()),
+            ("intent", frame.intent()),
+            ("nonce", frame.nonce()),
+        ] {
+            if !is_storable(text) {
+                let text =
+                    format!("{name} has more than {NAME_BYTES_MAX} bytes or a control character");
+                return Err(RelayError::BadRequest(text));
+            }
         }
         if plant::on(Plant::ChargeBeforeSignature) {
             self.charge_sender(frame.from())?;
@@ -142,6 +157,12 @@ impl Beam {
         let text = format!("ACL denied intent {intent} from {from} to {to}");
         Err(RelayError::Forbidden(text))
     }
+}
+
+/// Whether the text may be a key of the ledger. The length of an index entry is limited, and headers and logs repeat the
+/// text.
+pub(super) fn is_storable(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 
 fn org_of(beam_id: &str) -> Option<&str> {

@@ -11,6 +11,7 @@ use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
 
 use super::begin::nonce_key;
+use super::check::is_storable;
 use super::details;
 use super::route::result_step;
 use super::rows::{IntentRow, error_code};
@@ -34,6 +35,10 @@ impl Beam {
     }
 
     async fn store_late_result(&self, socket: &str, result: &ResultFrame) -> Result<(), Error> {
+        // No intent has such a nonce.
+        if !is_storable(result.nonce()) {
+            return Ok(());
+        }
         let Some(used) = self.engine().first_use(nonce_key(result.nonce())).await? else {
             return Ok(());
         };

@@ -353,7 +353,9 @@ async fn be_036_be_037_be_038_acknowledgements_follow_the_table() {
         json!({"message_id": first}),
         json!({"message_id": first, "response": {"x": 1}}),
     ] {
-        assert_eq!(ack(body).await.status, 200);
+        let again = ack(body).await;
+        assert_eq!(again.status, 200);
+        assert_eq!(again.json()["updated_at"], before["acked_at"]);
     }
     assert_eq!(world.stored(&first).await, before);
     let late = ack(json!({"message_id": first, "status": "failed"})).await;

@@ -482,3 +482,35 @@ async fn be_092_a_sender_has_its_rate_and_forged_frames_do_not_count() {
         assert_eq!(answer.error(), (expected.0, expected.1.to_owned()));
     }
 }
+
+#[tokio::test]
+async fn be_092_be_093_long_names_and_control_characters_are_refused() {
+    let world = World::with(|settings| settings.result_timeout = Some(ANSWER_TIMEOUT)).await;
+    let (alice, bob) = world.alice_and_bob().await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    let long = "n".repeat(256);
+    let agent = "bob@acme.beam.directory";
+    for (name, to, nonce) in [
+        ("nonce", agent, "a\u{0}b"),
+        ("nonce", agent, "a\nb"),
+        ("nonce", agent, long.as_str()),
+        ("to", "b\u{0}b@acme.beam.directory", "n-1"),
+        ("to", long.as_str(), "n-1"),
+    ] {
+        let payload = json!({"message": "hello"});
+        let frame = alice.frame(&world, to, "conversation.message", &payload, nonce);
+        let text = format!("{name} has more than 255 bytes or a control character");
+        refused(&world.post("/intents/send", &frame).await, &text);
+        // Results with such a nonce belong to no intent.
+        socket.send(&bob.result(nonce, &json!({}))).await;
+    }
+    assert_eq!(world.get("/intents/recent").await.json()["total"], 0);
+    socket.send_text("{".to_owned()).await;
+    assert_eq!(socket.next_json().await.unwrap()["type"], "error");
+    // The longest nonce is accepted.
+    let frame = alice.message(&world, &bob, &long[1..]);
+    let payload = json!({});
+    let answering = socket.answer(&bob, &payload);
+    let (answer, _) = tokio::join!(world.post("/intents/send", &frame), answering);
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
