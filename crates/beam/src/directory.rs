@@ -9,14 +9,15 @@ mod listing;
 mod proof;
 pub mod records;
 mod register;
-mod registration;
+pub(crate) mod registration;
 mod removal;
 mod updates;
 
 use consign_engine::Error;
 
+pub(crate) use access_rules::{ALLOWED_FROM_CHARS_MAX, INTENT_CHARS_MAX};
 pub(crate) use agent_keys::{KeyRevocation, KeyRotation, RevokedAgentKey};
-pub(crate) use delegations::DelegationRequest;
+pub(crate) use delegations::{DelegationRequest, SCOPE_CHARS_MAX};
 pub(crate) use intent_stats::AnswerStats;
 pub(crate) use listing::{AgentFilter, PAGE_AGENTS_MAX};
 pub(crate) use proof::{AgentProof, NonceSignature, TimedSignature};

@@ -19,6 +19,7 @@ mod federation_secret;
 mod intents;
 mod mount;
 mod observability;
+pub mod openapi;
 mod problem_response;
 mod public_limits;
 mod query;

@@ -13,6 +13,9 @@ use crate::service::Beam;
 pub(crate) const RULES_MAX: usize = 1_000;
 const INTENT_CHARS_MAX: usize = 256;
 const ALLOWED_FROM_CHARS_MAX: usize = 256;
+const RULES_MAX: usize = 1_000;
+pub(crate) const INTENT_CHARS_MAX: usize = 256;
+pub(crate) const ALLOWED_FROM_CHARS_MAX: usize = 256;
 
 impl Beam {
     /// Adds a rule, or returns the same rule if the agent has it.

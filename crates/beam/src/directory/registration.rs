@@ -14,13 +14,13 @@ use crate::outbound::AddressGuard;
 use crate::problem::BeamProblem;
 use crate::trust::VerificationTier;
 
-const DISPLAY_NAME_CHARS_MAX: usize = 256;
-const CAPABILITIES_MAX: usize = 100;
-const CAPABILITY_CHARS_MAX: usize = 128;
-const EMAIL_CHARS_MAX: usize = 254;
-pub(super) const DESCRIPTION_CHARS_MAX: usize = 4_096;
-const URL_CHARS_MAX: usize = 2_048;
-const DH_KEY_CHARS_MAX: usize = 512;
+pub(crate) const DISPLAY_NAME_CHARS_MAX: usize = 256;
+pub(crate) const CAPABILITIES_MAX: usize = 100;
+pub(crate) const CAPABILITY_CHARS_MAX: usize = 128;
+pub(crate) const EMAIL_CHARS_MAX: usize = 254;
+pub(crate) const DESCRIPTION_CHARS_MAX: usize = 4_096;
+pub(crate) const URL_CHARS_MAX: usize = 2_048;
+pub(crate) const DH_KEY_CHARS_MAX: usize = 512;
 
 /// The fields of a request. Text is trimmed, and blank text counts as absent.
 #[derive(Clone, Debug, Default)]

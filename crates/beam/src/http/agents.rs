@@ -22,8 +22,8 @@ use crate::problem::BeamProblem;
 use crate::text::BeamValue;
 use crate::trust::VerificationTier;
 
-const SEARCH_DEFAULT: u32 = 100;
-const BROWSE_DEFAULT: u32 = 20;
+pub(super) const SEARCH_DEFAULT: u32 = 100;
+pub(super) const BROWSE_DEFAULT: u32 = 20;
 
 pub(super) fn routes() -> Router<BeamFace> {
     Router::new()

@@ -5,8 +5,8 @@
 mod ack;
 mod cors;
 mod events;
-mod reads;
-mod send;
+pub(super) mod reads;
+pub(super) mod send;
 mod views;
 
 use axum::Router;

@@ -19,8 +19,8 @@ use crate::relay::{Ingress, RelayError};
 use crate::text::BeamValue;
 use crate::timestamp;
 
-const RECENT_DEFAULT: u32 = 50;
-const RECENT_MAX: u32 = 200;
+pub(super) const RECENT_DEFAULT: u32 = 50;
+pub(super) const RECENT_MAX: u32 = 200;
 
 pub(super) fn routes() -> Router<BeamFace> {
     Router::new()

@@ -8,10 +8,10 @@ use consign_engine::{Error, Operator};
 use consign_kernel::error::Code;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::shell::{MetricsText, Mount, MountFuture};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::problem_response::BeamProblemResponse;
-use super::{router, stats};
+use super::{openapi, router, stats};
 use crate::service::Beam;
 
 pub struct BeamMount {
@@ -58,7 +58,7 @@ impl Mount for BeamMount {
     }
 
     fn openapi(&self) -> Value {
-        json!({})
+        openapi::document()
     }
 
     fn metrics<'a>(

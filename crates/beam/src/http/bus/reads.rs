@@ -18,13 +18,13 @@ use crate::http::problem_response::BeamProblemResponse;
 use crate::http::query::QueryText;
 use crate::lifecycle::legacy;
 
-const POLL_DEFAULT: u32 = 10;
-const POLL_MAX: u32 = 100;
-const HISTORY_DEFAULT: u32 = 50;
-const DEAD_LETTERS_DEFAULT: u32 = 100;
-const LIST_MAX: u32 = 500;
+pub(in crate::http) const POLL_DEFAULT: u32 = 10;
+pub(in crate::http) const POLL_MAX: u32 = 100;
+pub(in crate::http) const HISTORY_DEFAULT: u32 = 50;
+pub(in crate::http) const DEAD_LETTERS_DEFAULT: u32 = 100;
+pub(in crate::http) const LIST_MAX: u32 = 500;
 /// The longest wait for a message.
-const WAIT_MAX_S: f64 = 30.0;
+pub(in crate::http) const WAIT_MAX_S: f64 = 30.0;
 
 pub(super) async fn poll(
     State(face): State<BeamFace>,

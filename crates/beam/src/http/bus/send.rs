@@ -12,7 +12,7 @@ use crate::http::{BeamFace, receive};
 use crate::text::{BeamObject, BeamValue};
 
 /// The longest sender, recipient, intent, nonce or trace id.
-const NAME_BYTES_MAX: usize = 255;
+pub(in crate::http) const NAME_BYTES_MAX: usize = 255;
 
 pub(super) async fn send(
     State(face): State<BeamFace>,
