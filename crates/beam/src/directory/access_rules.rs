@@ -11,9 +11,6 @@ use crate::service::Beam;
 
 /// The rules of one agent.
 pub(crate) const RULES_MAX: usize = 1_000;
-const INTENT_CHARS_MAX: usize = 256;
-const ALLOWED_FROM_CHARS_MAX: usize = 256;
-const RULES_MAX: usize = 1_000;
 pub(crate) const INTENT_CHARS_MAX: usize = 256;
 pub(crate) const ALLOWED_FROM_CHARS_MAX: usize = 256;
 

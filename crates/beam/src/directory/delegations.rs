@@ -14,8 +14,6 @@ use crate::signed_text::BeamSignedText;
 
 /// The delegations of one agent that have not ended, revoked ones included.
 pub(crate) const DELEGATIONS_MAX: usize = 1_000;
-const SCOPE_CHARS_MAX: usize = 256;
-const DELEGATIONS_MAX: usize = 1_000;
 pub(crate) const SCOPE_CHARS_MAX: usize = 256;
 
 /// A signed request to grant a delegation.
