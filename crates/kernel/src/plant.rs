@@ -92,6 +92,10 @@ pub enum Plant {
     TickTakesAll,
     AckAgain,
     LoginReused,
+    AgentTakeover,
+    RevokedKeyReturns,
+    EndlessRelay,
+    OpenFederation,
 }
 
 impl Plant {
@@ -182,6 +186,10 @@ impl Plant {
         Self::TickTakesAll,
         Self::AckAgain,
         Self::LoginReused,
+        Self::AgentTakeover,
+        Self::RevokedKeyReturns,
+        Self::EndlessRelay,
+        Self::OpenFederation,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -272,6 +280,10 @@ impl Plant {
             Self::TickTakesAll => "tick-takes-all",
             Self::AckAgain => "ack-again",
             Self::LoginReused => "login-reused",
+            Self::AgentTakeover => "agent-takeover",
+            Self::RevokedKeyReturns => "revoked-key-returns",
+            Self::EndlessRelay => "endless-relay",
+            Self::OpenFederation => "open-federation",
         }
     }
 }
