@@ -28,6 +28,7 @@ mod observability;
 mod observed;
 mod only_postgres_nodes;
 mod relay;
+mod restart;
 mod schema_check;
 mod socket;
 mod traces;
