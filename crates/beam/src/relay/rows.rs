@@ -180,11 +180,6 @@ mod tests {
             assert_eq!(StoredEnd::of(result), expected, "{result}");
         }
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn half_a_surrogate_pair_in_a_name_hides_nothing() {
