@@ -65,6 +65,8 @@ pub enum Expiry {
     DueIn { ms: u32 },
     /// The attempt fails as timed out, and the retry policy decides what follows.
     FailAttempt,
+    /// The row fails as timed out. Only its sender or an operator starts it again.
+    Fail,
     /// Its state stays: the effect may have happened. Only the lease may be taken again.
     StayLeased,
     /// Its rows are never leased.

@@ -217,9 +217,10 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         }
         Expiry::DueNow => due_in(intent, 0, cx, writes),
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
-        Expiry::FailAttempt => {
+        expiry @ (Expiry::FailAttempt | Expiry::Fail) => {
             let source = FactSource::by_time(Verb::Expire);
-            let failed = failed_attempt(intent, Cause::TimedOut, source, true, cx);
+            let again = expiry == Expiry::FailAttempt;
+            let failed = failed_attempt(intent, Cause::TimedOut, source, again, cx);
             // A profile with this expiry has the steps for it.
             writes.extend(failed.into_iter().flat_map(|decision| decision.writes));
         }

@@ -139,7 +139,7 @@ pub(super) static DIRECTORY: Profile = Profile {
     terminal: TERMINAL,
     words: WORDS,
     cancel_cause: Cause::Cancelled,
-    expiry: Expiry::FailAttempt,
+    expiry: Expiry::Fail,
     retry: |_| Backoff::Now,
     retry_seed: RetrySeed::Random,
     retention: Retention::ForUs(limits::RETENTION_US),

@@ -355,7 +355,7 @@ fn expiry_of_a_lease_follows_the_profile() {
         Expiry::TakeOver,
         Expiry::FailAttempt,
         Expiry::DueIn { ms: 500 },
-        Expiry::FailAttempt,
+        Expiry::Fail,
         Expiry::DueNow,
         Expiry::NoLease,
         Expiry::StayLeased,
@@ -364,7 +364,7 @@ fn expiry_of_a_lease_follows_the_profile() {
     for profile in profiles() {
         let target = match profile.expiry {
             Expiry::TakeOver | Expiry::DueNow | Expiry::DueIn { .. } => Some(Queued),
-            Expiry::FailAttempt => Some(Failed),
+            Expiry::FailAttempt | Expiry::Fail => Some(Failed),
             Expiry::StayLeased | Expiry::NoLease => None,
         };
         let row = profile.row(Dispatched, Verb::Expire);
