@@ -107,7 +107,7 @@ fn each_profile_says_what_follows_a_lost_lease_ip_016_ip_017_ip_026() {
         ),
         (
             BeamDirectory,
-            (Shelf::Ready, &[Expire, Retry]),
+            (Shelf::Done, &[Expire]),
             (Shelf::Done, &[Expire]),
         ),
         (
