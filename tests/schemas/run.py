@@ -26,12 +26,15 @@ from server import ADMIN_SECRET, BUS_SECRET, METRICS_TOKEN, Server  # noqa: E402
 # Operations that cannot be driven, and why.
 EXCLUDED = {
     "followEvents": "a stream has no end; crates/intent/tests/it/events.rs reads it",
+    "beamEvents": "a stream has no end; crates/beam/tests/http reads it",
+    "beamSocket": "a WebSocket is more than its handshake; crates/beam/tests/http/socket.rs opens it",
 }
 # What is not asked of the others, and why; see hooks.py and schemathesis.toml.
 LIMITED = (
     "claim: a wait is at most 0.05 s, since longer ones are honoured",
     "settleBatch: a wrong item need not be refused by status, since it is refused in its place of a 200",
     "agent transactions: what fits the document need not be accepted, since nobody signed it",
+    "Beam: the form of each response is checked, but neither acceptance nor refusal, since nobody signed the requests",
 )
 # Agents' transactions are served too, and strangers may ask as often as they like.
 SITE = {
@@ -45,6 +48,7 @@ SITE = {
     "ATP_WRITE_BYTES_PER_MINUTE": "0",
     "ATP_OPEN_PER_KEY": "0",
     "ATP_OPEN_MAX": "0",
+    "BEAM_ADMIN_EMAILS": "ops@acme.example",
 }
 # Driven by itself, last: it deletes what the others look at.
 LAST = "purge"

@@ -68,14 +68,14 @@ const LEDGER: &str = "CONSIGN_TEST_LEDGER";
 /// How many tests nextest runs at once.
 const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
-/// Many tests wait for a process, a lease or a clock, so half as many again as there are cores keep them busy. The variable
+/// Many tests wait for a process, a lease or a clock, so twice as many as there are cores keep them busy. The variable
 /// overrides it.
 pub(crate) fn at_once() -> usize {
     let set = std::env::var(TEST_THREADS).ok();
     let set = set.and_then(|number| number.parse().ok());
     set.filter(|number| *number > 0).unwrap_or_else(|| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        cores + cores / 2
+        cores * 2
     })
 }
 

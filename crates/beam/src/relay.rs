@@ -23,7 +23,7 @@ use consign_kernel::error::Code;
 
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
 pub(crate) use rows::error_code;
-pub use rows::{IntentRow, StoredEnd};
+pub use rows::{IntentRow, StoredEnd, StoredHead};
 pub(crate) use waiters::Waiters;
 
 use crate::frame::IntentFrame;

@@ -4,11 +4,10 @@
 use consign_beam::bus::MessageContent;
 use consign_beam::frame::{IntentFields, IntentFrame, ResultFields, ResultFrame};
 use consign_beam::keys::{BeamPrivateKey, BeamPublicKey};
-use consign_beam::relay::StoredEnd;
+use consign_beam::relay::{StoredEnd, StoredHead};
 use consign_beam::signed_text::{BeamSignedText, verify_intent, verify_result};
 use consign_beam::text::{BeamObject, BeamValue, parse};
 use consign_beam::timestamp;
-use serde::Deserialize;
 
 /// The target `beam_frame`. Input: a text.
 pub(crate) fn frame(bytes: &[u8]) {
@@ -31,13 +30,6 @@ pub(crate) fn frame(bytes: &[u8]) {
     }
 }
 
-/// What lists of intents read from a stored frame.
-#[derive(Deserialize)]
-struct StoredHead {
-    nonce: String,
-    timestamp: String,
-}
-
 fn intent_reads_again(frame: &IntentFrame) {
     for text in [frame.from(), frame.to(), frame.intent(), frame.nonce()] {
         assert!(!text.is_empty());
@@ -54,7 +46,7 @@ fn intent_reads_again(frame: &IntentFrame) {
     let known = known.to_value();
     let fields = known.as_object().expect("a frame is an object");
     assert!(fields.len() <= 8, "an unknown field is relayed");
-    let head: StoredHead = serde_json::from_str(&text).expect("a stored frame is readable");
+    let head = StoredHead::of(&text).expect("a stored frame is readable");
     assert_eq!(head.nonce, frame.nonce());
     assert_eq!(head.timestamp, frame.timestamp());
     if let Some(at) = timestamp::parse(frame.timestamp()) {

@@ -205,6 +205,7 @@ macro_rules! conformance {
             ended_permissions_and_transactions_are_in_nobodys_way,
             a_message_past_its_maximum_age_is_a_dead_letter,
             a_holder_may_ask_for_a_later_retry_or_give_up,
+            a_message_given_back_past_its_maximum_age_is_a_dead_letter,
             a_message_walks_to_its_first_lease_in_one_commit,
             a_walk_takes_only_legal_steps,
             a_used_nonce_names_the_first_message,

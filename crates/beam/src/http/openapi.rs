@@ -29,7 +29,7 @@ const DIRECTORY: Tag = Tag {
     title: "Beam directory",
     about: "Agents, their keys, access rules and delegations. Every error of Beam is `{\"error\",\"errorCode\"}`: branch on the \
      code. Bodies are parsed as JSON whatever their Content-Type is, and unknown fields are ignored. A request whose head cannot \
-     be parsed is refused before its protocol is known, in the format of the Intent Protocol. Served when Beam is enabled.",
+     be parsed is refused before its protocol is known, in the format of the Intent Protocol.",
 };
 const INTENTS: Tag = Tag {
     title: "Beam intents",

@@ -34,7 +34,12 @@ impl Beam {
         }
     }
 
-    async fn store_late_result(&self, socket: &str, result: &ResultFrame) -> Result<(), Error> {
+    /// Stores a result for an intent that may have ended. A result of another agent changes nothing.
+    pub(super) async fn store_late_result(
+        &self,
+        socket: &str,
+        result: &ResultFrame,
+    ) -> Result<(), Error> {
         // No intent has such a nonce.
         if !is_storable(result.nonce()) {
             return Ok(());

@@ -148,7 +148,11 @@ impl Beam {
                 self.publish_feed_of(row.id).await;
                 Ok(text)
             }
-            Err(Error::Refused(Refusal::IllegalState)) => self.answer_by_row(row).await,
+            // It has ended meanwhile, perhaps by a timeout on another node, which a result still overrules.
+            Err(Error::Refused(Refusal::IllegalState)) => {
+                self.store_late_result(&row.owner, result).await?;
+                self.answer_by_row(row).await
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -2,10 +2,9 @@
 
 use consign_kernel::intent::{Intent, Outcome};
 use consign_kernel::state::{Cause, State};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::lifecycle::{self, OutcomeBucket};
+use crate::text::{self, BeamValue};
 use crate::timestamp;
 
 /// The code of a recipient's failure that names none.
@@ -29,14 +28,27 @@ pub struct IntentRow {
     pub error_code: Option<String>,
 }
 
-/// The parts of a stored frame that lists show.
-#[derive(Deserialize)]
-struct StoredFrameHead {
-    nonce: String,
-    timestamp: String,
+/// The parts of a stored frame that lists show. Stored texts are read as frames are, because a name in them may hold half of
+/// a surrogate pair, which other parsers refuse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredHead {
+    pub nonce: String,
+    pub timestamp: String,
     /// Only of an imported intent.
-    #[serde(default, rename = "roundTripLatencyMs")]
     latency: Option<f64>,
+}
+
+impl StoredHead {
+    /// `None` if the text is no frame.
+    pub fn of(frame: &str) -> Option<Self> {
+        let frame = text::parse(frame.as_bytes()).ok()?;
+        let member = |name: &str| frame.get(name)?.as_str().map(str::to_owned);
+        Some(Self {
+            nonce: member("nonce")?,
+            timestamp: member("timestamp")?,
+            latency: frame.get("roundTripLatencyMs").and_then(BeamValue::as_f64),
+        })
+    }
 }
 
 /// The parts of a stored result that lists show.
@@ -47,23 +59,19 @@ pub struct StoredEnd {
 }
 
 impl StoredEnd {
-    /// `None` if the text is no object. Other types of the two members count as absent, and so does half of a surrogate
-    /// pair, which a recipient may send.
+    /// `None` if the text is no object. Other types of the two members count as absent.
     pub fn of(result: &str) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow, rename = "errorCode")]
-            error_code: Option<&'a RawValue>,
-            #[serde(borrow)]
-            latency: Option<&'a RawValue>,
-        }
-
-        let members: Members<'_> = serde_json::from_str(result).ok()?;
-        let text = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
-        let number = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
+        let result = text::parse(result.as_bytes()).ok()?;
+        let latency = result
+            .as_object()?
+            .get("latency")
+            .and_then(BeamValue::as_f64);
         Some(Self {
-            error_code: members.error_code.and_then(text),
-            latency: members.latency.and_then(number),
+            error_code: result
+                .get("errorCode")
+                .and_then(BeamValue::as_str)
+                .map(str::to_owned),
+            latency: latency.filter(|latency| latency.is_finite()),
         })
     }
 }
@@ -71,7 +79,7 @@ impl StoredEnd {
 impl IntentRow {
     /// `None` if the row is no intent of a directory.
     pub fn of(row: &Intent) -> Option<Self> {
-        let frame: StoredFrameHead = serde_json::from_str(&row.payload).ok()?;
+        let frame = StoredHead::of(&row.payload)?;
         let requested = timestamp::parse(&frame.timestamp).unwrap_or(row.created_at);
         let result = row.result.as_ref().and_then(stored_end);
         let settled = row.settled_at;
@@ -171,5 +179,15 @@ mod tests {
         ] {
             assert_eq!(StoredEnd::of(result), expected, "{result}");
         }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_in_a_name_hides_nothing() {
+        let head = StoredHead::of(r#"{"\udc00":1,"nonce":"n-1","timestamp":"t"}"#);
+        assert_eq!(head.map(|head| head.nonce).as_deref(), Some("n-1"));
+        let end = StoredEnd::of(r#"{"\udc00":1,"errorCode":"NOPE","latency":3}"#);
+        let end = end.expect("it is an object");
+        assert_eq!(end.error_code.as_deref(), Some("NOPE"));
+        assert_eq!(end.latency, Some(3.0));
     }
 }

@@ -158,7 +158,7 @@ async fn every_refusal_is_described() {
             let body = (!body.is_empty()).then(|| body.to_owned());
             let local = world.request(&method, &uri, &secret, body.clone()).await;
             assert_described(&document, &told, &local, &what);
-            let remote = world.from_elsewhere(&method, &uri, &[], body).await;
+            let remote = world.request_elsewhere(&method, &uri, &[], body).await;
             assert_described(&document, &told, &remote, &what);
         }
     }

@@ -8,7 +8,7 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
-use consign_kernel::profile::{Delivery, Expiry, ProfileId};
+use consign_kernel::profile::{Delivery, Expiry, LifeEnd, ProfileId};
 use consign_kernel::state::State;
 
 use crate::Dump;
@@ -61,6 +61,12 @@ fn ends_by_day(row: &Intent) -> bool {
     row.profile == ProfileId::AtpPermission
 }
 
+/// Whether it was queued again past its life, and the next sweep ends it.
+fn ends_by_sweep(row: &Intent) -> bool {
+    let ends = matches!(row.profile.profile().life_end, LifeEnd::Dead { .. });
+    ends && row.wake_at == row.expires_at
+}
+
 /// Whether it waits for its recipient, without a lease.
 fn awaits_ack(row: &Intent) -> bool {
     row.state == State::Delivered && row.profile.profile().delivered == Delivery::AwaitsAck
@@ -79,7 +85,7 @@ fn shelved(row: &Intent) -> bool {
                 State::Received | State::Validated => row.wake_at == row.expires_at,
                 State::Delivered if awaits_ack(row) => row.wake_at == Micros::MAX,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
-                State::Queued => row.wake_at == at || behind,
+                State::Queued => row.wake_at == at || behind || ends_by_sweep(row),
                 State::DeadLetter => row.is_unconsented(),
                 State::Acked | State::Failed => false,
             }

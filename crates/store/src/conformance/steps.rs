@@ -82,6 +82,22 @@ pub async fn a_message_past_its_maximum_age_is_a_dead_letter(world: World) {
     world.is_sound().await;
 }
 
+pub async fn a_message_given_back_past_its_maximum_age_is_a_dead_letter(world: World) {
+    let item = NewIntent {
+        ttl_us: 10 * SECOND_US,
+        ..in_face(ProfileId::MeshOutbox)
+    };
+    let id = world.publish(item).await;
+    let held = world.claim(claim_in(Face::Mesh)).await.remove(0);
+    world.clock.advance(11 * SECOND_US);
+    let given_back = world.settle(&held, Settlement::GiveBack).await;
+    assert!(given_back.is_ok(), "{given_back:?}");
+    world.is_sound().await;
+    assert!(world.claim(claim_in(Face::Mesh)).await.is_empty());
+    assert_eq!(world.load(id).await.state, State::DeadLetter);
+    world.is_sound().await;
+}
+
 pub async fn a_holder_may_ask_for_a_later_retry_or_give_up(world: World) {
     let id = world.publish(in_face(ProfileId::MeshOutbox)).await;
     let held = world.claim(claim_in(Face::Mesh)).await.remove(0);
