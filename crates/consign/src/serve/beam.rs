@@ -49,6 +49,7 @@ pub(super) async fn open(
             "recovered intents and messages of an earlier start"
         );
     }
+    beam.seed_demo_rules().await?;
     Ok(beam)
 }
 
