@@ -64,6 +64,8 @@ fn is_of_type(types: &Value, value: &Value) -> bool {
     match types {
         Value::Null => true,
         Value::Array(types) => types.iter().any(is),
-        only => is(only),
+        only @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            is(only)
+        }
     }
 }
