@@ -17,6 +17,7 @@ mod did;
 mod federation;
 mod federation_secret;
 mod intents;
+mod listener_policy;
 mod mount;
 mod observability;
 pub mod openapi;
@@ -31,6 +32,7 @@ mod stats;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use consign_web::listener_policy::ListenerPolicy;
 
 pub(crate) use access::IntentReader;
@@ -54,7 +56,7 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         beam,
         policy: Arc::new(policy),
     };
-    Router::new()
+    let routes = Router::new()
         .merge(acl::routes())
         .merge(agent_keys::routes())
         .merge(agent_updates::routes())
@@ -67,6 +69,11 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(intents::routes())
         .merge(observability::routes())
         .merge(socket::routes())
-        .merge(stats::routes())
-        .with_state(face)
+        .merge(stats::routes());
+    let routes = if face.policy.restricts_access() {
+        routes.layer(from_fn_with_state(face.clone(), listener_policy::enforce))
+    } else {
+        routes
+    };
+    routes.with_state(face)
 }

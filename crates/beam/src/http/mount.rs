@@ -35,7 +35,7 @@ impl fmt::Debug for BeamMount {
 }
 
 /// The first segments of the paths of this protocol.
-const SEGMENTS: [&str; 14] = [
+const SEGMENTS: [&str; 15] = [
     "agents",
     "acl",
     "admin/auth",
@@ -50,6 +50,7 @@ const SEGMENTS: [&str; 14] = [
     "observability",
     "stats",
     "v1/beam",
+    "ws",
 ];
 
 impl Mount for BeamMount {
