@@ -34,8 +34,10 @@ LIMITED = (
     "claim: a wait is at most 0.05 s, since longer ones are honoured",
     "settleBatch: a wrong item need not be refused by status, since it is refused in its place of a 200",
     "agent transactions: what fits the document need not be accepted, since nobody signed it",
-    "Beam: the form of each response is checked, but neither acceptance nor refusal, since nobody signed the requests",
+    "Beam: what fits the document need not be accepted, nor the rest refused, since nobody signed the requests",
 )
+# With a key, requests from elsewhere reach the message bus.
+BEAM_BUS_KEY = "the-key-of-the-message-bus"
 # Agents' transactions are served too, and strangers may ask as often as they like.
 SITE = {
     # Each case comes from an address of its own (hooks.py): wrong credentials are throttled by address.
@@ -49,6 +51,7 @@ SITE = {
     "ATP_OPEN_PER_KEY": "0",
     "ATP_OPEN_MAX": "0",
     "BEAM_ADMIN_EMAILS": "ops@acme.example",
+    "BEAM_BUS_API_KEY": BEAM_BUS_KEY,
 }
 # Driven by itself, last: it deletes what the others look at.
 LAST = "purge"
@@ -129,6 +132,7 @@ def round_of(server, arguments, directory, name, filters, falsify):
         CONSIGN_API_KEY=BUS_SECRET,
         CONSIGN_ADMIN_TOKEN=ADMIN_SECRET,
         CONSIGN_METRICS_TOKEN=METRICS_TOKEN,
+        CONSIGN_BEAM_BUS_KEY=BEAM_BUS_KEY,
         PYTHONDONTWRITEBYTECODE="1",
         PYTHONUNBUFFERED="1",
     )

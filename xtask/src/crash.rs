@@ -30,9 +30,29 @@ pub(crate) const CRASH: Campaign = Campaign {
     plants: &[
         planted("answer-before-commit", "kill"),
         planted("skip-token-check", "kill"),
-        planted("dedupe-by-look", "kill"),
-        planted("once-apart", "failpoint"),
+        Planted {
+            // The keys are compared at the end of a trial.
+            rounds: 6,
+            ..planted("dedupe-by-look", "kill")
+        },
+        Planted {
+            // Few of the failpoints are between the two commits.
+            rounds: 24,
+            ..planted("once-apart", "failpoint")
+        },
         planted("normal-sync", "power"),
+        planted("result-before-commit", "kill"),
+        Planted {
+            // The moment between the two is short.
+            rounds: 24,
+            ..planted("relay-before-commit", "kill")
+        },
+        planted("recovery-fails-delivered", "kill"),
+        Planted {
+            // The events are read at the end of a trial.
+            rounds: 2,
+            ..planted("recovery-requeues-delivered", "kill")
+        },
     ],
 };
 

@@ -10,13 +10,15 @@ use crate::product;
 use crate::revision::revision;
 
 pub(crate) const HELP: &str = "
-Usage: cargo xtask sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--plants]
+Usage: cargo xtask sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--only PART] [--resume | --resume-dirty]
+       cargo xtask sim --plants
 
 Builds the simulation and runs K seeds (200 by default, 1 with --seed) of M steps each (200 by default), after the
 seeds in crates/testkit/sim-seeds.txt. Results are appended to target/sim/results.jsonl.
 
   --seed N     begin with this seed; a failure prints the one to repeat
   --minutes M  stop after that many minutes (30 at most)
+  --only PART  only the Intent Protocol (intent) or only Beam (beam)
   --resume     continue after the last seed that the results of this revision know; refused if files differ from it
   --resume-dirty
                the same, although files differ
@@ -36,6 +38,10 @@ pub(crate) const PLANTS: &[&str] = &[
     "wall-clock-time",
     "torn-batch",
     "stale-receipt",
+    "result-before-commit",
+    "relay-before-commit",
+    "recovery-fails-delivered",
+    "late-result-replaces",
 ];
 
 /// The exit code of a simulation that found a broken promise.
@@ -48,6 +54,7 @@ const FLAGS: &[Flag] = &[
     Flag::valued("--seeds"),
     Flag::valued("--steps"),
     Flag::valued("--minutes"),
+    Flag::valued("--only"),
     Flag::switch("--resume"),
     Flag::switch("--resume-dirty"),
     Flag::switch("--plants"),
@@ -70,6 +77,9 @@ pub(crate) fn command(context: &Context, words: &[String]) -> TaskResult {
         if let Some(number) = flags.number(name)? {
             args.extend([(*name).to_owned(), number.to_string()]);
         }
+    }
+    for part in flags.values("--only") {
+        args.extend(["--only".to_owned(), part.to_owned()]);
     }
     if !flags.has("--seed") && !flags.has("--seeds") {
         args.extend(["--seeds".to_owned(), SEEDS.to_owned()]);

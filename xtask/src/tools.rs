@@ -15,14 +15,15 @@ use crate::postgres;
 use crate::process::{self, Output};
 
 /// The pinned packages of the Python environment: the published client of the Intent Protocol, the program that checks
-/// responses against their schemas, a stand-in of Stripe, which tests run as a process, and libraries that verify receipts
-/// without our code.
+/// responses against their schemas, a stand-in of Stripe, which tests run as a process, libraries that verify receipts
+/// without our code, and libsodium for the mesh.
 const PACKAGES: &[(&str, &str)] = &[
     ("intent-bus", "2.1.2"),
     ("schemathesis", "4.32.5"),
     ("localstripe", "1.15.10"),
     ("rfc8785", "0.1.4"),
     ("cryptography", "50.0.2"),
+    ("pynacl", "1.6.2"),
 ];
 
 /// The same for Node: another stand-in of Stripe, which unlike the one above honours idempotency keys, other libraries
@@ -55,6 +56,7 @@ const LEDGER_TESTS: &[(&str, &str)] = &[
     ("consign-beam", "http"),
     ("consign-engine", "it"),
     ("consign-intent", "it"),
+    ("consign-mesh", "broker"),
     ("consign-transactions", "http"),
     ("consign-transactions", "site"),
 ];
@@ -267,7 +269,7 @@ fn installed(context: &Context, python: &Path, package: &str) -> Option<String> 
     Some(answer.trim().to_owned())
 }
 
-/// Installs the programs that tests of transactions start, in `venv` and `node` beside the logs.
+/// Installs the programs that tests of transactions and of the mesh start, in `venv` and `node` beside the logs.
 pub(crate) fn stand_ins(context: &Context) -> TaskResult {
     python(context)?;
     let folder = context.work_folder().join("node");

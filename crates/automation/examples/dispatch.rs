@@ -148,6 +148,7 @@ async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration
         program: Arc::clone(program),
         node: "here".to_owned(),
         guarded: GuardedPaths::default(),
+        bus: None,
         launcher: Launcher {
             program: "/proc/self/exe".into(),
             arguments: Vec::new(),

@@ -3,6 +3,7 @@
 //! A client of the engine, like any worker: jobs are intents, and their history is made of facts. Only [`runtime`] uses the
 //! ledger, and only [`http`] knows routes and status codes.
 
+mod beam_name;
 pub mod breaker;
 pub mod config;
 pub mod http;

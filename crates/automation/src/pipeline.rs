@@ -11,6 +11,7 @@ mod job;
 mod load;
 mod path;
 mod router;
+mod send;
 mod spec;
 mod template;
 mod wording;
@@ -23,8 +24,10 @@ pub use job::{Error, EventRef, NextJob, Notice, PipelinePosition, Producer, Rout
 pub use load::{LoadError, Pipeline};
 pub use path::{PathScope, Root, ValuePath};
 pub use router::{
-    HOPS_MAX, PUBLISH_PLUGIN, Router, STEP_SUCCEEDED, SWITCH_COMMAND, SWITCH_PLUGIN, switch_result,
+    HOPS_MAX, PUBLISH_PLUGIN, RECEIVE_PLUGIN, Router, SEND_PLUGIN, STEP_SUCCEEDED, SWITCH_COMMAND,
+    SWITCH_PLUGIN, switch_result,
 };
+pub use send::{SEND_CONTROLS, SendUntil};
 pub use spec::{Trigger, Uses};
 pub use template::{Error as TemplateError, With, merge_context};
 

@@ -19,18 +19,22 @@ mod job_events;
 mod job_status;
 mod lifecycle;
 mod live_events;
+mod message_bus;
+mod message_worker;
 mod one_shot;
 mod plan;
 mod plugin_state;
 mod publication;
 mod publish;
 pub mod reads;
+mod received_message;
 pub mod records;
 mod reload;
 mod removed_plugins;
 mod schedule_check;
 mod scheduler;
 mod schedules;
+mod send;
 mod served_intent;
 mod setup;
 mod start_backoff;
@@ -45,6 +49,9 @@ pub use job_events::{JobEvent, JobEventKind, JobEventPage, JobEventReader, JobNa
 pub use job_status::JobStatus;
 pub use lifecycle::{Options, Runtime};
 pub use live_events::{LiveEvent, LiveEventKind, LiveEvents};
+pub use message_bus::{
+    IncomingMessage, MessageBus, MessageInbox, OutgoingMessage, SendError, SendFuture,
+};
 pub use publication::PublishError;
 pub use reload::{ReloadError, Reloaded};
 pub use schedules::{ScheduleError, ScheduleInfo};

@@ -14,6 +14,9 @@ mod tests;
 /// The sender pattern that matches everyone.
 const ANYONE: &str = "*";
 
+/// The end of every Beam-ID.
+const ID_END: &str = ".directory";
+
 /// The organisation whose agents get entries from the catalog.
 pub const DEMO_ORG: &str = "demo";
 
@@ -91,6 +94,15 @@ pub fn matches_sender(allowed_from: &str, sender: &str) -> bool {
         }
         Some(rest) if rest.starts_with(['@', '.']) => sender.ends_with(rest),
         _ => false,
+    }
+}
+
+/// Whether a text can match any sender: a Beam-ID, `*`, `*@REST` or `*.REST`.
+pub fn is_sender_or_pattern(text: &str) -> bool {
+    match text.strip_prefix(ANYONE) {
+        None => BeamId::parse(text).is_ok(),
+        Some("") => true,
+        Some(rest) => rest.starts_with(['@', '.']) && rest.ends_with(ID_END),
     }
 }
 

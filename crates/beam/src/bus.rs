@@ -1,5 +1,5 @@
 //! The message bus: a message is stored, delivered to the directory, retried until the directory accepts it, and kept for
-//! its recipient until that acknowledges it.
+//! its recipient until that, or a worker in its name, acknowledges it.
 //!
 //! Invariant: a message is stored before its first delivery attempt, and every attempt has the nonce of the message, so
 //! the directory relays it once. A message is a row of the ledger: its recipient is the owner, its intent the goal.
@@ -15,7 +15,9 @@ mod requeue;
 mod scan;
 mod send;
 mod stats;
+mod test_messages;
 mod worker;
+mod worker_queue;
 
 use std::collections::HashMap;
 
@@ -36,8 +38,9 @@ pub use poll::PollFilter;
 pub use reads::HistoryFilter;
 pub use requeue::RequeuedMessage;
 pub(crate) use send::NONCE_LIFETIME_US;
-pub use send::{NewMessage, SentMessage, content_fingerprint, nonce_key};
+pub use send::{NAME_BYTES_MAX, NewMessage, SentMessage, content_fingerprint, nonce_key};
 pub use stats::{AgentTraffic, BusStats};
+pub use worker_queue::{agent_of_namespace, worker_namespace};
 
 use crate::keys::BeamPrivateKey;
 use crate::problem::BeamProblem;
@@ -63,7 +66,7 @@ pub(crate) struct BusState {
     waits: Slots<String>,
     /// Event streams, by recipient.
     streams: Slots<String>,
-    /// One computation of statistics at a time, because it reads all messages.
+    /// One computation of statistics at a time: it reads the counters of all agents, and messages that are about a day old.
     stats: Semaphore,
     /// True when the process stops; waiting requests and event streams end then.
     stopping: watch::Sender<bool>,

@@ -1,6 +1,7 @@
 //! Agents, their keys, access rules and delegations.
 
 pub(crate) mod access_rules;
+pub(crate) mod agent_index;
 pub(crate) mod agent_keys;
 mod change;
 pub(crate) mod delegations;

@@ -16,9 +16,11 @@ mod peers;
 mod remote_agent;
 mod resolve;
 mod sync;
+mod unknown_agents;
 
 pub use assertions::{AgentTrust, AssertedTrust, TrustAssertion, TrustReport};
 pub(crate) use inbound::SENDERS_PER_SOURCE;
 pub use peers::NewPeer;
 pub use remote_agent::{FederatedAgent, RemoteAgentError};
 pub use resolve::{AgentScope, ResolvedAgent};
+pub(crate) use unknown_agents::UnknownAgents;

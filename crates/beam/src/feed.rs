@@ -1,4 +1,9 @@
-//! The feed of intents: what happens to them on this node, for sockets that follow it.
+//! The feed of intents: what happens to them, for sockets that follow it.
+//!
+//! A node that is alone reports the steps that it takes. On a shared ledger, each node with readers follows the facts of all
+//! nodes instead; see `all_nodes`.
+
+mod all_nodes;
 
 use std::sync::Arc;
 
@@ -22,21 +27,25 @@ impl Beam {
     /// The same for a step that the given row does not show yet.
     pub(crate) fn publish_feed_as(&self, row: &Intent, state: State) {
         let sockets = &self.inner.sockets;
-        if !sockets.has_feeds() {
+        if self.inner.node.shared || !sockets.has_feeds() {
             return;
         }
         let Some(view) = IntentRow::of(row) else {
             return;
         };
-        let view = IntentRow { state, ..view };
-        let message = json!({"type": "intent_feed", "entry": entry(&view)});
+        self.send_to_feeds(&IntentRow { state, ..view });
+    }
+
+    fn send_to_feeds(&self, view: &IntentRow) {
+        let message = json!({"type": "intent_feed", "entry": entry(view)});
         let message: Arc<str> = message.to_string().into();
+        let sockets = &self.inner.sockets;
         sockets.publish(&view.from, &view.to, &message);
     }
 
     /// Reports the end of an intent.
     pub(crate) async fn publish_feed_of(&self, id: IntentId) {
-        if !self.inner.sockets.has_feeds() {
+        if self.inner.node.shared || !self.inner.sockets.has_feeds() {
             return;
         }
         if let Ok(Some(row)) = self.engine().observe(id).await {

@@ -18,6 +18,7 @@ mod federation;
 mod federation_secret;
 mod intents;
 mod listener_policy;
+mod local_failures;
 mod mount;
 mod observability;
 pub mod openapi;
@@ -28,6 +29,7 @@ mod receive;
 mod response;
 mod socket;
 mod stats;
+mod unrouted;
 
 use std::sync::Arc;
 
@@ -38,6 +40,7 @@ use consign_web::listener_policy::ListenerPolicy;
 pub(crate) use access::IntentReader;
 pub use mount::BeamMount;
 use public_limits::PublicLimits;
+pub use socket::serve_agent;
 
 use crate::service::Beam;
 
@@ -69,7 +72,9 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(intents::routes())
         .merge(observability::routes())
         .merge(socket::routes())
-        .merge(stats::routes());
+        .merge(stats::routes())
+        .method_not_allowed_fallback(unrouted::wrong_method)
+        .layer(from_fn_with_state(face.clone(), local_failures::allow));
     let routes = if face.policy.restricts_access() {
         routes.layer(from_fn_with_state(face.clone(), listener_policy::enforce))
     } else {

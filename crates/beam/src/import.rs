@@ -11,6 +11,7 @@ mod lists;
 mod messages;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use consign_engine::{BeamFile, Engine, Error, ForeignPage, UnreadableRow};
 use consign_kernel::command::{Answer, Command, Recover, Restore};

@@ -1,16 +1,36 @@
 //! To which node an agent is connected, for the other nodes of the ledger.
 
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use consign_engine::Error;
+use consign_engine::{Error, Versioned};
+use consign_kernel::record::Kind;
 use consign_web::websocket::SocketSender;
 use tokio::sync::watch;
 
-use crate::directory::records::BeamPresence;
+use crate::directory::records::{Agent, BeamPresence, PAGE};
 use crate::service::Beam;
+use crate::sockets::ConnectedAgent;
 
-/// How often this node looks whether its agents have connected to another node.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How often this node reads where agents are connected.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// The share of its time that it reads at most: a read that took a second is followed by twenty without one.
+const PAUSE_PER_READ: u32 = 20;
+
+/// The agents that are connected to other nodes, as of the last read. Empty if the ledger belongs to one node.
+#[derive(Debug, Default)]
+pub(crate) struct AgentsElsewhere(Mutex<Arc<HashSet<String>>>);
+
+impl AgentsElsewhere {
+    pub(crate) fn current(&self) -> Arc<HashSet<String>> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, agents: HashSet<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(agents);
+    }
+}
 
 /// A connection of an agent to this node.
 #[derive(Debug)]
@@ -24,10 +44,11 @@ impl Beam {
     /// Connects an agent and greets it. `None` if it has left already.
     pub(crate) async fn connect_agent(
         &self,
-        beam_id: &str,
+        agent: &ConnectedAgent,
         sender: SocketSender,
         greeting: String,
     ) -> Option<AgentPresence> {
+        let beam_id = &agent.beam_id;
         let sockets = &self.inner.sockets;
         let number = sockets.next();
         if self.inner.node.shared
@@ -35,14 +56,13 @@ impl Beam {
         {
             tracing::warn!(%error, beam_id, "other nodes do not know yet where an agent is connected");
         }
-        sockets.connect(beam_id, number, sender, greeting).ok()?;
-        let (left, mut leave) = watch::channel(());
+        sockets
+            .connect(agent.clone(), number, sender, greeting)
+            .ok()?;
+        let (left, leave) = watch::channel(());
         if self.inner.node.shared {
-            let (beam, beam_id) = (self.clone(), beam_id.to_owned());
-            tokio::spawn(async move {
-                let leave = async { while leave.changed().await.is_ok() {} };
-                beam.serve_lane(&beam_id, leave).await;
-            });
+            let (beam, beam_id) = (self.clone(), beam_id.clone());
+            tokio::spawn(async move { beam.serve_lane(&beam_id, leave).await });
         }
         Some(AgentPresence {
             number,
@@ -88,24 +108,119 @@ impl Beam {
             .await
     }
 
-    /// Closes sockets whose agents have connected to another node since. Runs until the process ends.
+    /// Whether an agent is connected to any node.
+    pub(crate) async fn is_agent_connected(&self, beam_id: &str) -> Result<bool, Error> {
+        if self.inner.sockets.is_connected(beam_id) {
+            return Ok(true);
+        }
+        self.has_presence_elsewhere(beam_id).await
+    }
+
+    /// Whether another live node has the socket of an agent.
+    pub(crate) async fn has_presence_elsewhere(&self, beam_id: &str) -> Result<bool, Error> {
+        if !self.inner.node.shared {
+            return Ok(false);
+        }
+        let key = BeamPresence::key(beam_id);
+        match self.engine().load::<BeamPresence>(key).await? {
+            Some(presence) => self.is_at_other_node(&presence.value).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn is_at_other_node(&self, presence: &BeamPresence) -> Result<bool, Error> {
+        let is_other = presence.node != 0 && presence.node != self.inner.node.id;
+        Ok(is_other && self.engine().is_node_alive(presence.node).await?)
+    }
+
+    /// Whether an agent is connected to any node, as of a few seconds ago for other nodes.
+    pub(crate) fn was_agent_connected(&self, beam_id: &str) -> bool {
+        self.inner.sockets.is_connected(beam_id) || self.inner.elsewhere.current().contains(beam_id)
+    }
+
+    /// The number of agents that are connected to any node, as of a few seconds ago for other nodes.
+    pub(crate) fn connected_agents(&self) -> usize {
+        let here = self.inner.sockets.agent_count();
+        let elsewhere = self.inner.elsewhere.current();
+        let sockets = &self.inner.sockets;
+        let others = elsewhere.iter().filter(|id| !sockets.is_connected(id));
+        here + others.count()
+    }
+
+    /// Reads again and again where agents are connected, and closes sockets whose agents have connected to another node
+    /// since. Runs until the process ends.
     pub async fn watch_presence(self) {
         if !self.inner.node.shared {
             return;
         }
         loop {
-            tokio::time::sleep(CHECK_EVERY).await;
-            for (beam_id, connection) in self.inner.sockets.connections() {
-                let key = BeamPresence::key(&beam_id);
-                let Ok(Some(presence)) = self.engine().load::<BeamPresence>(key).await else {
-                    continue;
-                };
-                let is_elsewhere =
-                    presence.value.node != 0 && presence.value.node != self.inner.node.id;
-                if is_elsewhere {
-                    let sockets = &self.inner.sockets;
-                    sockets.replace_by_other_node(&beam_id, connection);
+            let began = Instant::now();
+            // Listed before the read: a connection that is made meanwhile may have an older record.
+            let connections = self.inner.sockets.connections();
+            match self.read_presence().await {
+                Ok(elsewhere) => {
+                    for (beam_id, connection) in connections {
+                        if elsewhere.contains(&beam_id) {
+                            let sockets = &self.inner.sockets;
+                            sockets.replace_by_other_node(&beam_id, connection);
+                        }
+                    }
+                    self.inner.elsewhere.replace(elsewhere);
                 }
+                Err(error) => {
+                    tracing::debug!(%error, "it is unknown where agents are connected");
+                }
+            }
+            if let Err(error) = self.close_outdated_connections().await {
+                tracing::debug!(%error, "it is unknown whether connected agents were deleted");
+            }
+            let pause = began.elapsed() * PAUSE_PER_READ;
+            tokio::time::sleep(pause.max(CHECK_EVERY)).await;
+        }
+    }
+
+    /// Closes connections of agents that another node has deleted, or whose API key it has replaced.
+    async fn close_outdated_connections(&self) -> Result<(), Error> {
+        let ids: Vec<String> = self.inner.sockets.connected_ids().into_iter().collect();
+        for ids in ids.chunks(PAGE as usize) {
+            let keys = ids.iter().map(|id| Agent::key(id)).collect();
+            let found = self.engine().records_by_key(keys).await?;
+            let mut gone: BTreeSet<&String> = ids.iter().collect();
+            for record in found {
+                let agent = Versioned::<Agent>::read(record)?.value;
+                gone.remove(&agent.beam_id);
+                self.inner.sockets.close_outdated(&agent);
+            }
+            for beam_id in gone {
+                self.inner.sockets.remove_agent(beam_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The agents that are connected to other live nodes.
+    async fn read_presence(&self) -> Result<HashSet<String>, Error> {
+        let (mut elsewhere, mut after) = (HashSet::new(), String::new());
+        let mut alive: HashMap<i64, bool> = HashMap::new();
+        loop {
+            let kind = Kind::BeamPresence;
+            let page = self.engine().records(kind, "", &after, PAGE).await?;
+            let is_last = page.len() < PAGE as usize;
+            for record in page {
+                after.clone_from(&record.key.name);
+                let beam_id = record.key.name.clone();
+                let presence = Versioned::<BeamPresence>::read(record)?.value;
+                let mut is_alive = alive.get(&presence.node).copied();
+                if is_alive.is_none() {
+                    is_alive = Some(self.is_at_other_node(&presence).await?);
+                    alive.insert(presence.node, is_alive == Some(true));
+                }
+                if is_alive == Some(true) {
+                    elsewhere.insert(beam_id);
+                }
+            }
+            if is_last {
+                return Ok(elsewhere);
             }
         }
     }

@@ -16,9 +16,9 @@ impl Beam {
     ) -> Result<Vec<IntentRow>, Error> {
         let of = match reader {
             IntentReader::All => vec![MessagesOf::All],
-            IntentReader::Only(beam_id) => vec![
-                MessagesOf::Sender(beam_id.clone()),
-                MessagesOf::Recipient(beam_id.clone()),
+            IntentReader::Only(agent) => vec![
+                MessagesOf::Sender(agent.beam_id.clone()),
+                MessagesOf::Recipient(agent.beam_id.clone()),
             ],
         };
         let mut rows = Vec::new();
@@ -30,6 +30,9 @@ impl Beam {
                 limit,
             };
             rows.extend(self.engine().messages(filter).await?);
+        }
+        if let IntentReader::Only(agent) = reader {
+            rows.retain(|row| !self.is_before(row, agent.since_us));
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.seq));
         rows.dedup_by_key(|row| row.seq);

@@ -22,8 +22,8 @@ use consign_engine::Error;
 use consign_kernel::error::Code;
 
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
-pub(crate) use rows::error_code;
 pub use rows::{IntentRow, StoredEnd, StoredHead};
+pub(crate) use rows::{error_code, relay_code};
 pub(crate) use waiters::Waiters;
 
 use crate::frame::IntentFrame;
@@ -44,8 +44,9 @@ pub enum Ingress {
     },
     Socket {
         beam_id: String,
-        /// The socket presented the API key of its agent, so intents need no signature.
-        by_api_key: bool,
+        /// The digest of the API key that the socket presented. While it is the key of the agent, intents need no
+        /// signature.
+        api_key_hash: Option<String>,
     },
 }
 

@@ -8,9 +8,11 @@ use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
 use crate::bus::BusState;
-use crate::federation::SENDERS_PER_SOURCE;
+use crate::directory::agent_index::AgentIndex;
+use crate::federation::{SENDERS_PER_SOURCE, UnknownAgents};
 use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
+use crate::presence::AgentsElsewhere;
 use crate::relay::Waiters;
 use crate::sender_rate::SenderRate;
 use crate::settings::BeamSettings;
@@ -41,10 +43,13 @@ pub(crate) struct BeamState {
     pub(crate) node: BeamNode,
     pub(crate) outbound: Outbound,
     pub(crate) sockets: Sockets,
+    pub(crate) elsewhere: AgentsElsewhere,
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
     pub(crate) bus: BusState,
+    pub(crate) unknown_agents: UnknownAgents,
+    pub(crate) agent_index: AgentIndex,
     pub(crate) agent_counts: KeptAgentCounts,
     started: Instant,
     /// Intents per minute and source directory.
@@ -69,9 +74,12 @@ impl Beam {
             inner: Arc::new(BeamState {
                 outbound: Outbound::new(settings.guard.clone(), &OutboundOptions::default())?,
                 sockets: Sockets::default(),
+                elsewhere: AgentsElsewhere::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
                 bus: BusState::new(&settings.bus),
+                unknown_agents: UnknownAgents::default(),
+                agent_index: AgentIndex::default(),
                 agent_counts: KeptAgentCounts::default(),
                 started: Instant::now(),
                 source_rate: SenderRate::new(

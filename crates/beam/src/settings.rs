@@ -58,6 +58,8 @@ pub struct BusSettings {
     /// Without a key, the bus is open to this machine and closed to others.
     pub api_key: Option<SecretDigest>,
     pub stats_public: bool,
+    /// Messages of the organisations `test` and `demo` are removed at each start.
+    pub clean_test_data: bool,
     /// The identities for which the bus signs.
     pub identities: Vec<BusIdentity>,
     pub rate_per_minute: u32,
@@ -96,6 +98,7 @@ impl BeamSettings {
             bus: BusSettings {
                 api_key: None,
                 stats_public: false,
+                clean_test_data: false,
                 identities: Vec::new(),
                 rate_per_minute: BUS_RATE_PER_MINUTE_DEFAULT,
                 remote_directory: None,

@@ -2,30 +2,68 @@
 //!
 //! Invariant: an agent has at most one socket; a new one replaces the old one, which is closed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use consign_kernel::plant::{self, Plant};
 use consign_web::websocket::{CloseCode, SocketSender};
 
+use crate::directory::records::Agent;
+
 /// The code for a client that breaks a rule of the protocol.
 pub(crate) const POLICY_VIOLATION: CloseCode = CloseCode(1008);
 /// The code for a socket that the server gives up.
 const GOING_AWAY: CloseCode = CloseCode(1001);
 /// The code for a client that reads too slowly.
-const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
+pub(crate) const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
+
+const OUTDATED: &str = "The agent or its API key was replaced";
 
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     last: AtomicU64,
     agents: Mutex<HashMap<String, AgentSocket>>,
-    feeds: Mutex<HashMap<u64, FeedReader>>,
+    feeds: Mutex<FeedReaders>,
+}
+
+#[derive(Debug, Default)]
+struct FeedReaders {
+    readers: HashMap<u64, FeedReader>,
+    /// A task reads the facts of all nodes for them.
+    is_followed: bool,
+}
+
+/// The agent of a connection, as it was registered when the connection opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectedAgent {
+    pub(crate) beam_id: String,
+    /// See [`Agent::since_us`].
+    pub(crate) since_us: i64,
+    /// The digest of the API key that it presented.
+    pub(crate) api_key_hash: Option<String>,
+}
+
+impl ConnectedAgent {
+    pub(crate) fn of(agent: &Agent, by_api_key: bool) -> Self {
+        Self {
+            beam_id: agent.beam_id.clone(),
+            since_us: agent.since_us,
+            api_key_hash: agent.api_key_hash.clone().filter(|_| by_api_key),
+        }
+    }
+
+    /// Whether the connection may go on: the agent was not deleted and registered anew, and its API key was not replaced.
+    fn is_still(&self, agent: &Agent) -> bool {
+        let is_same_key = self.api_key_hash.is_none() || self.api_key_hash == agent.api_key_hash;
+        self.beam_id == agent.beam_id && self.since_us == agent.since_us && is_same_key
+    }
 }
 
 #[derive(Debug)]
 struct AgentSocket {
     connection: u64,
+    agent: ConnectedAgent,
     sender: SocketSender,
 }
 
@@ -33,7 +71,7 @@ struct AgentSocket {
 struct FeedReader {
     sender: SocketSender,
     /// The agent whose intents it sees; all intents if there is none.
-    only: Option<String>,
+    only: Option<ConnectedAgent>,
 }
 
 /// The agent has no socket here, or reads too slowly to get more.
@@ -44,15 +82,20 @@ impl Sockets {
     /// Connects an agent. The greeting is its first message, and when the agent reads it, it is connected.
     pub(crate) fn connect(
         &self,
-        beam_id: &str,
+        agent: ConnectedAgent,
         connection: u64,
         sender: SocketSender,
         greeting: String,
     ) -> Result<(), NotConnected> {
         let mut agents = self.agents();
         sender.try_send(greeting).map_err(|_| NotConnected)?;
-        let socket = AgentSocket { connection, sender };
-        let replaced = agents.insert(beam_id.to_owned(), socket);
+        let beam_id = agent.beam_id.clone();
+        let socket = AgentSocket {
+            connection,
+            agent,
+            sender,
+        };
+        let replaced = agents.insert(beam_id, socket);
         drop(agents);
         if let Some(replaced) = replaced.filter(|_| !plant::on(Plant::ReplacedSocketStays)) {
             let reason = "Replaced by new connection";
@@ -85,13 +128,45 @@ impl Sockets {
         }
     }
 
-    /// Closes the socket of an agent that was deleted.
+    /// Closes the connections of an agent that was deleted.
     pub(crate) fn remove_agent(&self, beam_id: &str) {
-        if let Some(socket) = self.agents().remove(beam_id) {
-            socket
-                .sender
-                .close(POLICY_VIOLATION, "The agent was deleted");
+        self.close_of(beam_id, "The agent was deleted", |_| true);
+    }
+
+    /// Closes the connections of earlier agents with this id, and those that were opened with an API key that has been
+    /// replaced.
+    pub(crate) fn close_outdated(&self, agent: &Agent) {
+        self.close_of(&agent.beam_id, OUTDATED, |connected| {
+            !connected.is_still(agent)
+        });
+    }
+
+    fn close_of(&self, beam_id: &str, reason: &str, is_over: impl Fn(&ConnectedAgent) -> bool) {
+        let mut agents = self.agents();
+        if let Some(socket) = agents.get(beam_id)
+            && is_over(&socket.agent)
+        {
+            socket.sender.close(POLICY_VIOLATION, reason);
+            agents.remove(beam_id);
         }
+        drop(agents);
+        self.feeds().readers.retain(|_, reader| {
+            let only = reader.only.as_ref();
+            let is_closed = only.is_some_and(|only| only.beam_id == beam_id && is_over(only));
+            if is_closed {
+                reader.sender.close(POLICY_VIOLATION, reason);
+            }
+            !is_closed
+        });
+    }
+
+    /// The agents with a connection here, of either kind.
+    pub(crate) fn connected_ids(&self) -> BTreeSet<String> {
+        let mut ids: BTreeSet<String> = self.agents().keys().cloned().collect();
+        let feeds = self.feeds();
+        let followed = feeds.readers.values();
+        ids.extend(followed.filter_map(|reader| Some(reader.only.as_ref()?.beam_id.clone())));
+        ids
     }
 
     pub(crate) fn is_connected(&self, beam_id: &str) -> bool {
@@ -114,8 +189,9 @@ impl Sockets {
     }
 
     /// Queues a message for an agent. A client that does not read is disconnected.
-    pub(crate) fn send(&self, beam_id: &str, text: String) -> Result<(), NotConnected> {
-        let sender = match self.agents().get(beam_id) {
+    pub(crate) fn send(&self, recipient: &Agent, text: String) -> Result<(), NotConnected> {
+        self.close_outdated(recipient);
+        let sender = match self.agents().get(&recipient.beam_id) {
             Some(socket) => socket.sender.clone(),
             None => return Err(NotConnected),
         };
@@ -126,29 +202,44 @@ impl Sockets {
     }
 
     /// Adds a reader of the intent feed. Without an agent it sees all intents.
-    pub(crate) fn add_feed(&self, sender: SocketSender, only: Option<String>) -> u64 {
+    pub(crate) fn add_feed(&self, sender: SocketSender, only: Option<ConnectedAgent>) -> u64 {
         let number = self.next();
-        self.feeds().insert(number, FeedReader { sender, only });
+        let reader = FeedReader { sender, only };
+        self.feeds().readers.insert(number, reader);
         number
     }
 
     pub(crate) fn remove_feed(&self, number: u64) {
-        self.feeds().remove(&number);
+        self.feeds().readers.remove(&number);
     }
 
     pub(crate) fn feed_count(&self) -> usize {
-        self.feeds().len()
+        self.feeds().readers.len()
     }
 
     pub(crate) fn has_feeds(&self) -> bool {
-        !self.feeds().is_empty()
+        !self.feeds().readers.is_empty()
+    }
+
+    /// Whether the caller has to follow the facts for the readers; false if another task does.
+    pub(crate) fn begin_following(&self) -> bool {
+        !std::mem::replace(&mut self.feeds().is_followed, true)
+    }
+
+    /// Whether the task that follows the facts may end, because there is no reader.
+    pub(crate) fn ends_following(&self) -> bool {
+        let mut feeds = self.feeds();
+        if feeds.readers.is_empty() {
+            feeds.is_followed = false;
+        }
+        feeds.readers.is_empty()
     }
 
     /// Sends an event about an intent between these two to the readers that may see it.
     pub(crate) fn publish(&self, from: &str, to: &str, text: &Arc<str>) {
         let mut feeds = self.feeds();
-        feeds.retain(|_, reader| {
-            let sees = |only: &String| only == from || only == to;
+        feeds.readers.retain(|_, reader| {
+            let sees = |only: &ConnectedAgent| only.beam_id == from || only.beam_id == to;
             if reader.only.as_ref().is_some_and(|only| !sees(only)) {
                 return true;
             }
@@ -169,7 +260,7 @@ impl Sockets {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn feeds(&self) -> MutexGuard<'_, HashMap<u64, FeedReader>> {
+    fn feeds(&self) -> MutexGuard<'_, FeedReaders> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,28 +5,38 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Credential};
-use crate::{ApiKeyInfo, Client, Error, NewApiKey, NodeStatus, SecretKey};
+use crate::{ApiKeyInfo, Client, Error, KeyGrant, NewApiKey, NodeStatus, SecretKey};
 
 impl Client {
-    pub async fn generate_key(&self, owner: Option<&str>) -> Result<NewApiKey, Error> {
+    /// Creates a key that may claim in these reserved namespaces.
+    pub async fn generate_key(
+        &self,
+        owner: Option<&str>,
+        grants: &[String],
+    ) -> Result<NewApiKey, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
             owner: Option<&'a str>,
+            #[serde(skip_serializing_if = "<[String]>::is_empty")]
+            grants: &'a [String],
         }
         #[derive(Deserialize)]
         struct GeneratedKey {
             api_key: String,
             #[serde(default)]
             owner: String,
+            #[serde(default)]
+            grants: Vec<String>,
         }
         let call = Call::post("generate_key", "/admin/generate_key".to_owned())
-            .json(&Body { owner })?
+            .json(&Body { owner, grants })?
             .credential(Credential::Admin);
         let answer: GeneratedKey = self.fetch(call).await?;
         Ok(NewApiKey {
             key: SecretKey::new(&answer.api_key),
             owner: answer.owner,
+            grants: answer.grants,
         })
     }
 
@@ -46,6 +56,34 @@ impl Client {
     pub async fn keys(&self) -> Result<Vec<ApiKeyInfo>, Error> {
         let call = Call::get("keys", "/admin/keys".to_owned()).credential(Credential::Admin);
         self.fetch(call).await
+    }
+
+    pub async fn grants(&self) -> Result<Vec<KeyGrant>, Error> {
+        let call = Call::get("grants", "/admin/grants".to_owned()).credential(Credential::Admin);
+        self.fetch(call).await
+    }
+
+    /// Lets a key claim in a reserved namespace.
+    pub async fn grant(&self, key_id: &str, namespace: &str) -> Result<(), Error> {
+        self.change_grant("/admin/grant", key_id, namespace).await
+    }
+
+    /// Ends a grant. What the key holds it may still settle.
+    pub async fn revoke_grant(&self, key_id: &str, namespace: &str) -> Result<(), Error> {
+        self.change_grant("/admin/revoke_grant", key_id, namespace)
+            .await
+    }
+
+    async fn change_grant(&self, path: &str, key_id: &str, namespace: &str) -> Result<(), Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            key_id: &'a str,
+            namespace: &'a str,
+        }
+        let call = Call::post("grant", path.to_owned())
+            .json(&Body { key_id, namespace })?
+            .credential(Credential::Admin);
+        self.answer(call).await.map(drop)
     }
 
     pub async fn nodes(&self) -> Result<Vec<NodeStatus>, Error> {

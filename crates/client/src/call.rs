@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{plain, secret};
+use crate::surrogates;
 use crate::wire::{BeamErrorBody, ErrorBody, FlatErrorBody};
 use crate::{Client, Error, Response, SecretKey};
 
@@ -142,7 +143,11 @@ impl Client {
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
+    let parsed = serde_json::from_slice(body).or_else(|error| match surrogates::replaced(body) {
+        Some(body) => serde_json::from_slice(&body),
+        None => Err(error),
+    });
+    parsed.map_err(|error| Error::Unreadable {
         what,
         why: error.to_string(),
     })

@@ -150,6 +150,9 @@ impl Error {
 }
 
 fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> Option<String> {
+    if let Some(hint) = beam_hint(status, code) {
+        return Some(hint.to_owned());
+    }
     let hint = match (status.as_u16(), code) {
         (_, "invalid_signature") => {
             "check that the key is the right one and that both clocks agree within five minutes"
@@ -193,6 +196,57 @@ fn refusal_hint(status: StatusCode, code: &str, retry_after_s: Option<u64>) -> O
     Some(hint.to_owned())
 }
 
+/// Beam spells its codes in upper case.
+fn beam_hint(status: StatusCode, code: &str) -> Option<&'static str> {
+    Some(match (status.as_u16(), code) {
+        (_, "ADMIN_UNAVAILABLE") => {
+            "the server has no operators: set BEAM_ADMIN_EMAILS, BEAM_OPERATOR_EMAILS or BEAM_VIEWER_EMAILS to their \
+             addresses, start it again, and name one of them with --email"
+        }
+        (403, "UNAUTHORIZED") => {
+            "use an address of BEAM_ADMIN_EMAILS, BEAM_OPERATOR_EMAILS or BEAM_VIEWER_EMAILS of the server"
+        }
+        (401, "UNAUTHORIZED" | "INVALID_TOKEN") => {
+            "give a token with --token-file: the API key of the agent, the key of the bus, or the session of an \
+             operator; on the machine of the server an operator is named with --email"
+        }
+        (_, "FEDERATION_UNAUTHORIZED") => {
+            "the secret must be the same as BEAM_FEDERATION_SHARED_SECRET of the server; without that variable, the \
+             server has no peers"
+        }
+        (_, "FORBIDDEN") => {
+            "let the recipient's directory allow it: consign acl allow TARGET INTENT FROM"
+        }
+        (_, "OFFLINE") => {
+            "the recipient is not connected; connect it and send again, or send with --bus, which retries"
+        }
+        (_, "TIMEOUT") => {
+            "send it again with the same --nonce: a result that arrives meanwhile is returned, and nothing is done twice"
+        }
+        (_, "IN_PROGRESS") => "wait for its result, then send it again with the same --nonce",
+        (_, "KEY_ROTATION_REQUIRED") => {
+            "name the file of its identity with --key; to replace its key: consign agent rotate"
+        }
+        (_, "ACTIVE_KEY_REQUIRED") => "replace it with: consign agent rotate --key FILE",
+        (_, "INVALID_BEAM_ID") => {
+            "a Beam-ID looks like alice@acme.beam.directory or alice@beam.directory"
+        }
+        (_, "ACL_ERROR") => "register it first with: consign agent register",
+        (_, "INVALID_PEER" | "INVALID_HTTP_ENDPOINT") => {
+            "use an https URL of a public host, or list its host:port in BEAM_ALLOW_TARGETS of the server"
+        }
+        (_, "FEDERATION_ERROR") => {
+            "the peer is registered, and is asked again when one of its agents is needed; check its URL and its secret"
+        }
+        (_, "INVALID_STATE") => "see its status with: consign message history",
+        (_, "MESSAGE_NOT_FOUND") => "list the messages with: consign message history",
+        (_, "NOT_FOUND" | "KEY_NOT_FOUND") => {
+            "check the spelling; consign agent list and consign peer list show what there is"
+        }
+        _ => return None,
+    })
+}
+
 fn is_certificate_problem(cause: &std::io::Error) -> bool {
     let Some(inner) = cause.get_ref() else {
         return false;
@@ -226,6 +280,18 @@ mod tests {
         assert_eq!(error.code(), Some("rate_limited"));
         assert_eq!(error.hint().as_deref(), Some("try again in 12 s"));
         assert!(!error.is_unreachable());
+    }
+
+    #[test]
+    fn errors_of_beam_have_hints_of_their_own() {
+        let hint = |status, code| refused(status, code, None).hint().unwrap();
+        let unavailable = hint(503, "ADMIN_UNAVAILABLE");
+        assert!(unavailable.contains("BEAM_ADMIN_EMAILS"), "{unavailable}");
+        assert!(hint(403, "FORBIDDEN").contains("consign acl allow"));
+        assert!(hint(503, "OFFLINE").contains("--bus"));
+        // The same words in lower case are codes of other protocols.
+        assert!(hint(403, "forbidden").contains("main key"));
+        assert_eq!(hint(503, "STORE_UNAVAILABLE"), "try again later");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod retry_loop;
 mod settle;
 mod sign;
 mod socket;
+mod surrogates;
 mod tls;
 mod transactions;
 mod wire;
@@ -57,8 +58,8 @@ pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
 pub use transactions::{ParsedResponse, Transactions};
 pub use wire::{
-    ApiKeyInfo, Claimed, ErrorDetail, Extended, IntentResult, IntentStatus, ListPage, NewApiKey,
-    NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
+    ApiKeyInfo, Claimed, ErrorDetail, Extended, IntentResult, IntentStatus, KeyGrant, ListPage,
+    NewApiKey, NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
 };
 
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

@@ -182,6 +182,8 @@ pub struct ReceiptStanding {
 pub struct NewApiKey {
     pub key: crate::SecretKey,
     pub owner: String,
+    /// The reserved namespaces in which it may claim.
+    pub grants: Vec<String>,
 }
 
 /// A key as the server lists it, without its text.
@@ -195,6 +197,19 @@ pub struct ApiKeyInfo {
     /// Unix seconds.
     #[serde(default)]
     pub created_at: f64,
+    /// The reserved namespaces in which it may claim.
+    #[serde(default)]
+    pub grants: Vec<String>,
+}
+
+/// The permission of a key to claim in a reserved namespace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyGrant {
+    pub key_id: String,
+    pub namespace: String,
+    /// Unix seconds.
+    #[serde(default)]
+    pub granted_at: f64,
 }
 
 /// A node of a ledger.

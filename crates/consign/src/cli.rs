@@ -39,7 +39,7 @@ enum CliCommand {
     /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
-    /// Create, list and revoke API keys
+    /// Create, list and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
     /// List the nodes of a ledger, and drain one of them

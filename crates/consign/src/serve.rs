@@ -12,6 +12,7 @@ mod embedded_automation;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;
+mod message_bus;
 mod node;
 mod prepare;
 mod reserve;

@@ -11,7 +11,7 @@ mod service_client;
 mod start;
 mod state;
 
-pub(crate) use automation::{Automation, ReloadHandle};
+pub(crate) use automation::{Automation, AutomationHost, ReloadHandle};
 pub(crate) use service_client::{ServiceClient, WhenStopped, path_segment, query_string};
 pub(crate) use start::{NODE, run};
 pub(crate) use state::{START_SERVER_HINT, StateDir};

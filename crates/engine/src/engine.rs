@@ -1,5 +1,6 @@
 //! The handle that every face uses.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,9 @@ use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
-    MessageFilter, News, Outline, OutlinePage, SharedStore, Stats, TypedReads as _,
+    MessageFilter, MessageTally, News, Outline, OutlinePage, SharedStore, Stats, TypedReads as _,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use crate::Error;
 use crate::answers::typed;
@@ -377,13 +378,19 @@ impl Engine {
         Ok(self.inner.store.messages(filter).await?)
     }
 
-    /// How many messages each sender has sent to each recipient.
+    /// How many messages there are by one of their properties, from a name on, in the order of names.
     pub async fn message_counts(
         &self,
-        profile: ProfileId,
+        face: Face,
+        tally: MessageTally,
+        from: &str,
         limit: u32,
     ) -> Result<Vec<MessageCount>, Error> {
-        Ok(self.inner.store.message_counts(profile, limit).await?)
+        let counts = self
+            .inner
+            .store
+            .message_counts(face, tally, from.to_owned(), limit);
+        Ok(counts.await?)
     }
 
     /// The first use of a once-key.
@@ -418,6 +425,12 @@ impl Engine {
     /// The same for code that acts for a publisher.
     pub fn follow_publisher(&self, id: &str) -> watch::Receiver<()> {
         self.inner.followers.follow(id)
+    }
+
+    /// Receives the owners of all new facts, also of those of other nodes; an empty set if they are unknown. A reader that
+    /// falls behind misses some.
+    pub fn follow_owners(&self) -> broadcast::Receiver<Arc<BTreeSet<String>>> {
+        self.inner.followers.follow_owners()
     }
 
     /// A slot for an event stream, if the caller has one left.
@@ -499,6 +512,11 @@ impl Engine {
 
     pub async fn record(&self, key: record::Key) -> Result<Option<Record>, Error> {
         Ok(self.inner.store.record(key).await?)
+    }
+
+    /// Several records in one read; missing ones are left out.
+    pub async fn records_by_key(&self, keys: Vec<record::Key>) -> Result<Vec<Record>, Error> {
+        Ok(self.inner.store.records_by_key(keys).await?)
     }
 
     pub async fn records(

@@ -111,6 +111,8 @@ pub struct KeyInfo {
     pub owner: String,
     pub total_requests: u64,
     pub created_at: Micros,
+    /// The reserved namespaces in which it may claim.
+    pub grants: Vec<String>,
 }
 
 pub(crate) fn digest(secret: &str) -> [u8; 32] {
@@ -181,12 +183,30 @@ impl Engine {
         }
     }
 
-    pub async fn create_key(&self, operator: Operator, owner: &str) -> Result<NewKey, Error> {
+    /// Creates a key that may claim in these reserved namespaces.
+    pub async fn create_key(
+        &self,
+        _: Operator,
+        owner: &str,
+        granted: &[String],
+    ) -> Result<NewKey, Error> {
         let mut random = [0_u8; 20];
         getrandom::fill(&mut random).map_err(|error| Error::Internal(error.to_string()))?;
         let secret = format!("tk_{}", HEXLOWER.encode(&random));
-        self.adopt_key(operator, &secret, owner, self.now(), 0)
-            .await
+        let (id, key) = self.new_key(&secret, owner, self.now(), 0)?;
+        let label = key.label.clone();
+        let mut unit = UnitOfWork::default();
+        unit.replace(&Versioned::new(ApiKey::key(&id), key));
+        for namespace in granted {
+            let grant = self.new_grant(&id, namespace);
+            unit.put(grant.key, &grant.value);
+        }
+        self.commit(unit).await?;
+        Ok(NewKey {
+            id,
+            secret,
+            owner: label,
+        })
     }
 
     /// Stores a key that was created elsewhere. A key that exists stays unchanged.
@@ -198,18 +218,8 @@ impl Engine {
         created_at: Micros,
         total_requests: u64,
     ) -> Result<NewKey, Error> {
-        let digest = digest(secret);
-        let id = id_of(&digest);
-        let label: String = owner.chars().take(limits::OWNER_CHARS_MAX).collect();
-        let key = ApiKey {
-            digest: HEXLOWER.encode(&digest),
-            sealed: self.inner.seal.seal(&id, secret)?,
-            label: label.clone(),
-            created_at: created_at.0,
-            total_requests,
-            window_at: 0,
-            window_count: 0,
-        };
+        let (id, key) = self.new_key(secret, owner, created_at, total_requests)?;
+        let label = key.label.clone();
         let put = Versioned::new(ApiKey::key(&id), key).put();
         self.put_if_unchanged(put).await?;
         Ok(NewKey {
@@ -217,6 +227,27 @@ impl Engine {
             secret: secret.to_owned(),
             owner: label,
         })
+    }
+
+    fn new_key(
+        &self,
+        secret: &str,
+        owner: &str,
+        created_at: Micros,
+        total_requests: u64,
+    ) -> Result<(String, ApiKey), Error> {
+        let digest = digest(secret);
+        let id = id_of(&digest);
+        let key = ApiKey {
+            digest: HEXLOWER.encode(&digest),
+            sealed: self.inner.seal.seal(&id, secret)?,
+            label: owner.chars().take(limits::OWNER_CHARS_MAX).collect(),
+            created_at: created_at.0,
+            total_requests,
+            window_at: 0,
+            window_count: 0,
+        };
+        Ok((id, key))
     }
 
     /// Revokes a key, given as key or key id. Its requests are refused from now on; its intents stay.
@@ -228,15 +259,26 @@ impl Engine {
         }
         let mut unit = UnitOfWork::default();
         let deleted = unit.delete(ApiKey::key(&id));
-        unit.forget(Forget::OnceOf { owner: id });
-        self.commit(unit).await?.get(deleted)
+        unit.forget(Forget::OnceOf { owner: id.clone() });
+        for grant in self.grants_of(&id).await? {
+            unit.delete(grant);
+        }
+        let deleted = self.commit(unit).await?.get(deleted)?;
+        // A grant that was made at the same time.
+        self.revoke_grants(self.grants_of(&id).await?).await?;
+        Ok(deleted)
     }
 
     pub async fn keys(&self, _: Operator) -> Result<Vec<KeyInfo>, Error> {
+        let grants = self.all_grants().await?;
         let mut keys = Vec::new();
         for record in self.key_records().await? {
             let key = parse(&record)?;
+            let own = grants
+                .iter()
+                .filter(|grant| grant.key_id == record.key.name);
             keys.push(KeyInfo {
+                grants: own.map(|grant| grant.namespace.clone()).collect(),
                 id: record.key.name,
                 owner: key.label,
                 total_requests: key.total_requests,

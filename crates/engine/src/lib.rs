@@ -8,7 +8,9 @@ mod answers;
 mod clock;
 mod engine;
 mod error;
+mod exposed_queues;
 mod followers;
+mod grants;
 mod housekeeping;
 mod import;
 mod keys;
@@ -38,10 +40,12 @@ pub use consign_store::sqlite::{
 };
 pub use consign_store::{
     Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
-    MessageFilter, MessagesOf, Outline, OutlinePage, SeqPage, SharedStore, Stats,
+    MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage, SeqPage, SharedStore, Stats,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;
+pub use exposed_queues::{ExposedItem, ExposedQueue, ExposedQueues, InvalidQueueName};
+pub use grants::GrantInfo;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};

@@ -103,14 +103,27 @@ impl Engine {
         id: IntentId,
         pause: Duration,
     ) -> Result<Option<Intent>, Error> {
-        let mut changes = self.follow_publisher(MAIN_KEY_ID);
+        let is_settled = |intent: &Intent| intent.settled_at.is_some();
+        self.until_row(id, MAIN_KEY_ID, pause, is_settled).await
+    }
+
+    /// Waits until the row of this owner satisfies the condition; `None` if it was deleted. There are at least `pause`
+    /// between two reads.
+    pub async fn until_row(
+        &self,
+        id: IntentId,
+        owner: &str,
+        pause: Duration,
+        condition: impl Fn(&Intent) -> bool + Send,
+    ) -> Result<Option<Intent>, Error> {
+        let mut changes = self.follow_publisher(owner);
         loop {
             changes.mark_unchanged();
-            let Some(intent) = self.observe(id).await? else {
+            let Some(row) = self.observe(id).await? else {
                 return Ok(None);
             };
-            if intent.settled_at.is_some() {
-                return Ok(Some(intent));
+            if condition(&row) {
+                return Ok(Some(row));
             }
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;

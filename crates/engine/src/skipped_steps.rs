@@ -53,15 +53,23 @@ fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
             more: false,
         },
         Command::Clean(_) => Answer::Cleaned(Cleaned::default()),
-        Command::Forget(Forget::Once { .. } | Forget::Records { .. }) => {
-            Answer::Forgotten { rows: 0 }
-        }
+        Command::Prune(_) => Answer::Pruned {
+            messages: 0,
+            others: 0,
+            more: false,
+        },
+        Command::Forget(
+            Forget::Once { .. } | Forget::OnceEnding { .. } | Forget::Records { .. },
+        ) => Answer::Forgotten { rows: 0 },
         Command::ForgetFacts(_) => Answer::FactsForgotten {
             rows: 0,
             after: None,
         },
         Command::Forget(
-            Forget::OnceOf { .. } | Forget::OnceOfFace { .. } | Forget::AllRecords { .. },
+            Forget::OnceOf { .. }
+            | Forget::OnceOfFace { .. }
+            | Forget::LostMessages { .. }
+            | Forget::AllRecords { .. },
         )
         | Command::Admit(_)
         | Command::Begin(_)
@@ -71,6 +79,7 @@ fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
         | Command::Advance(_)
         | Command::Cancel(_)
         | Command::Requeue(_)
+        | Command::Remove(_)
         | Command::Observe(_)
         | Command::Recover(_)
         | Command::Purge(_)

@@ -20,7 +20,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How much may run at once.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Rows in total, except those of a capability that needs no slot.
+    /// Rows in total, except those of capabilities that need no slot.
     pub slots: usize,
     /// The capabilities to claim, with their own limits. A worker without capabilities claims rows without one.
     pub capabilities: Vec<(String, usize)>,
@@ -36,8 +36,8 @@ pub struct Worker {
 struct WorkerInner {
     /// The claim without its capabilities and its maximum.
     claim: Claim,
-    /// Rows of this capability only wait, and need no slot.
-    slotless: Option<&'static str>,
+    /// Rows of these capabilities only wait, and need no slot.
+    slotless: &'static [&'static str],
     counts: Mutex<Counts>,
     changed: Notify,
     ended: watch::Sender<u64>,
@@ -59,13 +59,13 @@ impl WorkerInner {
     }
 
     fn needs_slot(&self, capability: &str) -> bool {
-        self.slotless != Some(capability)
+        !self.slotless.contains(&capability)
     }
 }
 
 impl Worker {
-    /// `slotless` is a capability whose rows need no slot.
-    pub fn new(claim: Claim, slotless: Option<&'static str>) -> Self {
+    /// `slotless` are the capabilities whose rows need no slot.
+    pub fn new(claim: Claim, slotless: &'static [&'static str]) -> Self {
         Self {
             inner: Arc::new(WorkerInner {
                 claim,

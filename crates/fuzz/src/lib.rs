@@ -13,6 +13,7 @@ mod callback;
 mod client_responses;
 mod headers;
 mod json;
+mod mesh;
 mod plugin;
 mod query;
 mod rail;
@@ -138,6 +139,16 @@ pub const TARGETS: &[Target] = &[
         name: "beam_catalog",
         about: "catalogs of intents, and payloads",
         run: beam_catalog::run,
+    },
+    Target {
+        name: "mesh_frame",
+        about: "frames of the mesh's WebSocket, in both directions",
+        run: mesh::frame,
+    },
+    Target {
+        name: "mesh_ipc",
+        about: "requests to the daemon of the mesh, and to the broker's HTTP routes",
+        run: mesh::ipc,
     },
 ];
 

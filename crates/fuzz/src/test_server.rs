@@ -59,6 +59,7 @@ impl TestServer {
             maintenance: false,
             draining,
             release_reserve: None,
+            queues: Vec::new(),
         };
         let layers = layers::Options {
             trust_proxy: false,

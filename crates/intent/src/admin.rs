@@ -14,7 +14,7 @@ use http::StatusCode;
 use super::path_segment::PathId;
 use super::read::{completed_at, result_json, result_type, word};
 use super::{IntentFace, wire};
-use consign_web::json_out::{Json, array, json_response};
+use consign_web::json_out::{Json, array, json_response, string};
 use consign_web::reject::Reject;
 
 pub(super) async fn generate_key(
@@ -29,11 +29,15 @@ pub(super) async fn generate_key(
             .map_or_else(|| raw.compact(), std::borrow::Cow::into_owned),
         None => "anonymous".to_owned(),
     };
-    let key = face.engine.create_key(operator, &owner).await?;
+    let grants = face.grants_of_new_key(&object)?;
+    let key = face.engine.create_key(operator, &owner, &grants).await?;
     let mut body = Json::object();
     body.text("api_key", &key.secret)
         .text("owner", &key.owner)
         .text("id", &key.id);
+    if !grants.is_empty() {
+        body.raw("grants", &texts(&grants));
+    }
     Ok((StatusCode::CREATED, body).into_response())
 }
 
@@ -66,7 +70,8 @@ pub(super) async fn keys(
         out.text("id", &key.id)
             .text("owner", &key.owner)
             .number("total_requests", key.total_requests)
-            .seconds("created_at", Some(key.created_at));
+            .seconds("created_at", Some(key.created_at))
+            .raw("grants", &texts(&key.grants));
         out.finish()
     }))))
 }
@@ -252,6 +257,10 @@ async fn load(face: &IntentFace, id: &str) -> Result<Intent, Reject> {
 
 fn parse_id(id: &str) -> Result<IntentId, Reject> {
     id.parse().map_err(|_| Reject::not_found())
+}
+
+fn texts(list: &[String]) -> String {
+    array(list.iter().map(|text| string(text)))
 }
 
 fn ok() -> Json {

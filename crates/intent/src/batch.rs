@@ -14,7 +14,7 @@ use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
 use super::{IntentFace, wire};
 use consign_web::json_out::{Json, array};
-use consign_web::reject::Reject;
+use consign_web::reject::{NOT_GRANTED, Reject};
 
 /// All intents are published, or none.
 pub(super) async fn publish(
@@ -48,6 +48,9 @@ pub(super) async fn settle(
         .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
         .await?;
     let mut batch = request.charge_then_reject(parse_settle(&request)).await?;
+    request
+        .charge_then_reject(check_grant(&request, batch.claim.as_ref()).await)
+        .await?;
     if face.engine.claims_paused().is_some() {
         // Settlements are executed all the same; only the claim is left out, and the worker's next claim is refused.
         batch.claim = None;
@@ -79,11 +82,23 @@ pub(super) async fn settle(
     let mut body = Json::object();
     body.raw("items", &array(outs.into_iter()));
     let claimed = match answers.next() {
-        Some(Ok(Answer::Claimed(intents))) => claims(&intents),
+        Some(Ok(Answer::Claimed(intents))) => claims(&face, &intents),
         _ => "[]".to_owned(),
     };
     body.raw("intents", &claimed);
     Ok(body.into_response())
+}
+
+/// Refuses the whole batch before anything is settled. If the grant is revoked after this, only the claim is refused, and
+/// finds nothing.
+async fn check_grant(request: &AuthedRequest, claim: Option<&Claim>) -> Result<(), Reject> {
+    let Some(grant) = claim.and_then(|claim| claim.grant.clone()) else {
+        return Ok(());
+    };
+    match request.face.engine.record(grant).await? {
+        Some(_) => Ok(()),
+        None => Err(Reject::new(Code::Forbidden, NOT_GRANTED)),
+    }
 }
 
 fn settled(id: &str, outcome: Result<(), Reject>) -> String {

@@ -11,15 +11,17 @@ use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
+use consign_kernel::record::Grant;
 use http::{HeaderValue, StatusCode, header};
 
+use super::IntentFace;
 use super::authed_request::AuthedRequest;
+use super::exposed::is_reserved;
 use super::query::QueryParams;
 use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
-use super::{IntentFace, wire};
 use consign_web::json_out::{Json, array};
 use consign_web::presence::Presence;
-use consign_web::reject::Reject;
+use consign_web::reject::{NOT_GRANTED, Reject};
 use consign_web::sse::drained;
 
 /// A parsed claim.
@@ -80,10 +82,10 @@ pub(super) async fn claim(
         },
         Some(_) if claim_request.many => {
             let mut body = Json::object();
-            body.raw("intents", &claims(&claimed));
+            body.raw("intents", &claims(&face, &claimed));
             body.into_response()
         }
-        Some(intent) => claim_out(intent).into_response(),
+        Some(intent) => claim_out(&face, intent).into_response(),
     })
 }
 
@@ -108,12 +110,20 @@ fn no_content() -> Response {
     response
 }
 
-pub(super) fn claims(intents: &[Intent]) -> String {
-    array(intents.iter().map(|intent| claim_out(intent).finish()))
+pub(super) fn claims(face: &IntentFace, intents: &[Intent]) -> String {
+    array(
+        intents
+            .iter()
+            .map(|intent| claim_out(face, intent).finish()),
+    )
 }
 
 /// `id` and `claim_token` come before the payload: workers without a JSON parser use the first occurrence.
-fn claim_out(intent: &Intent) -> Json {
+fn claim_out(face: &IntentFace, intent: &Intent) -> Json {
+    let exposed = face.exposed_item(intent);
+    let namespace = exposed
+        .as_ref()
+        .map_or(&intent.namespace, |item| &item.namespace);
     let mut body = Json::object();
     body.text("id", &intent.id.to_string())
         .text(
@@ -123,14 +133,27 @@ fn claim_out(intent: &Intent) -> Json {
         .number("claim_attempts", u64::from(intent.attempts))
         .integer("claim_timeout", limits::LEASE_DEFAULT_S)
         .text("goal", &intent.goal)
-        .text("namespace", &intent.namespace)
+        .text("namespace", namespace)
         .integer("priority", i64::from(intent.priority))
         .maybe_text("target_worker", intent.target.as_deref())
         .maybe_text("required_capability", intent.capability.as_deref());
     if let Some(traceparent) = &intent.traceparent {
         body.text("traceparent", traceparent);
     }
-    body.raw("payload", &intent.payload);
+    match exposed {
+        Some(item) => {
+            let mut source = Json::object();
+            source.text("protocol", intent.profile.profile().face.name());
+            for (name, value) in &item.source {
+                source.maybe_text(name, value.as_deref());
+            }
+            body.raw("source", &source.finish())
+                .raw("payload", &item.payload);
+        }
+        None => {
+            body.raw("payload", &intent.payload);
+        }
+    }
     body
 }
 
@@ -139,6 +162,12 @@ fn parse(request: &AuthedRequest) -> Result<ClaimRequest, Reject> {
     let max = asked.max.unwrap_or(1);
     let mut claim = claim_for(request, asked.namespace, asked.goal, max)?;
     if let Some(publisher) = asked.publisher {
+        if claim.grant.is_some() {
+            return Err(Reject::new(
+                Code::Forbidden,
+                "publisher does not apply to a reserved namespace, whose rows have one owner.",
+            ));
+        }
         claim.audience = audience(request, &publisher)?;
     }
     // Headers take precedence over the query.
@@ -160,16 +189,18 @@ pub(super) fn claim_for(
     goal: Option<String>,
     max: u32,
 ) -> Result<Claim, Reject> {
-    if wire::is_reserved(&namespace) {
-        return Err(Reject::new(
-            Code::Forbidden,
-            "This key has no grant for namespaces beginning with beam. or mesh.",
-        ));
+    let mut granted = None;
+    if is_reserved(&namespace) {
+        // No grant exists for a namespace without a queue.
+        let queue = request.face.exposed_queue(&namespace);
+        let queue = queue.map_err(|_| Reject::new(Code::Forbidden, NOT_GRANTED))?;
+        let grant = Grant::key(&namespace, request.caller.id());
+        granted = Some((queue, grant));
     }
     let listed = request
         .header("x-worker-capabilities")
         .or_else(|| request.header("x-worker-capability"));
-    Ok(Claim {
+    let mut claim = Claim {
         face: Face::Intent,
         namespace,
         goal,
@@ -179,7 +210,15 @@ pub(super) fn claim_for(
         capabilities: listed.map_or(Ok(Vec::new()), capabilities)?,
         max,
         lease_us: limits::LEASE_DEFAULT_S * SECOND_US,
-    })
+        grant: None,
+    };
+    if let Some((queue, grant)) = granted {
+        claim.face = queue.face;
+        claim.namespace = queue.namespace;
+        claim.audience = Audience::Publisher(queue.owner);
+        claim.grant = Some(grant);
+    }
+    Ok(claim)
 }
 
 fn audience(request: &AuthedRequest, publisher: &str) -> Result<Audience, Reject> {

@@ -9,6 +9,8 @@ mod batch;
 mod claim;
 mod dashboard;
 mod events;
+mod exposed;
+mod grants;
 mod kv;
 mod lease;
 mod metrics;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Engine, Error, Operator};
+use consign_engine::{Engine, Error, ExposedQueues, Operator};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
 use tokio::sync::watch;
@@ -62,6 +64,8 @@ pub struct Options {
     pub draining: watch::Receiver<bool>,
     /// Releases the reserve of disk space.
     pub release_reserve: Option<ReleaseReserve>,
+    /// The queues of other protocols that workers may serve.
+    pub queues: Vec<Arc<dyn ExposedQueues>>,
 }
 
 impl Options {

@@ -9,7 +9,9 @@ use consign_web::openapi::{Endpoint, Operation};
 use http::Method;
 
 use super::openapi::operations;
-use super::{IntentFace, admin, batch, claim, dashboard, events, kv, lease, nodes, publish, read};
+use super::{
+    IntentFace, admin, batch, claim, dashboard, events, grants, kv, lease, nodes, publish, read,
+};
 
 /// One method of one path.
 pub(super) struct Route {
@@ -79,6 +81,9 @@ pub(super) fn routes() -> Vec<Route> {
         post("/admin/generate_key", admin::generate_key, operations::generate_key()),
         post("/admin/revoke_key", admin::revoke_key, operations::revoke_key()),
         get("/admin/keys", admin::keys, operations::keys()),
+        post("/admin/grant", grants::grant, operations::grant()),
+        post("/admin/revoke_grant", grants::revoke, operations::revoke_grant()),
+        get("/admin/grants", grants::list, operations::grants()),
         get("/admin/intents/{id}", admin::intent, operations::intent()),
         post("/admin/intents/{id}/cancel", admin::cancel, operations::cancel()),
         post("/admin/intents/{id}/retry", admin::retry, operations::retry()),

@@ -11,6 +11,7 @@ use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::profile::ProfileId;
 
+use super::exposed::is_reserved;
 use consign_web::reject::Reject;
 
 /// The body as one object.
@@ -128,11 +129,6 @@ pub(super) fn namespace(text: Option<&str>) -> Result<String, Reject> {
             "namespace must be 1-64 characters of letters, digits, '.', '-', '_'.",
         )
     })
-}
-
-/// Reserved for rows of other faces; publishing there is refused.
-pub(super) fn is_reserved(namespace: &str) -> bool {
-    namespace.starts_with("beam.") || namespace.starts_with("mesh.")
 }
 
 pub(super) fn goal(text: Option<&str>) -> Result<String, Reject> {

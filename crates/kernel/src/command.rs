@@ -55,12 +55,16 @@ pub enum Command {
     Advance(Box<Advance>),
     Cancel(Operate),
     Requeue(Operate),
+    /// Removes one row, unless a holder works on it or its profile keeps rows for ever.
+    Remove(Operate),
     /// Applies passed deadlines to one row before it is shown.
     Observe(IntentId),
     /// Applies passed deadlines to all rows that have one.
     Sweep(Sweep),
     /// Releases the leases that a dead process held.
     Recover(Recover),
+    /// Removes what ends by an instant, which may lie ahead.
+    Prune(Prune),
     /// One bounded piece of a cleanup pass.
     Clean(Clean),
     /// One bounded piece of a purge.
@@ -232,6 +236,8 @@ pub struct Claim {
     pub capabilities: Vec<String>,
     pub max: u32,
     pub lease_us: i64,
+    /// The record that permits the claim, which is refused without it.
+    pub grant: Option<record::Key>,
 }
 
 impl Claim {
@@ -317,17 +323,17 @@ pub struct Settle {
 
 #[derive(Clone, Debug)]
 pub enum Settlement {
+    /// The profile decides whether a row that was not delivered is delivered by it.
     Complete {
         result: Option<Outcome>,
     },
     Fail {
         error: String,
     },
-    /// The same, for a profile whose retry delays follow from a key ([`crate::profile::RetrySeed::OfKey`]). The payload, which
-    /// holds the key, is opaque to the rules.
-    FailKeyed {
+    /// The same, with a delay that begins at an earlier time than now.
+    FailSince {
         error: String,
-        key: String,
+        since: Micros,
     },
     /// For profiles in which a failed attempt is a state of its own: the row rests there, or the next step is written as well.
     FailAttempt {
@@ -338,6 +344,8 @@ pub enum Settlement {
     },
     /// The other side accepted it and its outcome is open. The profile decides whether the lease continues.
     Deliver,
+    /// The holder attempted nothing: the row is delivered, so that it waits for its recipient, and the attempt does not count.
+    HandOver,
     /// The other side refused it for good.
     Reject {
         error: String,
@@ -374,6 +382,12 @@ pub struct Advance {
     pub result: Option<Outcome>,
     /// How long a row that is queued again waits.
     pub after_us: i64,
+    /// Refuses a step to the state that the row has already. Otherwise such a step adds its fact and changes nothing else.
+    pub refuse_repeated: bool,
+    /// The state in which the caller saw the row; in any other one the step is refused.
+    pub from: Option<State>,
+    /// The attempt in which the caller saw the row; during any other one the step is refused.
+    pub attempt: Option<u32>,
 }
 
 impl Advance {
@@ -396,6 +410,9 @@ impl Advance {
             error: None,
             result: None,
             after_us: 0,
+            refuse_repeated: false,
+            from: None,
+            attempt: None,
         }
     }
 }
@@ -433,6 +450,15 @@ impl Recover {
     }
 }
 
+/// Rows whose profile removes them at the end of their life.
+#[derive(Clone, Copy, Debug)]
+pub struct Prune {
+    pub face: Face,
+    pub until: Micros,
+    /// How many rows are examined.
+    pub limit: u32,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Clean {
     pub face: Face,
@@ -457,8 +483,18 @@ pub enum Forget {
         scope: once::Scope,
         limit: u32,
     },
+    /// Those that expired, and those that will expire within `ahead_us`.
+    OnceEnding {
+        scope: once::Scope,
+        ahead_us: i64,
+        limit: u32,
+    },
     OnceOf {
         owner: String,
+    },
+    /// Notes with the once-rows of these messages that the messages do not exist, where that is so.
+    LostMessages {
+        keys: Vec<once::OnceKey>,
     },
     /// The scopes that a purge of the face removes; see [`once::Scope::purged`].
     OnceOfFace {
@@ -512,6 +548,12 @@ pub enum Answer {
     /// The rows after their recovery.
     Recovered(Vec<Intent>),
     Cleaned(Cleaned),
+    /// How many messages and other rows were removed; `more` when the limit cut the work short.
+    Pruned {
+        messages: u64,
+        others: u64,
+        more: bool,
+    },
     /// `after` is where the next piece starts, if there may be more.
     Purged {
         rows: u32,

@@ -233,7 +233,7 @@ impl<'a> Pending<'a> {
     pub fn decide(self, view: View, cx: &mut Cx<'_>) -> Result<Decided<'a>, Refusal> {
         match self.0 {
             Stage::Single(command) => decide(view, command, cx).map(Decided::Done),
-            Stage::Claim(progress) => Ok(progress.decide(view, cx)),
+            Stage::Claim(progress) => progress.decide(view, cx),
         }
     }
 }
@@ -250,7 +250,9 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
         Command::Advance(advance) => Needs::Intent(advance.id),
-        Command::Cancel(operate) | Command::Requeue(operate) => Needs::Intent(operate.id),
+        Command::Cancel(operate) | Command::Requeue(operate) | Command::Remove(operate) => {
+            Needs::Intent(operate.id)
+        }
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(restore) => Needs::Restored {
             id: restore.intent.id,
@@ -259,6 +261,7 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Sweep(sweep) => time::sweep_needs(*sweep, now),
         Command::Recover(recover) => recover_needs(recover),
         Command::Clean(clean) => time::clean_needs(*clean, now),
+        Command::Prune(prune) => time::prune_needs(*prune),
         Command::Purge(purge) => Needs::Rows {
             face: purge.face,
             namespace: purge.namespace.as_deref(),
@@ -298,10 +301,12 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
                 .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
+        Command::Remove(operate) => operate::remove(one(view)?, operate, cx),
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
         Command::Recover(recover) => Ok(operate::recover(view.intents, recover, cx)),
         Command::Clean(clean) => Ok(time::clean(view.intents, *clean, cx)),
+        Command::Prune(prune) => Ok(time::prune(view.intents, *prune)),
         Command::Purge(_) => Ok(operate::purge(view)),
         Command::Put(put) => records::put(live(view.record, cx.now), put),
         Command::Expect(_, version) => {

@@ -219,6 +219,8 @@ pub enum Refusal {
     Replay,
     #[error("the key is unknown or revoked")]
     UnknownKey,
+    #[error("the claim needs a grant that does not exist")]
+    NotGranted,
     #[error("too many requests; the window ends in {retry_after_s} s")]
     RateLimited { retry_after_s: i64 },
     #[error("{open} intents are open, the limit is {limit}")]

@@ -4,6 +4,8 @@
 //! except the rules in `decide`.
 
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
+use crate::once::OnceKey;
+use crate::plant::{self, Plant};
 use crate::profile::{Delivery, LifeEnd, ProfileId, Unconsented};
 use crate::state::{Cause, State, Verb, stored};
 
@@ -13,7 +15,7 @@ stored! {
         /// Queued or released, due later. Deadline: when it becomes claimable. Or not claimable at all: the end of its life, and
         /// for a row that ended without consent, its removal.
         Delayed = 0 => "delayed",
-        /// Queued and claimable. Deadline: the end of its life.
+        /// Queued, or delivered to a recipient, and claimable. Deadline: the end of its life.
         Ready = 1 => "ready",
         /// Held by a worker. Deadline: the end of the lease.
         Leased = 2 => "leased",
@@ -125,6 +127,16 @@ impl Intent {
         matches!(self.state, State::Dispatched | State::Delivered)
     }
 
+    /// Whether it waits for its recipient, without a lease.
+    pub fn awaits_ack(&self) -> bool {
+        self.state == State::Delivered && self.profile.profile().delivered == Delivery::AwaitsAck
+    }
+
+    /// Whether a claim that does not name its owner may take it while it is claimable.
+    pub fn is_for_all(&self) -> bool {
+        self.public && (!self.awaits_ack() || plant::on(Plant::DeliveredIsPublic))
+    }
+
     /// Whether it waits for consent, or ended without it and is to be removed. One that ended so stays on the delayed shelf.
     pub fn is_unconsented(&self) -> bool {
         matches!(
@@ -139,6 +151,9 @@ impl Intent {
         let profile = self.profile.profile();
         (self.shelf, self.wake_at) = match (self.state, self.lease_until) {
             (_, Some(until)) if self.is_out() => (Shelf::Leased, until),
+            (State::Delivered, None) if self.awaits_ack() && self.expires_at > now => {
+                (Shelf::Ready, self.expires_at)
+            }
             // No claim finds it: it waits for its recipient.
             (State::Delivered, None) if profile.delivered != Delivery::Claimable => {
                 (Shelf::Delayed, self.waits_until())
@@ -151,7 +166,7 @@ impl Intent {
             (State::Queued, _) if self.expires_at <= now => match profile.life_end {
                 LifeEnd::Never | LifeEnd::Park => (Shelf::Parked, Micros::MAX),
                 // The next sweep ends it.
-                LifeEnd::Dead { .. } => (Shelf::Delayed, self.expires_at),
+                LifeEnd::Dead { .. } | LifeEnd::Remove => (Shelf::Delayed, self.expires_at),
             },
             (State::Queued, _) if self.run_at > now => {
                 (Shelf::Delayed, self.run_at.min(self.expires_at))
@@ -166,10 +181,31 @@ impl Intent {
 
     /// How long it waits for a step that another party takes. Without an edge for its end it waits for good.
     fn waits_until(&self) -> Micros {
-        match self.profile.profile().row(self.state, Verb::Expire) {
+        let profile = self.profile.profile();
+        match profile.row(self.state, Verb::Expire) {
+            _ if profile.life_end == LifeEnd::Remove => self.removed_at(),
             Some(_) => self.expires_at,
             None => Micros::MAX,
         }
+    }
+
+    /// The end of a row that is removed at the end of its life: earlier, if it began as received and no recipient has it.
+    pub fn removed_at(&self) -> Micros {
+        if self.state == State::Received {
+            self.run_at.min(self.expires_at)
+        } else {
+            self.expires_at
+        }
+    }
+
+    /// The once-key under which it is known after its removal: that of its namespace and of the id that its client chose.
+    pub fn dedupe_key(&self) -> Option<OnceKey> {
+        let scope = self.profile.profile().dedupe?;
+        Some(OnceKey {
+            scope,
+            owner: self.namespace.clone(),
+            key: self.capability.clone()?,
+        })
     }
 
     /// Takes it out of its lanes until the leased row of its series is settled, at the latest until `until`.

@@ -14,7 +14,7 @@ pub struct Lanes {
     /// For claims that name the publisher.
     pub own: i64,
     pub own_goal: i64,
-    /// For claims by any key; only public rows have these.
+    /// For claims by any key; only public rows have these, and only until they are delivered.
     pub public: Option<i64>,
     pub public_goal: Option<i64>,
 }
@@ -43,7 +43,7 @@ impl Lanes {
             target: intent.target.as_deref(),
             capability: intent.capability.as_deref(),
         };
-        let public = intent.public || plant::on(Plant::PrivateIsPublic);
+        let public = intent.is_for_all() || plant::on(Plant::PrivateIsPublic);
         Self {
             own: key.lane(Some(&intent.owner), None),
             own_goal: key.lane(Some(&intent.owner), Some(&intent.goal)),

@@ -96,6 +96,16 @@ pub enum Plant {
     RevokedKeyReturns,
     EndlessRelay,
     OpenFederation,
+    ClaimWithoutGrant,
+    DeliveredIsPublic,
+    ResultBeforeCommit,
+    RelayBeforeCommit,
+    RecoveryFailsDelivered,
+    RecoveryRequeuesDelivered,
+    LateResultReplaces,
+    ForeignResult,
+    RelayToSource,
+    LastPeerWins,
 }
 
 impl Plant {
@@ -190,6 +200,16 @@ impl Plant {
         Self::RevokedKeyReturns,
         Self::EndlessRelay,
         Self::OpenFederation,
+        Self::ClaimWithoutGrant,
+        Self::DeliveredIsPublic,
+        Self::ResultBeforeCommit,
+        Self::RelayBeforeCommit,
+        Self::RecoveryFailsDelivered,
+        Self::RecoveryRequeuesDelivered,
+        Self::LateResultReplaces,
+        Self::ForeignResult,
+        Self::RelayToSource,
+        Self::LastPeerWins,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -284,6 +304,16 @@ impl Plant {
             Self::RevokedKeyReturns => "revoked-key-returns",
             Self::EndlessRelay => "endless-relay",
             Self::OpenFederation => "open-federation",
+            Self::ClaimWithoutGrant => "claim-without-grant",
+            Self::DeliveredIsPublic => "delivered-is-public",
+            Self::ResultBeforeCommit => "result-before-commit",
+            Self::RelayBeforeCommit => "relay-before-commit",
+            Self::RecoveryFailsDelivered => "recovery-fails-delivered",
+            Self::RecoveryRequeuesDelivered => "recovery-requeues-delivered",
+            Self::LateResultReplaces => "late-result-replaces",
+            Self::ForeignResult => "foreign-result",
+            Self::RelayToSource => "relay-to-source",
+            Self::LastPeerWins => "last-peer-wins",
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod automation;
 mod beam;
+mod broker;
 mod diagram;
 mod intent;
 mod mesh;
@@ -15,6 +16,7 @@ mod transaction;
 mod tests;
 
 use crate::ids::Micros;
+use crate::once;
 use crate::record;
 use crate::retry::Backoff;
 use crate::state::{Cause, State, Verb, stored};
@@ -42,6 +44,9 @@ stored! {
         BeamBus = 4 => "beam_bus",
         AtpPermission = 5 => "atp_permission",
         AtpTransaction = 6 => "atp_transaction",
+        MeshMessage = 7 => "mesh_message",
+        MeshDelivery = 8 => "mesh_delivery",
+        MeshQueue = 9 => "mesh_queue",
     }
 }
 
@@ -61,6 +66,8 @@ pub enum Expiry {
     TakeOver,
     /// Queued again, due now.
     DueNow,
+    /// Queued again, due since it was due before: it keeps its place in the order.
+    InPlace,
     /// Queued again, due after this pause.
     DueIn { ms: u32 },
     /// The attempt fails as timed out, and the retry policy decides what follows.
@@ -78,8 +85,8 @@ pub enum Expiry {
 pub enum RetrySeed {
     /// The entropy of the request.
     Random,
-    /// The key that the settlement names, so that every node computes the same delay; without one, the id of the row.
-    OfKey,
+    /// This member of the payload, a text, so that every node computes the same delay; without one, the id of the row.
+    OfMember(&'static str),
 }
 
 /// How long a settled row is kept.
@@ -98,6 +105,8 @@ pub enum LifeEnd {
     Never,
     /// A queued row can no longer be claimed, and the cleanup pass deletes it.
     Park,
+    /// It is removed. One that begins as received and is not delivered by its `run_at` is removed then.
+    Remove,
     /// It becomes a dead letter with a fact. The reason, if there is one, becomes its error.
     Dead { reason: Option<&'static str> },
 }
@@ -115,11 +124,22 @@ pub enum LifeClock {
 pub enum Delivery {
     /// Its holder, whose lease continues; after that lease any holder may take it.
     Claimable,
-    /// The recipient's acknowledgement. The delivery ends the lease, and no claim finds the row. Its `run_at` is the time of
-    /// the delivery from then on.
+    /// The recipient's acknowledgement, or a claim that names the recipient: such a claim queues the row again and takes it.
+    /// The delivery ends the lease, and no other claim finds the row. Its `run_at` is the time of the delivery from then on.
     AwaitsAck,
     /// The recipient's acknowledgement, until the lease that delivered it runs out. No claim finds the row.
     AwaitsAckInLease,
+    /// Nothing: it rests without a lease, and no claim finds it.
+    Rests,
+}
+
+/// What a holder that completes a row reports about its delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// Nothing: only a row whose state allows it is completed.
+    Alone,
+    /// A row that was not delivered is delivered and completed, in one commit with a fact for each.
+    Delivers,
 }
 
 /// What becomes of a row that ends before it is validated: it ends without consent.
@@ -161,11 +181,17 @@ pub struct Profile {
     pub life_end: LifeEnd,
     pub life_clock: LifeClock,
     pub delivered: Delivery,
+    pub completion: Completion,
     pub unconsented: Unconsented,
     /// The number of an attempt is part of a name elsewhere, so none is given twice in the life of a row.
     pub numbers_attempts: bool,
+    /// An attempt that the end of its process interrupted counts, because the row may have been what ended the process.
+    pub recovery_counts: bool,
     /// Facts that outlive the row refer to it by its number, so a cleanup pass keeps the id under that number.
     pub keeps_past_id: bool,
+    /// The scope of the once-rows that outlive the rows and say whether they still exist; see [`crate::intent::Intent::dedupe_key`].
+    /// Such a row also has a record of its history.
+    pub dedupe: Option<once::Scope>,
 }
 
 impl Face {
@@ -193,6 +219,9 @@ impl ProfileId {
             Self::BeamBus => &beam::BUS,
             Self::AtpPermission => &transaction::PERMISSION,
             Self::AtpTransaction => &transaction::TRANSACTION,
+            Self::MeshMessage => &broker::MESSAGE,
+            Self::MeshDelivery => &broker::DELIVERY,
+            Self::MeshQueue => &broker::QUEUE,
         }
     }
 }

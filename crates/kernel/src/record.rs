@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Micros;
+use crate::ids::{IntentId, Micros};
 use crate::state::stored;
 
 stored! {
@@ -86,6 +86,20 @@ stored! {
         BeamTrust = 38 => "beam_trust",
         /// An intent for an agent that is connected to another node.
         BeamHandover = 39 => "beam_handover",
+        /// The permission of an API key to claim in a reserved namespace.
+        Grant = 40 => "grant",
+        /// The sender and the number of a mesh message, by mesh and message. It outlives the message.
+        MeshHistory = 41 => "mesh_history",
+        /// A mesh and its settings.
+        Mesh = 50 => "mesh",
+        /// The mesh that has this slug.
+        MeshSlug = 51 => "mesh_slug",
+        /// A member of a mesh.
+        MeshMember = 52 => "mesh_member",
+        /// The member that has this key.
+        MeshMemberKey = 53 => "mesh_member_key",
+        /// An invite to a mesh, by the digest of its token.
+        MeshInvite = 54 => "mesh_invite",
     }
 }
 
@@ -129,6 +143,56 @@ pub struct ApiKey {
     /// Start of the rate window, and what it holds.
     pub window_at: i64,
     pub window_count: u32,
+}
+
+/// The value of a [`Kind::Grant`] record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    pub granted_at: i64,
+}
+
+impl Grant {
+    /// Namespaces and key ids contain no slash. All grants live under one owner, sorted by namespace, so that they can be
+    /// listed, and those of one namespace found at once.
+    pub fn key(namespace: &str, key_id: &str) -> Key {
+        Key {
+            kind: Kind::Grant,
+            owner: String::new(),
+            name: format!("{namespace}/{key_id}"),
+        }
+    }
+
+    /// The namespace and the key id of a grant.
+    pub fn parts(name: &str) -> Option<(&str, &str)> {
+        name.split_once('/')
+    }
+}
+
+/// The value of a [`Kind::MeshHistory`] record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageHistory {
+    /// The member that sent it.
+    pub sender: String,
+    /// Its number in the order of admission.
+    pub seq: u64,
+    /// In microseconds.
+    pub created_at: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_message_id: Option<String>,
+}
+
+impl MessageHistory {
+    pub fn key(mesh: &str, message: IntentId) -> Key {
+        Key {
+            kind: Kind::MeshHistory,
+            owner: mesh.to_owned(),
+            name: message.to_string(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are JSON")
+    }
 }
 
 impl ApiKey {

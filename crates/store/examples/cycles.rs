@@ -61,6 +61,7 @@ fn claim() -> Command {
         capabilities: Vec::new(),
         max: 1,
         lease_us: 60_000_000,
+        grant: None,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
-use consign_kernel::profile::{Delivery, Expiry};
+use consign_kernel::profile::Expiry;
 use consign_kernel::state::State;
 
 use crate::ledger::Counter;
@@ -14,9 +14,7 @@ pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
     let out = matches!(intent.state, State::Dispatched | State::Delivered);
     let let_go = intent.profile.profile().expiry == Expiry::StayLeased && intent.token.is_none();
-    let awaits_ack = intent.state == State::Delivered
-        && intent.profile.profile().delivered == Delivery::AwaitsAck;
-    let leased = out && !let_go && !awaits_ack;
+    let leased = out && !let_go && !intent.awaits_ack();
     if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
         findings.push(format!(
             "intent {id}: state {} and lease disagree",
@@ -51,8 +49,11 @@ pub(crate) fn count(intent: &Intent, counted: &mut BTreeMap<Counter, i64>) {
         };
         *counted.entry(unsettled).or_default() += 1;
     }
-    for unconsented in Counter::unconsented(intent) {
-        *counted.entry(unconsented).or_default() += 1;
+    for counter in Counter::unconsented(intent) {
+        *counted.entry(counter).or_default() += 1;
+    }
+    for counter in Counter::messages(intent) {
+        *counted.entry(counter).or_default() += 1;
     }
 }
 

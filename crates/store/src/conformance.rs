@@ -14,7 +14,9 @@ mod durability;
 mod effects;
 mod events;
 mod gate;
+mod grants;
 mod lease;
+mod mesh;
 mod messages;
 mod once;
 mod operate;
@@ -36,7 +38,9 @@ pub use durability::*;
 pub use effects::*;
 pub use events::*;
 pub use gate::*;
+pub use grants::*;
 pub use lease::*;
+pub use mesh::*;
 pub use messages::*;
 pub use once::*;
 pub use operate::*;
@@ -106,6 +110,7 @@ macro_rules! conformance {
             cancelling_works_from_every_state_ip_019_ip_144,
             requeueing_works_from_every_state_and_begins_anew_ip_018_ip_145,
             a_holder_loses_its_lease_to_the_operator,
+            a_row_is_removed_by_hand_unless_it_is_held_or_kept_for_ever,
             operators_touch_their_own_face_and_legal_edges_only,
             a_purge_of_everything_spares_other_faces_ip_140,
             a_purge_of_a_namespace_spares_the_others_ip_141,
@@ -131,6 +136,7 @@ macro_rules! conformance {
             an_expired_record_counts_as_absent_ip_131,
             owners_and_kinds_never_meet_ip_132,
             records_are_listed_by_name_in_pages,
+            records_are_read_by_their_keys,
             expired_records_are_forgotten_oldest_first,
             forgetting_all_of_a_kind_spares_other_kinds,
             the_same_key_admits_once_and_answers_alike_ip_091,
@@ -210,10 +216,29 @@ macro_rules! conformance {
             a_walk_takes_only_legal_steps,
             a_used_nonce_names_the_first_message,
             messages_are_listed_by_their_parties,
+            messages_are_counted_by_their_parties_and_times,
             a_recipient_finds_what_waits_for_its_acknowledgement,
             later_steps_of_a_message_carry_their_details,
             a_delivered_message_waits_for_its_recipient_alone,
             steps_without_a_lease_lead_into_the_queue_and_out_of_it,
+            a_claim_that_needs_a_grant_is_refused_without_it_be_170,
+            a_grant_past_its_time_permits_nothing,
+            a_worker_takes_what_waits_for_its_recipient_be_171,
+            a_worker_that_completes_a_message_delivers_it_be_172,
+            a_message_that_its_workers_fail_follows_the_schedule_of_the_bus_be_173,
+            a_message_is_held_by_a_node_or_by_a_worker_be_174,
+            a_message_that_is_handed_over_counts_no_attempt,
+            a_message_and_its_id_are_stored_together_or_not_at_all,
+            an_id_without_end_is_never_forgotten,
+            a_message_is_removed_at_its_end_and_its_id_says_so_cm_141,
+            the_end_of_a_later_message_does_not_touch_an_id_that_was_used_again,
+            messages_are_pruned_for_a_time_ahead,
+            history_says_who_sent_a_message_as_long_as_its_id_is_known,
+            a_delivery_waits_for_its_recipient_and_keeps_its_place,
+            a_recipient_acknowledges_after_its_lease_has_ended,
+            what_no_recipient_takes_is_dropped_after_its_time,
+            an_item_of_a_named_queue_is_work_like_an_intent,
+            a_key_without_its_message_is_found_and_corrected_cm_075,
             each_intent_goes_to_exactly_one_of_many_claimers_ip_004_ip_163,
             one_key_from_many_tasks_admits_once_ip_091,
             one_nonce_from_many_tasks_passes_once_ip_055,

@@ -17,7 +17,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 
-use crate::{Clock, Error};
+use crate::{Clock, Error, MessageTally};
 
 /// What others should hear of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,10 @@ impl News {
 }
 
 /// The stored code of [`Counter::Unconsented`]. Any client can create such a counter, so it is deleted when it reaches zero.
+/// The same applies to counters with higher codes; in PostgreSQL these stay, because each is a sum over shards.
 pub(crate) const UNCONSENTED: u8 = 2;
+/// The profile whose messages are counted by their parties and times.
+const COUNTED_MESSAGES: ProfileId = ProfileId::BeamBus;
 
 /// What a counter counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +69,12 @@ pub(crate) enum Counter {
         face: Face,
         of: String,
     },
+    /// Messages of a queue, by one of their properties.
+    Messages {
+        face: Face,
+        tally: MessageTally,
+        name: String,
+    },
 }
 
 impl Counter {
@@ -79,7 +88,36 @@ impl Counter {
             } => (0, face.code(), namespace, state.code()),
             Self::Unsettled { face, owner } => (1, face.code(), owner, 0),
             Self::Unconsented { face, of } => (UNCONSENTED, face.code(), of, 0),
+            Self::Messages { face, tally, name } => (tally.kind(), face.code(), name, 0),
         }
+    }
+
+    /// Reads the key of a counter that counts no states.
+    pub(crate) fn named(kind: u8, face: Face, name: String) -> Self {
+        match (MessageTally::of_kind(kind), kind) {
+            (Some(tally), _) => Self::Messages { face, tally, name },
+            (None, UNCONSENTED) => Self::Unconsented { face, of: name },
+            (None, _) => Self::Unsettled { face, owner: name },
+        }
+    }
+
+    /// The counters of messages in which this one counts.
+    pub(crate) fn messages(intent: &Intent) -> Vec<Self> {
+        if intent.profile != COUNTED_MESSAGES {
+            return Vec::new();
+        }
+        let face = intent.profile.profile().face;
+        let interval = MessageTally::interval_of(intent.created_at);
+        let names = [
+            (MessageTally::Sender, intent.ties.sender.clone()),
+            (MessageTally::Recipient, Some(intent.owner.clone())),
+            (MessageTally::Interval, Some(interval)),
+        ];
+        let named = names.into_iter().filter_map(|(tally, name)| {
+            let name = name?;
+            Some(Self::Messages { face, tally, name })
+        });
+        named.collect()
     }
 
     /// The counters of rows without consent in which this one counts.
@@ -143,6 +181,8 @@ pub(crate) trait Tx {
     /// Removes a fact of this owner and all those before it in its chain.
     fn remove_facts(&mut self, owner: &str, last: FactSeq) -> Result<(), Error>;
     fn put_once(&mut self, row: once::FirstUse) -> Result<(), Error>;
+    /// Notes with the once-row of a message, if it is still that message's, that the message does not exist any more.
+    fn message_gone(&mut self, key: &once::OnceKey, message: IntentId) -> Result<(), Error>;
     fn put_record(&mut self, record: Record) -> Result<(), Error>;
     fn delete_record(&mut self, key: &record::Key) -> Result<(), Error>;
     fn add(&mut self, counter: &Counter, delta: i64) -> Result<(), Error>;
@@ -422,11 +462,12 @@ impl<'a, T: Tx> Batch<'a, T> {
         Ok(())
     }
 
-    fn write(&mut self, write: Write) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, write: Write) -> Result<(), Error> {
         match write {
             Write::New(intent) => {
                 self.counted(&intent, None, Some(intent.state));
                 self.count_unconsented(&intent, 1);
+                self.count_messages(&intent, 1);
                 let lanes = self.noted(&intent);
                 self.tx.insert(&intent, lanes.as_ref())
             }
@@ -444,7 +485,12 @@ impl<'a, T: Tx> Batch<'a, T> {
             Write::Remove(intent) => {
                 self.counted(&intent, Some(intent.state), None);
                 self.count_unconsented(&intent, -1);
-                self.tx.remove(intent.seq)
+                self.count_messages(&intent, -1);
+                self.tx.remove(intent.seq)?;
+                match intent.dedupe_key() {
+                    Some(key) => self.tx.message_gone(&key, intent.id),
+                    None => Ok(()),
+                }
             }
             Write::RemoveFacts { owner, last } => self.tx.remove_facts(&owner, last),
             Write::Fact(fact) => {
@@ -461,6 +507,12 @@ impl<'a, T: Tx> Batch<'a, T> {
 
     fn count_unconsented(&mut self, intent: &Intent, delta: i64) {
         for counter in Counter::unconsented(intent) {
+            *self.deltas.entry(counter).or_default() += delta;
+        }
+    }
+
+    fn count_messages(&mut self, intent: &Intent, delta: i64) {
+        for counter in Counter::messages(intent) {
             *self.deltas.entry(counter).or_default() += delta;
         }
     }

@@ -16,6 +16,7 @@ mod query;
 
 pub mod copy;
 pub mod failpoint;
+pub mod inbox;
 pub mod memory;
 pub mod postgres;
 pub mod sqlite;
@@ -44,8 +45,8 @@ pub use forwarding::Forwarding;
 pub use ledger::News;
 pub use outline::{JobCount, Outline, OutlinePage};
 pub use query::{
-    IntentColumns, MessageCount, MessageFilter, MessagesOf, NamePage, Query, Rows, SeqPage,
-    TypedReads,
+    EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
+    MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
 
 /// Engine time. It never goes back.

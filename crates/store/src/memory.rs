@@ -17,7 +17,7 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::Lanes;
-use consign_kernel::once;
+use consign_kernel::once::{self, DedupeAnswer};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
@@ -25,9 +25,10 @@ use consign_kernel::state::State;
 use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, Error, EventFilter, EventPage, IntentColumns,
-    IntentFilter, IntentPage, JobCount, LeaseCount, MessageCount, MessageFilter, MessagesOf,
-    NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats, Store,
+    BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventFilter, EventPage,
+    IntentColumns, IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount,
+    MessageFilter, MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats,
+    Store,
 };
 
 pub struct Memory {
@@ -119,6 +120,9 @@ impl ModelData {
                 let found = seq.and_then(|seq| self.intents.get(seq));
                 Rows::Intents(found.cloned().into_iter().collect())
             }
+            Query::IntentsById(ids) => {
+                Rows::Intents(self.first(u32::MAX, |intent| ids.contains(&intent.id)))
+            }
             Query::Intents { filter, view } => {
                 let page = self.page(filter);
                 match view {
@@ -176,28 +180,46 @@ impl ModelData {
                     && UNDER_WAY.contains(&intent.shelf)
             })),
             Query::Messages(filter) => Rows::Intents(self.messages(filter)),
-            Query::MessageCounts { profile, limit } => {
-                let mut pairs: BTreeMap<(String, String), u64> = BTreeMap::new();
-                for intent in self.intents.values() {
-                    if let (true, Some(sender)) = (intent.profile == *profile, &intent.ties.sender)
-                    {
-                        *pairs
-                            .entry((sender.clone(), intent.owner.clone()))
-                            .or_default() += 1;
-                    }
-                }
-                let counts = pairs
-                    .into_iter()
-                    .map(|((sender, recipient), count)| MessageCount {
-                        sender,
-                        recipient,
-                        count,
-                    });
+            Query::MessageCounts {
+                face,
+                tally,
+                from,
+                limit,
+            } => {
+                let first = Counter::Messages {
+                    face: *face,
+                    tally: *tally,
+                    name: from.clone(),
+                };
+                let counts = self.counts.range(first..).map_while(|(counter, count)| {
+                    let (kind, of, name, _) = counter.key();
+                    let is_wanted = (kind, of) == (tally.kind(), face.code());
+                    is_wanted.then(|| MessageCount {
+                        name: name.to_owned(),
+                        count: count.unsigned_abs(),
+                    })
+                });
                 Rows::MessageCounts(counts.take(*limit as usize).collect())
             }
             Query::FirstUse(key) => {
                 let found = self.once.get(key).filter(|row| row.until > now);
                 Rows::FirstUses(found.cloned().into_iter().collect())
+            }
+            Query::LostMessages { after, limit } => {
+                Rows::LostMessages(self.lost_messages(after, *limit))
+            }
+            Query::MeshEnding { until } => {
+                let messages = self.intents.values().filter(|intent| {
+                    intent.profile == ProfileId::MeshMessage && intent.wake_at <= *until
+                });
+                let keys = self
+                    .once
+                    .values()
+                    .filter(|row| row.key.scope == once::Scope::MeshMessage && row.until <= *until);
+                Rows::Ending(EndingCount {
+                    messages: messages.count() as u64,
+                    keys: keys.count() as u64,
+                })
             }
             Query::Dead { face, limit } => {
                 let mut dead = self.first(u32::MAX, |intent| {
@@ -230,6 +252,11 @@ impl ModelData {
             Query::Record(key) => {
                 let found = self.records.get(key).filter(|record| is_live(record, now));
                 Rows::Records(found.cloned().into_iter().collect())
+            }
+            Query::RecordsByKey(keys) => {
+                let found = keys.iter().filter_map(|key| self.records.get(key));
+                let found = found.filter(|record| is_live(record, now));
+                Rows::Records(found.cloned().collect())
             }
             Query::Records {
                 kind,
@@ -265,6 +292,31 @@ impl ModelData {
                 let timed = self.intents.values().filter(timed);
                 Rows::Due(timed.map(|intent| intent.wake_at).min())
             }
+        }
+    }
+
+    fn has_lost_message(&self, row: &once::FirstUse) -> bool {
+        let exists = row.intent.is_some_and(|id| self.ids.contains_key(&id));
+        !exists && DedupeAnswer::parse(&row.answer).is_some_and(|answer| answer.history_available)
+    }
+
+    fn lost_messages(&self, (mesh, key): &(String, String), limit: u32) -> LostMessagePage {
+        let after = |row: &&once::FirstUse| {
+            row.key.scope == once::Scope::MeshMessage
+                && (&row.key.owner, &row.key.key) > (mesh, key)
+        };
+        let seen: Vec<&once::FirstUse> = self
+            .once
+            .values()
+            .filter(after)
+            .take(limit as usize)
+            .collect();
+        let lost = seen.iter().filter(|row| self.has_lost_message(row));
+        LostMessagePage {
+            checked: seen.len() as u64,
+            lost: lost.map(|row| row.key.clone()).collect(),
+            next: (seen.last().filter(|_| seen.len() == limit as usize))
+                .map(|row| (row.key.owner.clone(), row.key.key.clone())),
         }
     }
 
@@ -374,7 +426,10 @@ impl ModelData {
                 state: *state,
                 count: count.unsigned_abs(),
             }),
-            Counter::State { .. } | Counter::Unsettled { .. } | Counter::Unconsented { .. } => None,
+            Counter::State { .. }
+            | Counter::Unsettled { .. }
+            | Counter::Unconsented { .. }
+            | Counter::Messages { .. } => None,
         };
         self.counts.iter().filter_map(count).collect()
     }

@@ -6,6 +6,7 @@
 mod address;
 mod check;
 pub(crate) mod copy;
+mod dedupe;
 mod fact_watermark;
 mod flush;
 mod hosts;

@@ -3,7 +3,7 @@
 //! Invariant: a new way to read is a new [`Query`], so every backend and every wrapper of a store handles it in one place.
 
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Micros, SECOND_US, Seq};
 use consign_kernel::intent::Intent;
 use consign_kernel::once::{FirstUse, OnceKey};
 use consign_kernel::profile::{Face, ProfileId};
@@ -19,6 +19,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub enum Query {
     Intent(IntentId),
+    /// Several intents by their ids, in any order; missing ones are left out.
+    IntentsById(Vec<IntentId>),
     /// Newest first.
     Intents {
         filter: IntentFilter,
@@ -65,13 +67,26 @@ pub enum Query {
     },
     /// Messages: rows with a sender, whose owner is the recipient.
     Messages(MessageFilter),
-    /// How many messages each sender has sent to each recipient. Examines all messages of the profile.
+    /// How many messages of a queue there are by one of their properties, from counters that the commits maintain: from a
+    /// name on, in the order of names.
     MessageCounts {
-        profile: ProfileId,
+        face: Face,
+        tally: MessageTally,
+        from: String,
         limit: u32,
     },
     /// The first use of a once-key, unless it has expired.
     FirstUse(OnceKey),
+    /// Once-keys of mesh messages whose row says that the message exists, although it does not. Examines `limit` keys after a
+    /// mesh and a key.
+    LostMessages {
+        after: (String, String),
+        limit: u32,
+    },
+    /// How many mesh messages and their once-keys end by this instant.
+    MeshEnding {
+        until: Micros,
+    },
     /// Dead letters of a face, latest first.
     Dead {
         face: Face,
@@ -97,6 +112,8 @@ pub enum Query {
     /// No fact has a higher number than this, visible or not.
     HighestFact,
     Record(record::Key),
+    /// Several records by their keys, in any order; missing and expired ones are left out.
+    RecordsByKey(Vec<record::Key>),
     /// Records of one owner by name.
     Records {
         kind: record::Kind,
@@ -165,12 +182,61 @@ impl SeqPage {
     pub const NEWEST: Self = Self::Before(Seq(i64::MAX as u64));
 }
 
-/// How many messages one agent has sent to another.
+/// A property by which messages are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MessageTally {
+    Sender,
+    Recipient,
+    /// The interval of their creation; see [`MessageTally::interval_of`].
+    Interval,
+}
+
+impl MessageTally {
+    /// The length of an interval.
+    pub const INTERVAL_US: i64 = 600 * SECOND_US;
+
+    /// The name of the interval in which a moment is. Names have the order of time.
+    pub fn interval_of(at: Micros) -> String {
+        format!("{:010}", at.0.div_euclid(Self::INTERVAL_US))
+    }
+
+    /// The kind of its counters, as it is stored.
+    pub(crate) const fn kind(self) -> u8 {
+        match self {
+            Self::Sender => 3,
+            Self::Recipient => 4,
+            Self::Interval => 5,
+        }
+    }
+
+    pub(crate) fn of_kind(kind: u8) -> Option<Self> {
+        let all = [Self::Sender, Self::Recipient, Self::Interval];
+        all.into_iter().find(|tally| tally.kind() == kind)
+    }
+}
+
+/// How many messages have this name as their property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageCount {
-    pub sender: String,
-    pub recipient: String,
+    pub name: String,
     pub count: u64,
+}
+
+/// A page of once-keys of which some have lost their message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostMessagePage {
+    /// How many keys were examined.
+    pub checked: u64,
+    pub lost: Vec<OnceKey>,
+    /// The last key that was examined, by mesh and key, if there may be more after it.
+    pub next: Option<(String, String)>,
+}
+
+/// How much of a mesh ends by an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndingCount {
+    pub messages: u64,
+    pub keys: u64,
 }
 
 /// Where a page of names starts, and its order.
@@ -199,6 +265,8 @@ pub enum Rows {
     Due(Option<Micros>),
     MessageCounts(Vec<MessageCount>),
     FirstUses(Vec<FirstUse>),
+    LostMessages(LostMessagePage),
+    Ending(EndingCount),
 }
 
 macro_rules! typed {
@@ -213,6 +281,7 @@ macro_rules! typed {
 pub trait TypedReads: Store {
     typed! {
         fn intent(id: IntentId) -> Option<Intent> = Query::Intent(id);
+        fn intents_by_id(ids: Vec<IntentId>) -> Vec<Intent> = Query::IntentsById(ids);
         fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: IntentColumns::Full };
         fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: IntentColumns::Outline };
         fn children(parent: IntentId, limit: u32) -> Vec<Intent> = Query::Children { parent, limit };
@@ -226,8 +295,11 @@ pub trait TypedReads: Store {
         fn active_rows(profile: ProfileId, state: State, after: Seq, limit: u32) -> Vec<Intent> =
             Query::ActiveRows { profile, state, after, limit };
         fn messages(filter: MessageFilter) -> Vec<Intent> = Query::Messages(filter);
-        fn message_counts(profile: ProfileId, limit: u32) -> Vec<MessageCount> = Query::MessageCounts { profile, limit };
+        fn message_counts(face: Face, tally: MessageTally, from: String, limit: u32) -> Vec<MessageCount> =
+            Query::MessageCounts { face, tally, from, limit };
         fn first_use(key: OnceKey) -> Option<FirstUse> = Query::FirstUse(key);
+        fn lost_messages(after: (String, String), limit: u32) -> LostMessagePage = Query::LostMessages { after, limit };
+        fn mesh_ending(until: Micros) -> EndingCount = Query::MeshEnding { until };
         fn dead(face: Face, limit: u32) -> Vec<Intent> = Query::Dead { face, limit };
         fn facts(intent: Seq, limit: u32) -> Vec<Fact> = Query::Facts { intent, limit };
         fn last_fact_to(
@@ -237,6 +309,7 @@ pub trait TypedReads: Store {
         fn last_fact() -> FactSeq = Query::LastFact;
         fn highest_fact() -> FactSeq = Query::HighestFact;
         fn record(key: record::Key) -> Option<Record> = Query::Record(key);
+        fn records_by_key(keys: Vec<record::Key>) -> Vec<Record> = Query::RecordsByKey(keys);
         fn records(kind: record::Kind, owner: String, after: String, limit: u32) -> Vec<Record> =
             Query::Records { kind, owner, page: NamePage::After(after), limit };
         fn last_records(kind: record::Kind, owner: String, before: String, limit: u32) -> Vec<Record> =
@@ -291,4 +364,6 @@ answers! {
     Due(at) => Option<Micros>: at,
     MessageCounts(counts) => Vec<MessageCount>: counts,
     FirstUses(found) => Option<FirstUse>: found.into_iter().next(),
+    LostMessages(page) => LostMessagePage: page,
+    Ending(count) => EndingCount: count,
 }

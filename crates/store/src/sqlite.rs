@@ -7,11 +7,13 @@ mod backup;
 mod check;
 mod checkpoint;
 pub(crate) mod copy;
+mod dedupe;
 mod file_identity;
 mod file_lock;
 mod file_status;
 mod import;
 mod nonces;
+mod outbox;
 mod positions;
 mod reads;
 mod rows;
@@ -28,6 +30,7 @@ use std::sync::atomic::Ordering;
 
 use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::{FactSeq, Micros};
+use rusqlite::Connection;
 
 pub use backup::backup;
 pub(crate) use file_lock::FileLock;
@@ -79,8 +82,22 @@ pub struct Sqlite {
 impl Sqlite {
     /// Opens or creates the file, which no other process may have open for writing, migrates its schema, starts the writer.
     pub fn open(options: Options) -> Result<Self, Error> {
+        Self::open_with(options, |_, _| Ok(()))
+    }
+
+    /// The same for the ledger of a mesh daemon, which also shows its outbox as the table of the mesh protocol. What other
+    /// programs have edited in that table while the file was not open becomes a part of the ledger first.
+    pub fn open_outbox(options: Options) -> Result<Self, Error> {
+        Self::open_with(options, outbox::prepare)
+    }
+
+    fn open_with(
+        options: Options,
+        prepare: impl FnOnce(&Connection, &dyn Clock) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let (connection, file_lock) = schema::writer(&options.path, options.clock.now().0)?;
         copy::refuse_part(&connection, &options.path)?;
+        prepare(&connection, &*options.clock)?;
         let writer = WriterThreads::start(
             &options.path,
             connection,

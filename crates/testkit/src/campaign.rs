@@ -3,6 +3,8 @@
 //! A campaign is a program that runs clients against real servers, injects faults, and compares the responses that
 //! the clients received with the state of the ledger afterwards. Each program defines its own faults.
 
+#[cfg(feature = "ours")]
+pub mod beam;
 pub mod client_pool;
 pub mod clients;
 pub mod endpoints;

@@ -2,6 +2,8 @@
 //! and power cuts, seeded random choices, planted defects, PostgreSQL, a proxy that can be cut, folders of runs, and
 //! campaigns. Without the feature `ours` nothing of this depends on our other crates.
 
+#[cfg(feature = "ours")]
+pub mod beam_agents;
 pub mod campaign;
 #[cfg(feature = "ours")]
 pub mod clock;

@@ -6,6 +6,7 @@
 
 mod http;
 pub mod table;
+pub mod websocket;
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, BufRead, BufReader};
@@ -97,8 +98,20 @@ pub fn cleaned(binary: &Path) -> Command {
         let shown = name.to_string_lossy();
         let configures = shown.starts_with("BUS_")
             || shown.starts_with("ATP_")
+            || shown.starts_with("BEAM_")
+            || shown.starts_with("RELAY_")
             || shown.starts_with("CONSIGN_")
-            || matches!(shown.as_ref(), "DASHBOARD_PASSWORD" | "RUST_LOG");
+            || matches!(
+                shown.as_ref(),
+                "DASHBOARD_PASSWORD"
+                    | "RUST_LOG"
+                    | "JWT_SECRET"
+                    | "RATE_LIMIT"
+                    | "IDENTITY_PATH"
+                    | "DIRECTORY_URL"
+                    | "RETRY_INTERVAL_MS"
+                    | "RETRY_TIME_SCALE"
+            );
         if configures && shown != "CONSIGN_PLANT" {
             command.env_remove(&name);
         }

@@ -4,7 +4,7 @@
 //! that was sent meanwhile arrives when the wire is opened again.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,6 +31,8 @@ struct State {
     mode: Mode,
     /// Connections of an earlier age hang forever.
     age: u64,
+    /// The port that new connections are forwarded to.
+    to: u16,
 }
 
 /// The threads of all wires of a campaign.
@@ -55,9 +57,9 @@ impl Carrier {
         let (state, seen) = watch::channel(State {
             mode: Mode::Open,
             age: 0,
+            to: port,
         });
-        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        self.0.spawn(accept(listener, to, seen));
+        self.0.spawn(accept(listener, seen));
         Ok(Wire { port: from, state })
     }
 }
@@ -74,6 +76,11 @@ impl Wire {
         self.state.send_modify(|state| state.mode = mode);
     }
 
+    /// Forwards new connections to another port, for a server that is not started yet or was started again.
+    pub fn retarget(&self, port: u16) {
+        self.state.send_modify(|state| state.to = port);
+    }
+
     /// Accepts new connections, and lets existing ones hang forever.
     pub fn forget(&self) {
         self.state.send_modify(|state| {
@@ -83,7 +90,7 @@ impl Wire {
     }
 }
 
-async fn accept(listener: TcpListener, to: SocketAddr, mut seen: watch::Receiver<State>) {
+async fn accept(listener: TcpListener, mut seen: watch::Receiver<State>) {
     loop {
         tokio::select! {
             changed = seen.changed() => {
@@ -94,20 +101,21 @@ async fn accept(listener: TcpListener, to: SocketAddr, mut seen: watch::Receiver
             accepted = listener.accept() => {
                 // A connection that was closed before the accept is ignored.
                 if let Ok((stream, _)) = accepted {
-                    tokio::spawn(carry(stream, to, seen.clone()));
+                    tokio::spawn(carry(stream, seen.clone()));
                 }
             }
         }
     }
 }
 
-async fn carry(near: TcpStream, to: SocketAddr, seen: watch::Receiver<State>) {
+async fn carry(near: TcpStream, seen: watch::Receiver<State>) {
     let age = seen.borrow().age;
     let mut waiting = seen.clone();
     if until_open(&mut waiting, age).await.is_err() {
         return reset(&near);
     }
-    let Ok(far) = TcpStream::connect(to).await else {
+    let to = seen.borrow().to;
+    let Ok(far) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else {
         return reset(&near);
     };
     // Without it a small response would wait for a delayed acknowledgement.

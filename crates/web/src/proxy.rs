@@ -48,13 +48,6 @@ impl Origin {
     }
 }
 
-/// The client address alone.
-pub(super) fn client(peer: Peer, headers: &HeaderMap, trust_proxy: bool) -> IpAddr {
-    let forwarded = || rightmost(headers, "x-forwarded-for").and_then(address);
-    let client = if trust_proxy { forwarded() } else { None };
-    client.unwrap_or_else(|| peer.addr.ip().to_canonical())
-}
-
 /// The last item of the last header of that name: each hop appends, so it belongs to the nearest hop.
 fn rightmost<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let last = headers.get_all(name).iter().next_back()?.to_str().ok()?;

@@ -16,6 +16,9 @@ use crate::{error_status, throttle};
 /// The message for a nonce that was used before, which the ledger detects.
 pub const REPLAY_MESSAGE: &str = "Replay detected";
 
+/// The message for a claim in a reserved namespace.
+pub const NOT_GRANTED: &str = "This key has no grant for this namespace.";
+
 pub const LEASE_LOST: &str = "Intent not found, not owned by you, or invalid claim_token.";
 
 #[derive(Debug)]
@@ -197,6 +200,7 @@ impl From<Refusal> for Reject {
             .at(index),
             Refusal::Replay => Self::new(Code::InvalidSignature, REPLAY_MESSAGE),
             Refusal::UnknownKey => Self::new(Code::Unauthorized, "Invalid API key."),
+            Refusal::NotGranted => Self::new(Code::Forbidden, NOT_GRANTED),
             Refusal::RateLimited { .. } => Self::new(Code::RateLimited, "Too many requests."),
             Refusal::CapReached { limit, .. } => Self::new(
                 Code::LimitExceeded,

@@ -1,7 +1,8 @@
 //! The server itself: the routes that belong to no protocol, and the protocols that are mounted beside them.
 //!
-//! The shell owns `/`, `/health`, `/metrics`, `/docs`, `/openapi.json`, the JWK set, and the responses to unknown paths. A
-//! protocol adds a [`Mount`]: its routes, its part of the documents, its public keys and its metrics. One of them is the
+//! The shell owns `/`, `/health`, `/metrics`, `/docs`, `/openapi.json`, the JWK set, and the responses to unknown paths, unless
+//! a protocol answers those below its own paths. A protocol adds a [`Mount`]: its routes, its part of the documents, its public
+//! keys and its metrics. One of them is the
 //! [`RootMount`]: the protocol whose clients also use the routes of the shell, so it authenticates them.
 
 mod descriptions;
@@ -88,6 +89,13 @@ pub trait Mount: Send + Sync + 'static {
 
     /// Whether the responses of the server to requests for this path have the format of this protocol.
     fn is_path_of(&self, path: &str) -> bool;
+
+    /// The response to a request for an unknown path of this protocol. Without one, the root mount authenticates the client
+    /// and the shell responds.
+    fn on_unknown_path(&self, request: &Request) -> Option<Response> {
+        let _ = request;
+        None
+    }
 
     /// The response to an address that presented too many wrong credentials.
     fn on_too_many_failures(&self) -> Response;
@@ -180,7 +188,7 @@ impl Shell {
             .method_not_allowed_fallback(async move |request: Request| {
                 wrong.refuse(request, Code::MethodNotAllowed).await
             })
-            .fallback(async move |request: Request| unknown.refuse(request, Code::NotFound).await);
+            .fallback(async move |request: Request| unknown.unknown_path(request).await);
         for mount in &self.inner.mounts {
             router = router.merge(mount.router());
         }
@@ -190,13 +198,23 @@ impl Shell {
     /// The responses to addresses with too many wrong credentials, in the format of the requested protocol.
     pub fn on_too_many_failures(&self) -> TooManyFailures {
         let shell = self.clone();
-        TooManyFailures(Arc::new(move |path| {
-            let mut mounts = shell.inner.mounts.iter();
-            match mounts.find(|mount| mount.is_path_of(path)) {
-                Some(mount) => mount.on_too_many_failures(),
-                None => shell.inner.root.on_too_many_failures(),
-            }
+        TooManyFailures(Arc::new(move |path| match shell.mount_of(path) {
+            Some(mount) => mount.on_too_many_failures(),
+            None => shell.inner.root.on_too_many_failures(),
         }))
+    }
+
+    fn mount_of(&self, path: &str) -> Option<&Arc<dyn Mount>> {
+        let mut mounts = self.inner.mounts.iter();
+        mounts.find(|mount| mount.is_path_of(path))
+    }
+
+    async fn unknown_path(&self, request: Request) -> Response {
+        let mount = self.mount_of(request.uri().path());
+        match mount.and_then(|mount| mount.on_unknown_path(&request)) {
+            Some(response) => response,
+            None => self.refuse(request, Code::NotFound).await.into_response(),
+        }
     }
 
     async fn refuse(&self, request: Request, code: Code) -> Reject {

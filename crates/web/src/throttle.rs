@@ -28,7 +28,7 @@ use tower::Service;
 
 use super::connections::client;
 use super::credentials;
-use super::proxy;
+use super::proxy::Origin;
 use super::server::Peer;
 
 /// Wrong credentials that one address may send per minute.
@@ -38,6 +38,9 @@ pub const STRONG_CHARS_MIN: usize = 32;
 const REFILL: Duration = Duration::from_secs(60 / FAILURES_PER_MINUTE as u64);
 const ADDRESSES_MAX: usize = 10_000;
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// The entry of clients that reach this server through a proxy on the same machine without its configuration. They have the
+/// address of this machine but not its privileges, and must not lock out programs on it.
+const BEHIND_LOCAL_PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 255, 255, 254));
 /// The shared entry of addresses that do not fit into the table.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -104,7 +107,7 @@ where
         let Some((peer, too_many)) = peer.zip(self.too_many.clone()) else {
             return ThrottleFuture::Unseen(self.inner.call(request));
         };
-        let address = client(proxy::client(*peer, request.headers(), self.trust_proxy));
+        let address = counted_address(Origin::of(*peer, request.headers(), self.trust_proxy));
         if self.failures.is_throttled(address) {
             if shows_weak_credential(request.headers(), request.uri()) {
                 self.failures.note(address);
@@ -167,6 +170,14 @@ where
                 Poll::Ready(Ok(response))
             }
         }
+    }
+}
+
+fn counted_address(origin: Origin) -> IpAddr {
+    if origin.client.is_loopback() && !origin.loopback {
+        BEHIND_LOCAL_PROXY
+    } else {
+        client(origin.client)
     }
 }
 
@@ -340,6 +351,19 @@ mod tests {
         assert!(table.note(ip(1), now), "the others share what is left");
         table.note(ip(1), now + Duration::from_mins(2));
         assert_eq!(table.full_at.len(), 1, "those of before are forgotten");
+    }
+
+    #[test]
+    fn s14_clients_of_a_local_proxy_are_counted_apart_from_this_machine() {
+        let origin = |client: &str, loopback| Origin {
+            client: client.parse().unwrap(),
+            https: false,
+            loopback,
+        };
+        let local = counted_address(origin("127.0.0.1", true));
+        assert_ne!(local, counted_address(origin("127.0.0.1", false)));
+        let far = counted_address(origin("192.0.2.1", false));
+        assert_eq!(far, ip(1));
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod channel;
 mod close;
 mod driver;
 mod frame;
+#[cfg(any(test, feature = "simulation"))]
+mod in_memory;
 mod message_reader;
 mod outgoing;
 mod task;
@@ -26,6 +28,8 @@ use std::time::Duration;
 
 pub use self::channel::{SendRefusal, SocketMessages, SocketSender};
 pub use self::close::{CloseCode, CloseReason};
+#[cfg(any(test, feature = "simulation"))]
+pub use self::in_memory::InMemoryClient;
 pub use self::message_reader::{MessageReader, Received, SocketMessage};
 pub(crate) use self::upgrade::SocketAdmission;
 pub use self::upgrade::{SocketUpgrade, UpgradeRefusal};

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-client",
         ],
     ),
+    ("consign-mesh", &["consign-kernel", "consign-engine"]),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
@@ -63,6 +64,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-engine",
             "consign-web",
             "consign-intent",
+            "consign-beam",
             "consign-client",
             "consign",
         ],
@@ -79,6 +81,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-automation",
             "consign-transactions",
             "consign-beam",
+            "consign-mesh",
         ],
     ),
     // Measures the binary as it measures the others; without the testkit's feature `ours`.

@@ -28,6 +28,7 @@ pub struct Config {
     pub routes: Vec<ConfigNode>,
     pub pipelines: Vec<ConfigNode>,
     pub webhooks: Option<WebhooksConfig>,
+    pub received: Vec<ReceivedMessages>,
     pub tokens: Vec<TokenEntry>,
     pub registry: TokenRegistry,
     pub files: Vec<SourceFile>,
@@ -237,6 +238,17 @@ pub struct IntentTemplate {
     pub attempts_max: u32,
     /// The header that identifies a repeated delivery.
     pub delivery_header: String,
+}
+
+/// The messages of an agent of Beam that become events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedMessages {
+    pub at: SourcePosition,
+    /// The Beam-ID of the recipient.
+    pub agent: String,
+    pub intent: String,
+    /// The type of the event.
+    pub event: String,
 }
 
 /// An entry of `tokens`: a named secret, and a bearer token if it has scopes.

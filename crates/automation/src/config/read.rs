@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::fields::SectionReader;
 use super::find::{self, Environment};
 use super::intents;
+use super::messages;
 use super::model::{
     ApiConfig, Config, EndpointTarget, LogLevel, PluginConfig, ServiceConfig, Strictness,
     WebhookEndpoint, WebhooksConfig,
@@ -59,6 +60,7 @@ pub(super) fn read(
         )
     });
     let pipelines = top.list("pipelines").to_vec();
+    let received = messages::received(top.section("beam"), report);
     for key in ["secrets", "accounts"] {
         if let Some(node) = top.node(key) {
             let message = format!("`{key}` is not supported and ignored");
@@ -99,6 +101,7 @@ pub(super) fn read(
         routes,
         pipelines,
         webhooks,
+        received,
         tokens: tokens.entries,
         registry: tokens.registry,
         files,

@@ -16,7 +16,7 @@ const QUERY_BYTES_MAX: usize = 4 << 10;
 pub(super) const LIMIT_DEFAULT: usize = 50;
 pub(super) const JOBS_LIMIT_MAX: usize = 1_000;
 pub(super) const LOGS_LIMIT_MAX: usize = 200;
-const SUBMITTERS: [SubmittedBy; 7] = [
+const SUBMITTERS: [SubmittedBy; 8] = [
     SubmittedBy::Scheduler,
     SubmittedBy::Webhook,
     SubmittedBy::Route,
@@ -24,6 +24,7 @@ const SUBMITTERS: [SubmittedBy; 7] = [
     SubmittedBy::Api,
     SubmittedBy::Hook,
     SubmittedBy::Intent,
+    SubmittedBy::Message,
 ];
 
 /// The first value of a repeated name counts, and an empty value counts as absent.

@@ -23,6 +23,10 @@ pub const SWITCH_PLUGIN: &str = "core.switch";
 pub const SWITCH_COMMAND: &str = "handle";
 /// A step with this name publishes an intent and waits for its end.
 pub const PUBLISH_PLUGIN: &str = "core.publish";
+/// A step with this name sends a message to an agent of Beam.
+pub const SEND_PLUGIN: &str = "core.send";
+/// The job of a message that an agent received has this plugin name.
+pub const RECEIVE_PLUGIN: &str = "core.receive";
 const HOOK_HOPS: u32 = 4;
 
 #[derive(Clone, Debug)]

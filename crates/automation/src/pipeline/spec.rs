@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 use super::baggage::BaggageClaims;
 use super::condition::Condition;
 use super::path::Root;
+use super::router::SEND_PLUGIN;
+use super::send;
 use super::template::With;
 use super::{Hook, PluginCatalogue};
 use crate::scalar;
@@ -245,13 +247,15 @@ fn uses(map: &Map<String, Value>, plugins: &dyn PluginCatalogue) -> Result<Uses,
         .get("baggage")
         .filter(|claims| !claims.is_null())
         .map(BaggageClaims::from_json);
+    let with = with.transpose().map_err(|error| error.to_string())?;
+    let with = with.unwrap_or_default();
+    if plugin == SEND_PLUGIN {
+        send::check(&with)?;
+    }
     Ok(Uses {
         plugin: plugin.to_owned(),
         command: command.to_owned(),
-        with: with
-            .transpose()
-            .map_err(|error| error.to_string())?
-            .unwrap_or_default(),
+        with,
         claims: claims
             .transpose()
             .map_err(|error| error.to_string())?

@@ -44,6 +44,12 @@ impl With {
         self.0.contains_key(key)
     }
 
+    /// The text of this key, if it is a text without references.
+    pub fn literal(&self, key: &str) -> Option<&str> {
+        let text = self.0.get(key)?.as_str()?;
+        (!text.contains(['{', '}'])).then_some(text)
+    }
+
     /// The payload with the templates' keys added or replaced.
     pub fn apply(&self, payload: &Value, context: &Map<String, Value>) -> Result<Value, Error> {
         if self.0.is_empty() {

@@ -87,6 +87,9 @@ fn load_with(
     names::check_webhooks(&config, &names, &mut found);
     check_sandboxes(&config, &mut found);
     let router = names::router(&config, &names, &mut found);
+    if let Some(router) = &router {
+        names::check_received(&config, router, &mut found);
+    }
     if strictness.validation {
         found.promote_warnings();
     }

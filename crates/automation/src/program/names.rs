@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::load::top_level_position;
 use crate::config::model::EndpointTarget;
 use crate::config::{Config, ConfigNode, ConfigProblems, SourcePosition};
-use crate::pipeline::{LoadError, PUBLISH_PLUGIN, PluginCatalogue, Router, StepKind};
+use crate::pipeline::{
+    LoadError, PUBLISH_PLUGIN, Pipeline, PluginCatalogue, Router, SEND_PLUGIN, StepKind, Trigger,
+};
 use crate::plugin::discovery::Discovery;
 use crate::plugin::manifest::PluginManifest;
 
@@ -30,7 +32,9 @@ impl KnownNames {
             plugins.insert(name.clone(), manifest(base));
         }
         // Steps of the core have no manifest.
-        plugins.insert(PUBLISH_PLUGIN.to_owned(), None);
+        for core in [PUBLISH_PLUGIN, SEND_PLUGIN] {
+            plugins.insert(core.to_owned(), None);
+        }
         Self { plugins }
     }
 }
@@ -135,6 +139,22 @@ pub(super) fn check_webhooks(config: &Config, names: &KnownNames, problems: &mut
             problems.error(&endpoint.at, message, "name a plugin that handles events");
         }
         warn_if_disabled(config, plugin, "a webhook", &endpoint.at, problems);
+    }
+}
+
+/// Every event that a message becomes must start a pipeline.
+pub(super) fn check_received(config: &Config, router: &Router, problems: &mut ConfigProblems) {
+    for received in &config.received {
+        let event = &received.event;
+        let starts = |pipeline: &Pipeline| pipeline.trigger == Trigger::Event(event.clone());
+        if !router.pipelines().iter().any(starts) {
+            let (agent, intent) = (&received.agent, &received.intent);
+            let message = format!(
+                "no pipeline has `on: {event}`, so the messages `{intent}` for {agent} would be lost"
+            );
+            let fix = "add such a pipeline, or correct `event`";
+            problems.error(&received.at, message, fix);
+        }
     }
 }
 

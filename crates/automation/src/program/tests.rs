@@ -455,3 +455,58 @@ fn a_run_without_a_service_tries_no_plugin_again() {
     let mut attempts = program.plugins().map(|plugin| plugin.retry.max_attempts);
     assert!(attempts.all(|attempts| attempts == 1));
 }
+
+#[test]
+fn a_step_that_sends_a_message_is_checked_with_its_line() {
+    let step = |with: &str| {
+        format!(
+            "plugins: {{mail: {{}}}}\npipelines:\n  - {{name: p, on: e, steps: [{{uses: core.send, with: {{{with}}}}}]}}"
+        )
+    };
+    let (from, to) = ("from: a@x.beam.directory", "to: b@x.beam.directory");
+    for (with, expected) in [
+        (
+            format!("{from}, intent: i"),
+            "config.yaml:3: pipeline `p`: steps[0]: core.send needs with.to; write with: {from: …, to: …, intent: …}",
+        ),
+        (format!("{from}, {to}"), "core.send needs with.intent"),
+        (
+            format!("from: a, {to}, intent: i"),
+            "with.from `a` is not a Beam-ID; write agent@org.beam.directory",
+        ),
+        (
+            format!("from: '{{payload.a}}', {to}, intent: i"),
+            "with.from must be a Beam-ID and no template",
+        ),
+        (
+            format!("{from}, to: b@x.example, intent: i"),
+            "with.to `b@x.example` is not a Beam-ID",
+        ),
+        (
+            format!("{from}, {to}, intent: i, until: done"),
+            "`with.until` must be sent, delivered or acked",
+        ),
+        (
+            format!("{from}, {to}, intent: i, timeout: soon"),
+            "with.timeout: ",
+        ),
+    ] {
+        refused(&step(&with), expected);
+    }
+    let free = format!("{from}, to: '{{payload.from}}', intent: i, until: acked, timeout: 5m");
+    World::new(&step(&free)).program();
+}
+
+#[test]
+fn a_received_message_needs_a_pipeline() {
+    let config = |on: &str| {
+        format!(
+            "plugins: {{mail: {{}}}}\nbeam:\n  receive:\n    - {{agent: b@x.beam.directory, intent: agent.ping, event: pinged}}\npipelines: [{{name: p, on: {on}, steps: [{{uses: mail}}]}}]"
+        )
+    };
+    refused(
+        &config("other"),
+        "config.yaml:4: no pipeline has `on: pinged`, so the messages `agent.ping` for b@x.beam.directory would be lost; add such a pipeline, or correct `event`",
+    );
+    World::new(&config("pinged")).program();
+}

@@ -10,10 +10,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::job::{Job, job_id};
-use super::{publish, records};
+use super::message_bus::MessageBus;
+use super::{publish, records, send};
 use crate::pipeline::{
-    PUBLISH_PLUGIN, PathScope, PipelinePosition, SWITCH_PLUGIN, StepKind, merge_context,
-    switch_result,
+    PUBLISH_PLUGIN, PathScope, PipelinePosition, SEND_PLUGIN, SWITCH_PLUGIN, StepKind,
+    merge_context, switch_result,
 };
 use crate::plugin::capture::Captured;
 use crate::plugin::confine::GuardedPaths;
@@ -130,6 +131,7 @@ impl Attempt {
         &self,
         engine: &Engine,
         (launcher, guarded): (&Launcher, &GuardedPaths),
+        bus: Option<&dyn MessageBus>,
         on_start: impl FnOnce(u32),
         cancel: impl Future<Output = ()>,
     ) -> AttemptReport {
@@ -148,6 +150,15 @@ impl Attempt {
                 Err(failure) => AttemptEnd::Failed(failure),
             };
             return Self::report(end, engine);
+        }
+        if self.job.plugin == SEND_PLUGIN {
+            return match self.payload_and_event() {
+                Ok((_, event)) => {
+                    let payload = event.map(|event| event.payload).unwrap_or_default();
+                    send::send(engine, bus, self, payload, cancel).await
+                }
+                Err(failure) => Self::report(AttemptEnd::Failed(failure), engine),
+            };
         }
         let prepared = match self.prepare(engine, launcher, guarded).await {
             Ok(prepared) => prepared,

@@ -16,16 +16,17 @@ use tokio::sync::Notify;
 
 use super::attempt::{Attempt, AttemptEnd, AttemptReport};
 use super::finish::{self, FinishedAttempt};
-use super::job::{Job, NAMESPACE, OWNER, job_id};
+use super::job::{Job, NAMESPACE, OWNER, WAITING, job_id};
 use super::job_status::JobStatus;
 use super::lifecycle::RuntimeInner;
 use super::live_events::LiveEventKind;
-use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
+use super::received_message;
+use crate::pipeline::{RECEIVE_PLUGIN, SWITCH_PLUGIN};
 use crate::program::{Plugin, Program};
 
 /// The longest wait before the dispatcher looks at the ledger without a wake.
 const POLL_INTERVAL: Duration = Duration::from_mins(1);
-/// The maximum number of steps that wait for an intent.
+/// The maximum number of jobs of each kind that only wait.
 const WAITS_MAX: usize = 1_000;
 /// The delay between retries while the ledger is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -56,7 +57,6 @@ impl CancelSignals {
     }
 }
 
-/// A step that waits for an intent needs no worker slot.
 pub(super) fn worker(holder: String) -> Worker {
     let claim = Claim {
         face: Face::Automation,
@@ -68,17 +68,19 @@ pub(super) fn worker(holder: String) -> Worker {
         capabilities: Vec::new(),
         max: 0,
         lease_us: KEPT_LEASE_US,
+        grant: None,
     };
-    Worker::new(claim, Some(PUBLISH_PLUGIN))
+    Worker::new(claim, WAITING)
 }
 
 fn limits(program: &Program) -> Limits {
-    let own = [(PUBLISH_PLUGIN, WAITS_MAX), (SWITCH_PLUGIN, usize::MAX)];
+    let own = WAITING.iter().map(|name| (*name, WAITS_MAX));
+    let own = own.chain([(SWITCH_PLUGIN, usize::MAX)]);
     let plugins = program.plugins();
     let plugins = plugins.map(|plugin| (plugin.name.as_str(), plugin.parallelism));
     Limits {
         slots: program.config().service.max_workers,
-        capabilities: (own.into_iter().chain(plugins))
+        capabilities: (own.chain(plugins))
             .map(|(name, max)| (name.to_owned(), max))
             .collect(),
     }
@@ -197,14 +199,19 @@ async fn work(slot: &mut JobSlot, program: Arc<Program>, intent: Intent) {
                     _ = lease.lost() => {}
                 }
             };
-            attempt
-                .run(
-                    &inner.engine,
-                    (&inner.launcher, &inner.guarded),
-                    spawned,
-                    cancelled,
-                )
-                .await
+            if *plugin == RECEIVE_PLUGIN {
+                received_message::run(inner, &attempt, cancelled).await
+            } else {
+                attempt
+                    .run(
+                        &inner.engine,
+                        (&inner.launcher, &inner.guarded),
+                        inner.bus.as_deref(),
+                        spawned,
+                        cancelled,
+                    )
+                    .await
+            }
         }
         Err(failure) => Attempt::report(AttemptEnd::Failed(failure), &inner.engine),
     };

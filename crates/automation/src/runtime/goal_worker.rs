@@ -150,6 +150,7 @@ impl GoalWorker {
             capabilities: self.served.capability.iter().cloned().collect(),
             max: 1,
             lease_us: FIRST_LEASE_US,
+            grant: None,
         };
         let filled = async { while started.changed().await.is_ok() && !self.is_full() {} };
         let leave = async {

@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use super::finish::INIT;
 use super::served_intent::ServedIntent;
-use crate::pipeline::{PUBLISH_PLUGIN, PipelinePosition, SWITCH_PLUGIN};
+use crate::pipeline::{
+    PUBLISH_PLUGIN, PipelinePosition, RECEIVE_PLUGIN, SEND_PLUGIN, SWITCH_PLUGIN,
+};
 use crate::program::Program;
 
 /// All jobs of a ledger share one namespace and one publisher.
@@ -25,8 +27,11 @@ const LIFE_US: i64 = 100 * 365 * DAY_US;
 const SEPARATOR: char = '\u{1f}';
 /// The core evaluates a switch itself; it has no transient failures.
 const SWITCH_ATTEMPTS: u32 = 4;
-/// A step that waits for an intent is claimed again at every start; its timeout ends it.
-const PUBLISH_ATTEMPTS: u32 = 1_000_000;
+/// A job that waits for an intent, a message or a pipeline is claimed again at every start.
+const WAIT_ATTEMPTS: u32 = 1_000_000;
+
+/// Jobs that only wait, so they need no worker slot.
+pub(super) const WAITING: &[&str] = &[PUBLISH_PLUGIN, SEND_PLUGIN, RECEIVE_PLUGIN];
 
 /// The origin of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +44,7 @@ pub enum SubmittedBy {
     Api,
     Hook,
     Intent,
+    Message,
 }
 
 impl SubmittedBy {
@@ -51,6 +57,7 @@ impl SubmittedBy {
             Self::Api => "api",
             Self::Hook => "hook",
             Self::Intent => "intent",
+            Self::Message => "message",
         }
     }
 }
@@ -128,7 +135,7 @@ impl Job {
             // The intent has its own attempts.
             Some(_) if self.serves.is_some() => 1,
             Some(retry) => u32::try_from(retry.max_attempts).unwrap_or(u32::MAX),
-            None if self.plugin == PUBLISH_PLUGIN => PUBLISH_ATTEMPTS,
+            None if WAITING.contains(&self.plugin.as_str()) => WAIT_ATTEMPTS,
             None => SWITCH_ATTEMPTS,
         };
         let key = self.dedupe_key.as_deref();

@@ -19,6 +19,8 @@ use super::health::TaskHealth;
 use super::housekeeping;
 use super::job::job_id;
 use super::live_events::{LiveEventKind, LiveEvents};
+use super::message_bus::MessageBus;
+use super::message_worker;
 use super::one_shot::{self, OneShotJobs};
 use super::reads::response_budget::LARGE_READS_MAX;
 use super::removed_plugins::RemovedPlugins;
@@ -43,6 +45,8 @@ pub struct Options {
     pub launcher: Launcher,
     /// Paths that no sandbox opens, in addition to those from the configuration.
     pub guarded: GuardedPaths,
+    /// The message bus of the same server, if it has one.
+    pub bus: Option<Arc<dyn MessageBus>>,
 }
 
 /// A handle to the runtime; cheap to clone.
@@ -58,6 +62,7 @@ pub(super) struct RuntimeInner {
     start: String,
     pub(super) launcher: Launcher,
     pub(super) guarded: GuardedPaths,
+    pub(super) bus: Option<Arc<dyn MessageBus>>,
     /// Set in one-shot mode: the jobs that this process was started for.
     pub(super) one_shot: Option<OneShotJobs>,
     /// The slots of the jobs that run in this process. It is woken when the set of jobs that may start has changed.
@@ -151,6 +156,7 @@ impl Runtime {
         runtime.supervise("scheduler", scheduler::schedule);
         runtime.supervise("housekeeping", housekeeping::run);
         runtime.supervise("intents", goal_worker::serve_goals);
+        runtime.supervise("messages", message_worker::receive_messages);
         runtime.log_stranded_jobs().await;
         Ok(runtime)
     }
@@ -198,6 +204,7 @@ impl Runtime {
             start,
             launcher: options.launcher,
             guarded: options.guarded,
+            bus: options.bus,
             one_shot,
             cancel_signals: Mutex::default(),
             start_backoff: StartBackoff::default(),

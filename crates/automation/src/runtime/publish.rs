@@ -20,8 +20,8 @@ use crate::nesting::is_too_deep;
 use crate::plugin::response::{EmittedEvent, PluginResponse};
 
 const NAMESPACE_DEFAULT: &str = "default";
-const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
-const TIMEOUT_MAX: Duration = Duration::from_hours(23);
+pub(super) const TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
+pub(super) const TIMEOUT_MAX: Duration = Duration::from_hours(23);
 /// The type of the event that follows when the intent was fulfilled.
 const FULFILLED: &str = "intent.fulfilled";
 /// A step publishes one intent; its other children are the jobs that follow from it.
@@ -99,7 +99,7 @@ pub(super) async fn publish(
 }
 
 /// Counted from the creation of the job, because each start continues the same wait.
-fn time_left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
+pub(super) fn time_left(engine: &Engine, attempt: &Attempt, timeout: Duration) -> Duration {
     let waited_us = engine.now().0.saturating_sub(attempt.intent.created_at.0);
     let waited = Duration::from_micros(u64::try_from(waited_us).unwrap_or(0));
     timeout.saturating_sub(waited)
@@ -188,19 +188,24 @@ pub(super) async fn cancel_published(engine: &Engine, step: IntentId) -> Result<
     Ok(())
 }
 
+/// The result of a settled row, as JSON if it is that.
+pub(super) fn stored_result(row: &Intent) -> Value {
+    let Some(result) = &row.result else {
+        return Value::Null;
+    };
+    let text = || Value::from(result.body.as_str());
+    match result.kind {
+        ResultKind::Json => serde_json::from_str(&result.body)
+            .ok()
+            .filter(|value| !is_too_deep(value))
+            .unwrap_or_else(text),
+        ResultKind::Text => text(),
+    }
+}
+
 fn fulfilled(intent: &Intent) -> PluginResponse {
-    let result = intent
-        .result
-        .as_ref()
-        .map_or(Value::Null, |result| match result.kind {
-            ResultKind::Json => serde_json::from_str(&result.body)
-                .ok()
-                .filter(|value| !is_too_deep(value))
-                .unwrap_or_else(|| Value::from(result.body.as_str())),
-            ResultKind::Text => Value::from(result.body.as_str()),
-        });
     let payload = json!({
-        "result": result, "intent_id": intent.id.to_string(), "namespace": intent.namespace, "goal": intent.goal,
+        "result": stored_result(intent), "intent_id": intent.id.to_string(), "namespace": intent.namespace, "goal": intent.goal,
     });
     PluginResponse {
         result: format!("intent {} was fulfilled", intent.id),

@@ -1,4 +1,4 @@
-//! The link between a job and the intent it serves: the intent's lease is extended while the job is open, and both end in one
+//! The link between a job and the intent or message it serves: the intent's lease is extended while the job is open, and both end in one
 //! commit.
 //!
 //! Invariant: a job runs only while it holds the lease of its intent, so no two jobs run for one intent at a time. A job that
@@ -22,13 +22,14 @@ use serde_json::{Value, json};
 use super::attempt::{Attempt, AttemptEnd, AttemptFailure, AttemptReport};
 use super::job::job_id;
 use super::lifecycle::RuntimeInner;
+use super::received_message;
 use crate::plugin::outcome::FailureReason;
 
 /// The lease until the job is queued. It is short, because an intent that a dying process claimed and did not queue waits for its
 /// end.
 pub(super) const FIRST_LEASE_US: i64 = 10 * SECOND_US;
 
-/// The intent that a job serves, with the lease token.
+/// The intent or message that a job serves, with the lease token.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServedIntent {
     pub intent_id: String,
@@ -37,6 +38,9 @@ pub struct ServedIntent {
     /// The number of the intent's attempt that this job is.
     pub attempt: u32,
     token: String,
+    /// It is a message of the bus.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_message: bool,
 }
 
 /// The leases that queued or running jobs of this process hold, by job.
@@ -50,6 +54,14 @@ impl ServedIntent {
             namespace: intent.namespace.clone(),
             attempt: intent.attempts,
             token: intent.token.map(|token| token.reveal()).unwrap_or_default(),
+            is_message: false,
+        }
+    }
+
+    pub(super) fn of_message(row: &Intent) -> Self {
+        Self {
+            is_message: true,
+            ..Self::of(row)
         }
     }
 
@@ -176,6 +188,9 @@ pub(super) async fn settle(
     if job.state == State::Dispatched && job.holder.is_some() && job.token.is_some() {
         unit.extend(&Lease::of(job), KEPT_LEASE_US);
     }
+    if served.is_message {
+        received_message::forget_first_jobs(served, unit);
+    }
     let Some(failure) = failure else {
         let result = Some(result(attempt, ended));
         unit.settle(&lease, Settlement::Complete { result });
@@ -185,7 +200,10 @@ pub(super) async fn settle(
     let error: String = error.chars().take(limits::ERROR_CHARS_MAX).collect();
     let hopeless =
         [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
-    if hopeless.contains(&failure.reason) {
+    if served.is_message {
+        // The pipeline has retried its jobs itself, so the message has failed.
+        unit.settle(&lease, Settlement::Reject { error });
+    } else if hopeless.contains(&failure.reason) {
         unit.extend(&lease, KEPT_LEASE_US);
         unit.require(Command::Cancel(Operate {
             id: lease.id,

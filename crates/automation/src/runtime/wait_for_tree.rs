@@ -49,7 +49,8 @@ impl Runtime {
         over.map_or(Ok(false), |ended| ended.map(|()| true))
     }
 
-    async fn until_tree_ended(&self, root: IntentId) -> Result<(), Error> {
+    /// Returns once a job and all its descendants are over.
+    pub(super) async fn until_tree_ended(&self, root: IntentId) -> Result<(), Error> {
         let mut finished = self.inner.worker.ended();
         let mut open = vec![root];
         loop {

@@ -187,6 +187,7 @@ fn options(engine: Engine, program: Arc<Program>) -> Options {
         program,
         node: "here".to_owned(),
         guarded: GuardedPaths::default(),
+        bus: None,
         launcher: Launcher {
             program: "/nowhere".into(),
             arguments: Vec::new(),

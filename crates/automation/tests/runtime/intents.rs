@@ -63,6 +63,7 @@ async fn claim(world: &World, max: u32, patience: Duration) -> Vec<Intent> {
         capabilities: Vec::new(),
         max,
         lease_us: 60 * SECOND_US,
+        grant: None,
     };
     world.engine.claim(None, claim, patience).await.unwrap()
 }

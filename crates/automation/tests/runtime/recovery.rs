@@ -149,6 +149,7 @@ async fn an_attempt_whose_node_is_silent_is_logged_when_its_lease_ends() {
         capabilities: vec!["mail".to_owned()],
         max: 1,
         lease_us: 300_000,
+        grant: None,
     };
     let taken = world.engine.claim(None, claim, Duration::ZERO).await;
     assert_eq!(taken.unwrap()[0].id, id);

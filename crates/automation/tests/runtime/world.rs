@@ -11,7 +11,9 @@ use consign_automation::http::views::events::{self as views, NamedEvent};
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
-use consign_automation::runtime::{Job, Options, Runtime, SubmittedBy, parse_job_id, records};
+use consign_automation::runtime::{
+    Job, MessageBus, Options, Runtime, SubmittedBy, parse_job_id, records,
+};
 use consign_engine::{
     Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
 };
@@ -137,6 +139,15 @@ impl World {
         Runtime::start(options).await.unwrap()
     }
 
+    /// Starts with a message bus.
+    pub(crate) async fn start_with_bus(&self, config: &str, bus: Arc<dyn MessageBus>) -> Runtime {
+        let options = Options {
+            bus: Some(bus),
+            ..self.options("here", self.program(config))
+        };
+        Runtime::start(options).await.unwrap()
+    }
+
     /// Starts in one-shot mode.
     pub(crate) async fn start_one_shot(&self, config: &str) -> Runtime {
         let program = self.loaded(config).for_one_shot();
@@ -155,6 +166,7 @@ impl World {
             program,
             node: node.to_owned(),
             guarded: GuardedPaths::default(),
+            bus: None,
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),

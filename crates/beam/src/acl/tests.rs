@@ -135,3 +135,27 @@ proptest! {
         prop_assert_eq!(matches, suffixes.contains(&pattern));
     }
 }
+
+#[test]
+fn a_text_that_can_match_no_sender_is_recognised() {
+    for text in [
+        "*",
+        "alice@acme.beam.directory",
+        "alice@beam.directory",
+        "*@acme.beam.directory",
+        "*.beam.directory",
+    ] {
+        assert!(is_sender_or_pattern(text), "{text}");
+    }
+    for text in [
+        "",
+        "alice",
+        "*alice",
+        "**",
+        "*@acme.com",
+        "not a pattern",
+        "acme.beam.directory",
+    ] {
+        assert!(!is_sender_or_pattern(text), "{text}");
+    }
+}

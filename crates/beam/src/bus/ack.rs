@@ -42,11 +42,7 @@ impl Beam {
             State::Acked
         };
         if row.state == to && !plant::on(Plant::AckAgain) {
-            return Ok(AckedMessage {
-                id: row.id,
-                state: to,
-                updated_at: row.settled_at.unwrap_or(row.created_at),
-            });
+            return Ok(known(&row));
         }
         check(&row, to)?;
         let mut step = Advance::by_system(
@@ -58,6 +54,8 @@ impl Beam {
                 Verb::Complete
             },
         );
+        // Of two reports at the same time, the second one must see the end that the first one stored.
+        step.refuse_repeated = !plant::on(Plant::AckAgain);
         step.actor = Some(row.owner.clone());
         if ack.is_failure {
             let error = ack.response.unwrap_or_else(|| MANUALLY_FAILED.to_owned());
@@ -78,6 +76,9 @@ impl Beam {
             // Its state has changed meanwhile, or the holder of its lease decides about it.
             Err(Error::Refused(Refusal::IllegalState)) => {
                 let current = self.message_row(&ack.message_id).await?;
+                if current.state == to {
+                    return Ok(known(&current));
+                }
                 check(&current, to)?;
                 let id = current.id;
                 let text = format!("Message {id} is being delivered; try again after the attempt");
@@ -85,6 +86,15 @@ impl Beam {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The message had this end before.
+fn known(row: &Intent) -> AckedMessage {
+    AckedMessage {
+        id: row.id,
+        state: row.state,
+        updated_at: row.settled_at.unwrap_or(row.created_at),
     }
 }
 

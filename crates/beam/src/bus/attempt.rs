@@ -34,39 +34,66 @@ pub enum DeliveryOutcome {
 impl Beam {
     /// Attempts to deliver a message that this node has leased, and stores the outcome.
     pub(super) async fn attempt(&self, row: &Intent) -> Result<DeliveryOutcome, BeamProblem> {
+        self.attempt_since(row, None).await
+    }
+
+    /// The same for the attempt of the request that sends the message: the delay of its retry begins when it was created.
+    pub(super) async fn attempt_first(&self, row: &Intent) -> Result<DeliveryOutcome, BeamProblem> {
+        self.attempt_since(row, Some(row.created_at)).await
+    }
+
+    async fn attempt_since(
+        &self,
+        row: &Intent,
+        since: Option<Micros>,
+    ) -> Result<DeliveryOutcome, BeamProblem> {
         let Some(content) = MessageContent::parse(&row.payload) else {
             let failure = DeliveryFailure {
                 text: "The stored message cannot be read".to_owned(),
                 code: None,
                 is_retryable: false,
+                is_unreached: false,
             };
-            return self.settle_attempt(row, "", Some(failure)).await;
+            return self.settle_attempt(row, since, Some(failure)).await;
         };
         let failure = self.deliver_message(row, &content).await.err();
-        self.settle_attempt(row, &content.nonce, failure).await
+        self.settle_attempt(row, since, failure).await
     }
 
     async fn settle_attempt(
         &self,
         row: &Intent,
-        nonce: &str,
+        since: Option<Micros>,
         failure: Option<DeliveryFailure>,
     ) -> Result<DeliveryOutcome, BeamProblem> {
+        let served_in = match &failure {
+            Some(failure) if failure.is_unreached => self.served_namespace(&row.owner).await?,
+            _ => None,
+        };
         let how = match &failure {
             None => Settlement::Deliver,
-            Some(failure) if failure.is_retryable => Settlement::FailKeyed {
-                error: failure.text.clone(),
-                key: nonce.to_owned(),
-            },
+            // It waits for the workers of its recipient, as long as they need.
+            Some(_) if served_in.is_some() => Settlement::HandOver,
+            Some(failure) if failure.is_retryable => {
+                let error = failure.text.clone();
+                match since {
+                    Some(since) => Settlement::FailSince { error, since },
+                    None => Settlement::Fail { error },
+                }
+            }
             Some(failure) => Settlement::Kill {
                 error: failure.text.clone(),
             },
         };
-        let detail = failure
-            .as_ref()
-            .map(|failure| json!({"error": failure.text, "errorCode": failure.code}).to_string());
+        let detail = match (&served_in, &failure) {
+            (Some(namespace), _) => Some(json!({"heldForWorkersIn": namespace})),
+            (None, Some(failure)) => {
+                Some(json!({"error": failure.text, "errorCode": failure.code}))
+            }
+            (None, None) => None,
+        };
         let settle = Settle {
-            detail,
+            detail: detail.map(|detail| detail.to_string()),
             ..Lease::of(row).settle(how)
         };
         let (state, retry_count, next_retry_at) = match self.engine().settle(settle).await {

@@ -21,6 +21,8 @@ use crate::text::{self, BeamValue};
 use crate::timestamp;
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(ATTEMPT_TIMEOUT_S);
+/// The directory's code for a recipient that it cannot reach.
+const OFFLINE: &str = "OFFLINE";
 /// Longer texts of another directory are cut.
 const ERROR_CHARS_MAX: usize = 1_000;
 
@@ -33,6 +35,8 @@ pub struct DeliveryFailure {
     pub code: Option<String>,
     /// Another attempt may succeed.
     pub is_retryable: bool,
+    /// The directory found no way to the recipient, so nothing was sent to it.
+    pub is_unreached: bool,
 }
 
 impl DeliveryFailure {
@@ -42,6 +46,7 @@ impl DeliveryFailure {
             text: text.chars().take(ERROR_CHARS_MAX).collect(),
             code: code.map(|code| code.chars().take(ERROR_CHARS_MAX).collect()),
             is_retryable: retryable::bus_retries(status, code),
+            is_unreached: code == Some(OFFLINE) && status == Some(503),
         }
     }
 
@@ -178,6 +183,16 @@ mod tests {
         };
         judge_response(&response)
             .map_err(|failure| (failure.text, failure.code, failure.is_retryable))
+    }
+
+    #[test]
+    fn only_a_directory_without_a_way_to_the_recipient_has_not_reached_it() {
+        assert!(DeliveryFailure::from(&RelayError::Offline).is_unreached);
+        assert!(!DeliveryFailure::from(&RelayError::Timeout { ms: 5 }).is_unreached);
+        assert!(!DeliveryFailure::timeout().is_unreached);
+        // The recipient was reached, whatever it calls its failure.
+        let result = text::parse(br#"{"success":false,"errorCode":"OFFLINE"}"#).unwrap();
+        assert!(!DeliveryFailure::of_result(&result).is_unreached);
     }
 
     fn failure(text: &str, code: &str, is_retryable: bool) -> (String, Option<String>, bool) {

@@ -1,7 +1,7 @@
 //! A stored message as readers see it.
 
 use consign_kernel::ids::{IntentId, Micros};
-use consign_kernel::intent::Intent;
+use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::state::{Cause, State};
 
 use crate::text::{self, BeamObject, BeamValue};
@@ -90,9 +90,30 @@ impl BusMessage {
             acked_at: settled_in(&[State::Acked]),
             failed_at: settled_in(&[State::Failed, State::DeadLetter]),
             error: error(row),
-            response: row.result.as_ref().map(|result| result.body.clone()),
+            response: response(row),
         })
     }
+}
+
+/// The response of a recipient is any JSON, as it came. That of a worker is an object: a result that is none is the member
+/// `result` of one.
+fn response(row: &Intent) -> Option<String> {
+    let result = row.result.as_ref()?;
+    let is_object = result.kind == ResultKind::Json && result.body.starts_with('{');
+    if is_object || !is_held_by_worker(row) {
+        return Some(result.body.clone());
+    }
+    let value = match result.kind {
+        ResultKind::Json => result.body.clone(),
+        ResultKind::Text => BeamValue::from(&*result.body).to_text(),
+    };
+    Some(format!(r#"{{"result":{value}}}"#))
+}
+
+/// The holders of nodes and imports consist of two parts, see [`consign_kernel::command::Recover::holder`]; that of a worker is the id of its key.
+fn is_held_by_worker(row: &Intent) -> bool {
+    let holder = row.holder.as_deref();
+    holder.is_some_and(|holder| !holder.contains('/'))
 }
 
 /// A row that is queued has no holder. One with a holder counts the attempt that is not, or not yet, followed by another.

@@ -15,7 +15,7 @@ pub(super) const SCAN_ROWS_MAX: usize = 10_000;
 const PAGE_ROWS_MIN: u32 = 10;
 const PAGE_ROWS_MAX: u32 = 100;
 /// How far the clocks of two nodes of one ledger may differ.
-const CLOCK_MARGIN_US: i64 = 10 * SECOND_US;
+pub(super) const CLOCK_MARGIN_US: i64 = 10 * SECOND_US;
 
 /// What a read does with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

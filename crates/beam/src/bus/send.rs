@@ -22,6 +22,11 @@ use crate::text::{BeamObject, BeamValue};
 /// How long a nonce is known. A message that was neither delivered nor acknowledged may be older.
 pub(crate) const NONCE_LIFETIME_US: i64 = 90 * DAY_US;
 
+/// The longest sender, recipient, intent, nonce or trace id.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Payload and names of a message: a body of the directory without the other members of a frame and its signature.
+const MESSAGE_BYTES_MAX: usize = 65_536 - 1_024;
+
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
@@ -33,6 +38,37 @@ pub struct NewMessage {
     pub trace_id: Option<String>,
     /// One is made if there is none.
     pub nonce: Option<String>,
+}
+
+impl NewMessage {
+    /// Refuses names that the ledger could not hold as keys, and a message that no directory would accept over HTTP.
+    pub fn check(&self) -> Result<(), BeamProblem> {
+        let names = [
+            ("from", Some(&self.sender)),
+            ("to", Some(&self.recipient)),
+            ("intent", Some(&self.intent)),
+            ("nonce", self.nonce.as_ref()),
+            ("trace_id", self.trace_id.as_ref()),
+        ];
+        let mut bytes = BeamValue::Object(self.payload.clone()).to_text().len();
+        for (name, given) in names {
+            let Some(given) = given else { continue };
+            bytes += given.len();
+            let problem = if given.len() > NAME_BYTES_MAX {
+                format!("{name} is longer than {NAME_BYTES_MAX} bytes")
+            } else if given.chars().any(char::is_control) {
+                format!("{name} has a control character")
+            } else {
+                continue;
+            };
+            return Err(BeamProblem::new(Code::InvalidParam, problem));
+        }
+        if bytes > MESSAGE_BYTES_MAX {
+            let text = format!("The message has {bytes} bytes; the limit is {MESSAGE_BYTES_MAX}");
+            return Err(BeamProblem::new(Code::InvalidParam, text));
+        }
+        Ok(())
+    }
 }
 
 /// The answer to a sender.
@@ -47,6 +83,11 @@ pub enum SentMessage {
 }
 
 impl Beam {
+    /// Whether the bus has the key of this sender. Messages of others are sent unsigned, and the directory refuses them.
+    pub fn signs_for(&self, sender: &str) -> bool {
+        self.inner.bus.identities.contains_key(sender)
+    }
+
     /// Stores a message and attempts its delivery at once. Both are completed even if the caller stops waiting.
     pub async fn send_message(&self, new: NewMessage) -> Result<SentMessage, BeamProblem> {
         let NewMessage {
@@ -124,7 +165,7 @@ impl Beam {
         match self.begin_message(item).await {
             Ok(row) => {
                 let message = readable(&row)?;
-                let outcome = self.attempt(&row).await?;
+                let outcome = self.attempt_first(&row).await?;
                 Ok(SentMessage::New { message, outcome })
             }
             // The same nonce was sent at the same time.
@@ -214,6 +255,37 @@ mod tests {
             panic!("an object was parsed");
         };
         content_fingerprint(sender, recipient, intent, &payload)
+    }
+
+    #[test]
+    fn a_message_that_no_directory_would_accept_is_refused() {
+        let object = |length: usize| {
+            let mut object = BeamObject::new();
+            object.insert("text", "x".repeat(length).as_str());
+            object
+        };
+        let message = |recipient: &str, length: usize| NewMessage {
+            sender: "a".to_owned(),
+            recipient: recipient.to_owned(),
+            intent: "i".to_owned(),
+            payload: object(length),
+            priority: 0,
+            trace_id: None,
+            nonce: Some("n".to_owned()),
+        };
+        assert_eq!(message(&"b".repeat(NAME_BYTES_MAX), 64_000).check(), Ok(()));
+        for (refused, expected) in [
+            (message(&"b".repeat(256), 1), "to is longer than 255 bytes"),
+            (message("b\n", 1), "to has a control character"),
+            (
+                message("b", MESSAGE_BYTES_MAX),
+                "The message has 64527 bytes; the limit is 64512",
+            ),
+        ] {
+            let problem = refused.check().unwrap_err();
+            assert_eq!(problem.code, Code::InvalidParam);
+            assert_eq!(problem.text, expected);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The retry worker: at each tick it attempts the due messages, one after another.
+//! The retry worker: at each tick it attempts the due messages, one after another, without waiting long for a slow one.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::{ATTEMPT_LEASE_US, NAMESPACE};
@@ -16,9 +17,12 @@ use crate::service::Beam;
 
 /// Messages of one tick.
 const CLAIMED_MAX: u32 = 10;
-/// The last message of a tick waits for the attempts of all others.
+/// The next message of a tick is attempted after this time, even if the attempt before it has not ended: a recipient that does
+/// not answer must not delay the messages of others.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The last message of a tick waits for the attempts of all others, which may take this long in all.
 const TICK_LEASE_US: i64 = ATTEMPT_LEASE_US * (CLAIMED_MAX as i64);
-/// How long a stop waits for the attempt in progress. After that, the next start retries it.
+/// How long a stop waits for the attempts in progress. After that, the next start retries it.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
@@ -62,11 +66,12 @@ impl Beam {
             capabilities: Vec::new(),
             max: CLAIMED_MAX * if plant::on(Plant::TickTakesAll) { 2 } else { 1 },
             lease_us: TICK_LEASE_US,
+            grant: None,
         };
         let mut rows = self.engine().claim(None, claim, Duration::ZERO).await?;
         rows.sort_by_key(|row| (Reverse(row.priority), row.created_at, row.seq));
         let mut stopping = self.bus_stopping();
-        let mut attempted = 0;
+        let (mut attempted, mut slow) = (0, Vec::new());
         let mut rows = rows.into_iter();
         for row in rows.by_ref() {
             if *stopping.borrow() {
@@ -74,41 +79,40 @@ impl Beam {
                 break;
             }
             attempted += 1;
-            if !self.attempt_unless_stopped(row, &mut stopping).await {
-                break;
+            let mut attempt = self.start_attempt(row);
+            tokio::select! {
+                ended = &mut attempt => report_panic(ended),
+                () = tokio::time::sleep(PATIENCE) => slow.push(attempt),
+                () = stopped(&mut stopping) => slow.push(attempt),
             }
         }
         for row in rows {
             self.give_back(&row).await;
         }
-        Ok(attempted)
-    }
-
-    /// False if the process stops before the attempt ends.
-    async fn attempt_unless_stopped(
-        &self,
-        row: Intent,
-        stopping: &mut watch::Receiver<bool>,
-    ) -> bool {
-        let beam = self.clone();
-        let attempt = tokio::spawn(async move {
-            if let Err(error) = beam.attempt(&row).await {
-                tracing::warn!(%error, message = %row.id, "the outcome of an attempt was not stored");
+        let all = async {
+            for attempt in slow {
+                report_panic(attempt.await);
             }
-        });
+        };
         let is_late = async {
-            stopped(stopping).await;
+            stopped(&mut stopping).await;
             tokio::time::sleep(STOP_GRACE).await;
         };
         tokio::select! {
-            ended = attempt => {
-                if let Err(panicked) = ended {
-                    tracing::error!(%panicked, "the attempt of a message panicked");
-                }
-                true
-            }
-            () = is_late => false,
+            () = all => {}
+            () = is_late => {}
         }
+        Ok(attempted)
+    }
+
+    /// The attempt goes on if the tick no longer waits for it.
+    fn start_attempt(&self, row: Intent) -> JoinHandle<()> {
+        let beam = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = beam.attempt(&row).await {
+                tracing::warn!(%error, message = %row.id, "the outcome of an attempt was not stored");
+            }
+        })
     }
 
     /// A message that was claimed and not attempted is due as before.
@@ -117,6 +121,12 @@ impl Beam {
         if let Err(error) = self.engine().settle(settle).await {
             tracing::warn!(%error, message = %row.id, "a message stays leased until the next start");
         }
+    }
+}
+
+fn report_panic(ended: Result<(), JoinError>) {
+    if let Err(panicked) = ended {
+        tracing::error!(%panicked, "the attempt of a message panicked");
     }
 }
 

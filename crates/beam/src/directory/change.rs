@@ -44,7 +44,7 @@ impl Beam {
             let mut commit = AgentCommit::default();
             let result = change(&mut record.value, &mut commit)?;
             commit.unit.replace(&record);
-            if self.commit_agent(commit).await? {
+            if self.commit_agent(beam_id, commit).await? {
                 return Ok((record.value, result));
             }
         }
@@ -52,7 +52,11 @@ impl Beam {
     }
 
     /// False if one of the records was changed meanwhile.
-    pub(super) async fn commit_agent(&self, commit: AgentCommit) -> Result<bool, BeamProblem> {
+    pub(super) async fn commit_agent(
+        &self,
+        beam_id: &str,
+        commit: AgentCommit,
+    ) -> Result<bool, BeamProblem> {
         let AgentCommit { mut unit, used } = commit;
         if let Some((UsedSignature(key), code)) = used {
             if self.engine().record(key.clone()).await?.is_some() {
@@ -62,10 +66,13 @@ impl Beam {
             let until = self.engine().now().plus(REMEMBERED_US);
             unit.put_until(key, &true, until);
         }
-        match self.engine().commit(unit).await {
-            Ok(_) => Ok(true),
-            Err(Error::Refused(Refusal::VersionMismatch)) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        let change = self.inner.agent_index.change(beam_id);
+        let is_stored = match self.engine().commit(unit).await {
+            Ok(_) => true,
+            Err(Error::Refused(Refusal::VersionMismatch)) => false,
+            Err(error) => return Err(error.into()),
+        };
+        change.end();
+        Ok(is_stored)
     }
 }

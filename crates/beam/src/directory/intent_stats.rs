@@ -1,10 +1,12 @@
-//! How an agent answers its intents.
+//! How an agent answers its intents, by the clock of this server. Payloads and results are not read: anyone may ask.
 
-use consign_engine::{MessageFilter, MessagesOf, SeqPage};
-use consign_kernel::profile::ProfileId;
+use consign_engine::{IntentFilter, Outline};
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
 
 use crate::problem::BeamProblem;
-use crate::relay::IntentRow;
+use crate::relay::{NAMESPACE, relay_code};
+use crate::retryable::repeated_nonce_restarts;
 use crate::service::Beam;
 
 /// How many of the newest intents count.
@@ -25,17 +27,37 @@ impl Beam {
         &self,
         recipient: Option<&str>,
     ) -> Result<AnswerStats, BeamProblem> {
-        let of = recipient.map_or(MessagesOf::All, |id| MessagesOf::Recipient(id.to_owned()));
-        let filter = MessageFilter {
-            profile: ProfileId::BeamDirectory,
-            of,
-            page: SeqPage::NEWEST,
+        let filter = IntentFilter {
+            face: Face::Beam,
+            owner: recipient.map(str::to_owned),
+            namespace: Some(NAMESPACE.to_owned()),
+            goal: None,
+            state: None,
+            before: None,
             limit: ROWS_MAX,
         };
-        let rows = self.engine().messages(filter).await?;
-        let rows = rows.iter().filter_map(IntentRow::of);
-        Ok(stats_of(rows.map(|row| row.latency_ms)))
+        let page = self.engine().outlines(filter).await?;
+        Ok(stats_of(page.outlines.iter().map(response_time_ms)))
     }
+}
+
+/// The time from the admission of an intent to its result. `None` without a result of the recipient.
+fn response_time_ms(outline: &Outline) -> Option<i64> {
+    let is_answered = match outline.state {
+        State::Acked => true,
+        State::Failed => {
+            let code = outline.last_error.as_deref().map(relay_code);
+            code.is_some() && !repeated_nonce_restarts(code)
+        }
+        State::Received
+        | State::Validated
+        | State::Queued
+        | State::Dispatched
+        | State::Delivered
+        | State::DeadLetter => false,
+    };
+    let settled = outline.settled_at.filter(|_| is_answered)?;
+    Some((settled.0 - outline.created_at.0).max(0) / 1_000)
 }
 
 /// The latencies of intents; one without a result has none.

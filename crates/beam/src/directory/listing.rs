@@ -1,13 +1,16 @@
 //! Lists of agents: search, browse, the public list, and counts.
 //!
-//! Invariant: memory depends on the length of a page, not on the number of agents. Lists are in the order of trust, highest
-//! first, then of ids; the score has few values, so a first pass counts the agents per score, and a second one collects those
-//! of the page.
+//! Lists are in the order of trust, highest first, then of ids. They are selected by the [index](super::agent_index); only the
+//! agents of the page are read from the ledger.
 
-use consign_engine::{Operator, Versioned};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use consign_engine::{Error, Operator, Versioned};
 use consign_kernel::profile::Face;
-use consign_kernel::record::Kind;
 
+use super::agent_index::{AgentBrief, AgentBriefs, AgentWords, blocking};
 use super::records::{Agent, PAGE};
 use crate::acl::DEMO_ORG;
 use crate::beam_id::{BeamId, PERSONAL_ORG};
@@ -48,21 +51,28 @@ pub(crate) struct DirectoryStats {
 }
 
 impl AgentFilter {
-    fn accepts(&self, agent: &Agent, now_ms: i64) -> bool {
-        self.accepts_org(agent)
-            && (self.capabilities.iter()).all(|wanted| agent.capabilities.contains(wanted))
-            && (self.trust_min).is_none_or(|least| agent.trust_score(now_ms) >= least)
-            && self.tier.is_none_or(|tier| agent.tier() == tier)
-            && (!self.verified_only || agent.is_verified())
-            && (!self.public_only || agent.is_public())
-            && (self.text.as_deref()).is_none_or(|text| describes(agent, text))
+    /// `None` if the answer depends on texts that the brief does not have.
+    fn accepts(&self, id: &str, brief: &AgentBrief, now_ms: i64) -> Option<bool> {
+        let accepts_facts = self.accepts_org(id)
+            && (self.trust_min).is_none_or(|least| brief.trust_score(now_ms) >= least)
+            && self.tier.is_none_or(|tier| brief.tier == tier)
+            && (!self.verified_only || brief.is_verified())
+            && (!self.public_only || brief.public);
+        let needs_words = self.text.is_some() || !self.capabilities.is_empty();
+        if !accepts_facts || !needs_words {
+            return Some(accepts_facts);
+        }
+        let words = brief.words.as_ref()?;
+        let has = |wanted: &String| words.capabilities.iter().any(|own| **own == **wanted);
+        let accepts_text = (self.text.as_deref()).is_none_or(|text| describes(id, words, text));
+        Some(accepts_text && self.capabilities.iter().all(has))
     }
 
-    fn accepts_org(&self, agent: &Agent) -> bool {
+    fn accepts_org(&self, id: &str) -> bool {
         let Some(wanted) = &self.org else {
             return true;
         };
-        BeamId::parse(&agent.beam_id).is_ok_and(|id| {
+        BeamId::parse(id).is_ok_and(|id| {
             let is_personal = wanted == PERSONAL_ORG;
             id.org() == wanted && id.is_personal() == is_personal
         })
@@ -70,30 +80,57 @@ impl AgentFilter {
 }
 
 /// Whether one of the describing fields contains the text.
-fn describes(agent: &Agent, text: &str) -> bool {
-    let id = BeamId::parse(&agent.beam_id);
-    let org = id.as_ref().map_or("", |id| id.org());
-    let fields = [
-        agent.beam_id.as_str(),
-        &agent.display_name,
-        org,
-        agent.description.as_deref().unwrap_or_default(),
-    ];
-    let capabilities = agent.capabilities.iter().map(String::as_str);
-    let mut fields = fields.into_iter().chain(capabilities);
-    fields.any(|field| field.to_lowercase().contains(text))
+fn describes(id: &str, words: &AgentWords, text: &str) -> bool {
+    let parsed = BeamId::parse(id);
+    let org = parsed.as_ref().map_or("", |id| id.org());
+    let [display_name, description] = &words.texts;
+    let fields = [id, org, display_name, description];
+    fields.iter().any(|field| field.contains(text))
+        || words.capabilities.iter().any(|capability| {
+            if words.is_lower_case {
+                capability.contains(text)
+            } else {
+                capability.to_lowercase().contains(text)
+            }
+        })
 }
 
-/// The scores that an agent can have, in hundredths.
-const SCORES: usize = 101;
+/// The agents that a filter accepts, and those whose texts must be read first.
+#[derive(Debug, Default)]
+struct AgentSelection {
+    accepted: Vec<ListPlace>,
+    unknown: Vec<Arc<str>>,
+}
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a score is between 0 and 1"
-)]
-fn hundredths(score: f64) -> usize {
-    ((score * 100.0).round() as usize).min(SCORES - 1)
+/// The order of lists: the highest trust first, then by id.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ListPlace(Reverse<u8>, Arc<str>);
+
+impl ListPlace {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a score is between 0 and 1"
+    )]
+    fn of(id: &Arc<str>, brief: &AgentBrief, now_ms: i64) -> Self {
+        let hundredths = (brief.trust_score(now_ms) * 100.0).round() as u8;
+        Self(Reverse(hundredths), Arc::clone(id))
+    }
+}
+
+impl AgentSelection {
+    fn of(briefs: &AgentBriefs, filter: &AgentFilter, now_ms: i64) -> Self {
+        let mut selection = Self::default();
+        for (id, brief) in briefs.iter() {
+            match filter.accepts(id, brief, now_ms) {
+                Some(true) => selection.accepted.push(ListPlace::of(id, brief, now_ms)),
+                Some(false) => {}
+                None => selection.unknown.push(Arc::clone(id)),
+            }
+        }
+        selection.accepted.sort_unstable();
+        selection
+    }
 }
 
 impl Beam {
@@ -104,50 +141,75 @@ impl Beam {
         skipped: u64,
         limit: u32,
     ) -> Result<AgentList, BeamProblem> {
-        let now_ms = self.now_ms();
-        let mut per_score = [0_u64; SCORES];
-        self.each_agent(|agent| {
-            if filter.accepts(&agent, now_ms) {
-                per_score[hundredths(agent.trust_score(now_ms))] += 1;
-            }
+        let _slot = self.inner.agent_index.list_slot().await?;
+        let accepted = self.select_agents(filter).await?;
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let limit = limit.min(PAGE_AGENTS_MAX) as usize;
+        let page = accepted.iter().skip(skipped).take(limit);
+        let ids: Vec<Arc<str>> = page.map(|place| Arc::clone(&place.1)).collect();
+        Ok(AgentList {
+            agents: self.agents_by_id(&ids).await?,
+            total: accepted.len() as u64,
         })
-        .await?;
-        let total = per_score.iter().sum();
-        // The place of the next agent with a score; the first one has the highest score.
-        let mut places = [0_u64; SCORES];
-        let mut place = 0;
-        for score in (0..SCORES).rev() {
-            places[score] = place;
-            place += per_score[score];
-        }
-        let page = skipped..skipped.saturating_add(u64::from(limit.min(PAGE_AGENTS_MAX)));
-        let mut found: Vec<(u64, Agent)> = Vec::new();
-        if page.start < total {
-            self.each_agent(|agent| {
-                if filter.accepts(&agent, now_ms) {
-                    let place = &mut places[hundredths(agent.trust_score(now_ms))];
-                    if page.contains(place) {
-                        found.push((*place, agent));
+    }
+
+    /// All agents that a filter accepts, in the order of lists.
+    async fn select_agents(&self, filter: &AgentFilter) -> Result<Vec<ListPlace>, BeamProblem> {
+        self.refresh_agent_index().await?;
+        let now_ms = self.now_ms();
+        let wanted = filter.clone();
+        let index = &self.inner.agent_index;
+        let selection = index.visit(move |briefs| AgentSelection::of(briefs, &wanted, now_ms));
+        let AgentSelection {
+            mut accepted,
+            unknown,
+        } = selection.await?;
+        for ids in unknown.chunks(PAGE as usize) {
+            let agents = self.agents_by_id(ids).await?;
+            let wanted = filter.clone();
+            let read = move || {
+                let mut accepted = Vec::new();
+                for agent in agents {
+                    let id: Arc<str> = agent.beam_id.as_str().into();
+                    let brief = AgentBrief::of(&agent);
+                    if wanted.accepts(&id, &brief, now_ms) == Some(true) {
+                        accepted.push(ListPlace::of(&id, &brief, now_ms));
                     }
-                    *place += 1;
                 }
-            })
-            .await?;
+                accepted
+            };
+            accepted.extend(blocking(read).await?);
         }
-        found.sort_by_key(|(place, _)| *place);
-        // Agents that were added between the passes can take the same place as others.
-        found.truncate(limit as usize);
-        let agents = found.into_iter().map(|(_, agent)| agent).collect();
-        Ok(AgentList { agents, total })
+        if !unknown.is_empty() {
+            accepted.sort_unstable();
+        }
+        Ok(accepted)
+    }
+
+    /// The agents with these ids, in this order. One that was deleted meanwhile is left out.
+    async fn agents_by_id(&self, ids: &[Arc<str>]) -> Result<Vec<Agent>, BeamProblem> {
+        let keys = ids.iter().map(|id| Agent::key(id)).collect();
+        let records = self.engine().records_by_key(keys).await?;
+        let ids = ids.to_vec();
+        let agents = blocking(move || {
+            let agents = records.into_iter().map(|record| {
+                let agent = Versioned::<Agent>::read(record)?.value;
+                Ok((agent.beam_id.clone(), agent))
+            });
+            let mut agents = agents.collect::<Result<HashMap<_, _>, Error>>()?;
+            let agents = ids.iter().filter_map(|id| agents.remove(&**id));
+            Ok::<_, Error>(agents.collect())
+        });
+        Ok(agents.await??)
     }
 
     pub(crate) async fn directory_stats(&self) -> Result<DirectoryStats, BeamProblem> {
-        let mut stats = DirectoryStats::default();
-        self.each_agent(|agent| {
-            stats.total_agents += 1;
-            stats.verified_agents += u64::from(agent.is_verified());
-        })
-        .await?;
+        let agents = self.agent_counts().await?;
+        let mut stats = DirectoryStats {
+            total_agents: agents.total,
+            verified_agents: agents.verified,
+            ..DirectoryStats::default()
+        };
         // The number of intents is public in this protocol.
         let counts = self
             .engine()
@@ -159,43 +221,20 @@ impl Beam {
         Ok(stats)
     }
 
-    pub(crate) async fn agent_count(&self) -> Result<u64, BeamProblem> {
-        let mut count = 0;
-        self.each_agent(|_| count += 1).await?;
-        Ok(count)
-    }
-
     /// Adds the rules that the catalog gives to the agents of the demo organisation. The catalog may have changed since they
     /// were registered, so this runs at each start.
     pub async fn seed_demo_rules(&self) -> Result<(), BeamProblem> {
-        let mut ids = Vec::new();
-        self.each_agent(|agent| {
-            let id = BeamId::parse(&agent.beam_id).ok();
-            ids.extend(id.filter(|id| id.org() == DEMO_ORG));
-        })
-        .await?;
+        let filter = AgentFilter {
+            org: Some(DEMO_ORG.to_owned()),
+            ..AgentFilter::default()
+        };
+        let agents = self.select_agents(&filter).await?;
+        let ids = agents
+            .iter()
+            .filter_map(|place| BeamId::parse(&place.1).ok());
         for id in ids {
             self.seed_demo_rules_of(&id).await;
         }
         Ok(())
-    }
-
-    /// Calls `visit` for each agent, in the order of ids.
-    async fn each_agent(&self, mut visit: impl FnMut(Agent) + Send) -> Result<(), BeamProblem> {
-        let mut after = String::new();
-        loop {
-            let page = self
-                .engine()
-                .records(Kind::BeamAgent, "", &after, PAGE)
-                .await?;
-            let is_last = page.len() < PAGE as usize;
-            for record in page {
-                after.clone_from(&record.key.name);
-                visit(Versioned::<Agent>::read(record)?.value);
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
     }
 }

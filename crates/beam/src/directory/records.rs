@@ -48,6 +48,10 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dh_public_key: Option<String>,
     pub created_at: i64,
+    /// Engine time of the registration in microseconds. What is older belongs to an earlier agent with this id. Zero for
+    /// imported agents, which come with their intents.
+    #[serde(default)]
+    pub since_us: i64,
     pub last_seen: i64,
     /// SHA-256 of the API key, hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -70,8 +70,9 @@ impl Beam {
                 ..Versioned::new(key, agent)
             };
             commit.unit.replace(&stored);
-            if self.commit_agent(commit).await? {
+            if self.commit_agent(id.as_str(), commit).await? {
                 let agent = stored.value;
+                self.inner.sockets.close_outdated(&agent);
                 self.seed_demo_rules_of(&id).await;
                 return Ok(RegisteredAgent { agent, api_key });
             }
@@ -146,6 +147,7 @@ impl Beam {
             verification_tier: VerificationTier::Basic.word().to_owned(),
             visibility: UNLISTED.to_owned(),
             created_at: self.now_ms(),
+            since_us: self.engine().now().0,
             ..Agent::default()
         }
     }

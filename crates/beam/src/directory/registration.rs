@@ -17,8 +17,11 @@ use crate::trust::VerificationTier;
 pub(crate) const DISPLAY_NAME_CHARS_MAX: usize = 256;
 pub(crate) const CAPABILITIES_MAX: usize = 100;
 pub(crate) const CAPABILITY_CHARS_MAX: usize = 128;
+/// All capabilities together. Lists of agents keep them in memory.
+pub(crate) const CAPABILITIES_BYTES_MAX: usize = CAPABILITIES_MAX * CAPABILITY_CHARS_MAX;
 pub(crate) const EMAIL_CHARS_MAX: usize = 254;
-pub(crate) const DESCRIPTION_CHARS_MAX: usize = 4_096;
+/// Also kept in memory.
+pub(crate) const DESCRIPTION_BYTES_MAX: usize = 4_096;
 pub(crate) const URL_CHARS_MAX: usize = 2_048;
 pub(crate) const DH_KEY_CHARS_MAX: usize = 512;
 
@@ -79,9 +82,9 @@ impl Registration {
         let (public_key, public_key_text) = checked_key(input.public_key)?;
         let description = input.description;
         if let Some(text) = &description
-            && text.chars().count() > DESCRIPTION_CHARS_MAX
+            && text.len() > DESCRIPTION_BYTES_MAX
         {
-            return Err(too_long("description", DESCRIPTION_CHARS_MAX));
+            return Err(long_description());
         }
         if input
             .logo_url
@@ -137,6 +140,11 @@ fn checked_capabilities(given: Option<Vec<String>>) -> Result<Vec<String>, BeamP
     if capabilities.len() > CAPABILITIES_MAX || capabilities.iter().any(is_long) {
         return refused(format!(
             "capabilities must be at most {CAPABILITIES_MAX} strings of at most {CAPABILITY_CHARS_MAX} characters"
+        ));
+    }
+    if capabilities.iter().map(String::len).sum::<usize>() > CAPABILITIES_BYTES_MAX {
+        return refused(format!(
+            "capabilities must have at most {CAPABILITIES_BYTES_MAX} bytes together"
         ));
     }
     Ok(capabilities)
@@ -251,7 +259,12 @@ pub(super) fn check_dh_key(key: &str) -> Result<(), BeamProblem> {
     Ok(())
 }
 
-pub(super) fn too_long(field: &str, chars_max: usize) -> BeamProblem {
+pub(super) fn long_description() -> BeamProblem {
+    let text = format!("description must have at most {DESCRIPTION_BYTES_MAX} bytes");
+    BeamProblem::new(Code::InvalidBody, text)
+}
+
+fn too_long(field: &str, chars_max: usize) -> BeamProblem {
     let text = format!("{field} must have at most {chars_max} characters");
     BeamProblem::new(Code::InvalidBody, text)
 }

@@ -49,12 +49,14 @@ impl Beam {
             for key in agent.value.keys.iter().filter_map(revoked_record) {
                 unit.delete(key);
             }
+            let change = self.inner.agent_index.change(beam_id);
             match self.engine().commit(unit).await {
                 Ok(_) => {
+                    change.end();
                     self.inner.sockets.remove_agent(beam_id);
                     return self.revoke_grantee(beam_id).await;
                 }
-                Err(Error::Refused(Refusal::VersionMismatch)) => {}
+                Err(Error::Refused(Refusal::VersionMismatch)) => change.end(),
                 Err(error) => return Err(error.into()),
             }
         }

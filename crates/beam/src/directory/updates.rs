@@ -5,7 +5,7 @@ use consign_kernel::error::Code;
 use super::proof::{AgentProof, NonceSignature};
 use super::records::Agent;
 use super::registration::{
-    DESCRIPTION_CHARS_MAX, check_dh_key, check_endpoint, is_web_address, too_long,
+    DESCRIPTION_BYTES_MAX, check_dh_key, check_endpoint, is_web_address, long_description,
 };
 use crate::problem::BeamProblem;
 use crate::service::Beam;
@@ -131,9 +131,9 @@ impl Beam {
 impl ProfileUpdate {
     fn check(&self) -> Result<(), BeamProblem> {
         if let Some(text) = self.description.text()
-            && text.chars().count() > DESCRIPTION_CHARS_MAX
+            && text.len() > DESCRIPTION_BYTES_MAX
         {
-            return Err(too_long("description", DESCRIPTION_CHARS_MAX));
+            return Err(long_description());
         }
         for (field, value, code) in [
             ("logo_url", &self.logo_url, Code::InvalidLogoUrl),

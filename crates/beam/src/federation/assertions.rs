@@ -114,6 +114,10 @@ impl Beam {
             hops,
             reported_at: self.now_ms(),
         };
+        if self.active_peer(&report.source_url).await?.is_none() {
+            let text = "sourceDirectoryUrl is not a registered peer";
+            return Err(BeamProblem::new(Code::Forbidden, text));
+        }
         let expires_at = self.engine().now().plus(REPORTS_LIFETIME_US);
         self.engine()
             .update_with(

@@ -29,7 +29,7 @@ impl Beam {
             response_bytes_max,
         };
         let url = route_of(peer_url, route)?;
-        self.inner.outbound.call(&url, request, limits).await
+        self.inner.outbound.call_peer(&url, request, limits).await
     }
 
     /// Hands an intent to a peer, which returns its result.
@@ -45,7 +45,7 @@ impl Beam {
         let request = request.header(hop_count, &hops.to_string())?;
         let url = route_of(peer_url, "/federation/relay")?;
         let limits = CallLimits::relay(time);
-        self.inner.outbound.call(&url, request, limits).await
+        self.inner.outbound.call_peer(&url, request, limits).await
     }
 
     fn with_directory_headers(

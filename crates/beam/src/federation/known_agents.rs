@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use consign_engine::{Error, UnitOfWork, Versioned};
 use consign_kernel::error::Refusal;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,8 @@ impl Beam {
             let known = self.engine().load::<KnownAgent>(key.clone()).await?;
             if let Some(known) = &known {
                 let of = &known.value.directory_url;
-                if of != peer_url && active.contains(of) {
+                let is_of_other = of != peer_url && active.contains(of);
+                if is_of_other && !plant::on(Plant::LastPeerWins) {
                     continue;
                 }
                 let half_over = now.plus(ttl_us / 2);

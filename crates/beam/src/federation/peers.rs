@@ -53,6 +53,7 @@ impl Beam {
             Ok(())
         };
         self.engine().update(key.clone(), store).await?;
+        self.inner.unknown_agents.clear();
         self.sync_peer(&url).await?;
         let stored = self.engine().load::<BeamPeer>(key).await?;
         let removed = || BeamProblem::new(Code::FederationError, "The peer was removed meanwhile");

@@ -1,14 +1,17 @@
 //! Where an agent is: in this directory, among the known agents of peers, or at a peer that is asked for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_engine::Error;
+use consign_kernel::plant::{self, Plant};
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::calls::{AGENT_BYTES_MAX, READ_LIMIT};
 use super::remote_agent::{Description, FederatedAgent};
+use super::unknown_agents::AskedAgent;
 use crate::beam_id::BeamId;
 use crate::directory::records::BeamPeer;
 use crate::service::Beam;
@@ -48,6 +51,26 @@ pub struct ResolvedAgent {
 #[derive(Deserialize)]
 struct AgentAnswer {
     agent: Value,
+}
+
+/// What a peer says about an agent.
+#[derive(Clone, Debug)]
+enum PeerAnswer {
+    Described(Box<Description>),
+    /// The peer has no such agent.
+    Unknown,
+    /// The peer does not respond, or responds wrongly.
+    Unanswered,
+}
+
+/// What several peers say.
+#[derive(Debug)]
+enum AskedPeers {
+    Found(String, Box<Description>),
+    /// None of them has the agent.
+    Unknown,
+    /// At least one did not answer.
+    Unanswered,
 }
 
 impl Beam {
@@ -96,6 +119,7 @@ impl Beam {
         source: Option<&str>,
         time: Duration,
     ) -> Result<Option<ResolvedAgent>, Error> {
+        let source = source.filter(|_| !plant::on(Plant::RelayToSource));
         if let Some(known) = self.known_agent(beam_id.as_str()).await? {
             let found = ResolvedAgent {
                 agent: known.agent,
@@ -108,28 +132,47 @@ impl Beam {
             .await
     }
 
-    /// Asks active peers, and takes the answer of the one with the highest trust level.
+    /// Asks active peers, and takes the answer of the one with the highest trust level. Peers are not asked again at once for
+    /// an agent that none of them knows.
     async fn resolve_at_peers(
         &self,
         beam_id: &BeamId,
         except: Option<&str>,
         time: Duration,
     ) -> Result<Option<ResolvedAgent>, Error> {
+        let asked = AskedAgent {
+            beam_id: beam_id.to_string(),
+            except: except.map(str::to_owned),
+        };
+        let unknown = &self.inner.unknown_agents;
+        if unknown.contains(&asked, Instant::now()) {
+            return Ok(None);
+        }
         let mut peers = self.active_peers().await?;
         peers.retain(|peer| Some(peer.directory_url.as_str()) != except);
         let asking = async {
+            let mut is_unknown = true;
             for some in peers.chunks(ASKED_MAX) {
-                if let Some(found) = self.ask_together(some, beam_id).await {
-                    return Some(found);
+                match self.ask_together(some, beam_id).await {
+                    AskedPeers::Found(peer_url, found) => return Ok((peer_url, found)),
+                    AskedPeers::Unknown => {}
+                    AskedPeers::Unanswered => is_unknown = false,
                 }
             }
-            None
+            Err(is_unknown)
         };
-        let Ok(Some((peer_url, described))) = tokio::time::timeout(time, asking).await else {
-            return Ok(None);
+        let (peer_url, described) = match tokio::time::timeout(time, asking).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(is_unknown)) => {
+                if is_unknown && !peers.is_empty() {
+                    unknown.insert(asked, Instant::now());
+                }
+                return Ok(None);
+            }
+            Err(_) => return Ok(None),
         };
         self.note_peer_seen(&peer_url).await?;
-        self.remember_agents(&peer_url, std::slice::from_ref(&described))
+        self.remember_agents(&peer_url, std::slice::from_ref(&*described))
             .await?;
         Ok(Some(ResolvedAgent {
             agent: described.agent,
@@ -139,33 +182,36 @@ impl Beam {
     }
 
     /// The first description in the order of the peers, whatever the order in which they respond.
-    async fn ask_together(
-        &self,
-        peers: &[BeamPeer],
-        beam_id: &BeamId,
-    ) -> Option<(String, Description)> {
+    async fn ask_together(&self, peers: &[BeamPeer], beam_id: &BeamId) -> AskedPeers {
         let mut asked = JoinSet::new();
         for (rank, peer) in peers.iter().enumerate() {
             let (beam, url, beam_id) = (self.clone(), peer.directory_url.clone(), beam_id.clone());
             asked.spawn(async move { (rank, beam.ask_peer(&url, &beam_id).await) });
         }
-        let mut answers: Vec<Option<Option<Description>>> = vec![None; peers.len()];
+        let mut answers: Vec<Option<PeerAnswer>> = vec![None; peers.len()];
         while let Some(joined) = asked.join_next().await {
             let Ok((rank, answer)) = joined else { continue };
             answers[rank] = Some(answer);
             for (peer, answer) in peers.iter().zip(&answers) {
                 match answer {
-                    Some(Some(found)) => return Some((peer.directory_url.clone(), found.clone())),
-                    Some(None) => {}
+                    Some(PeerAnswer::Described(found)) => {
+                        return AskedPeers::Found(peer.directory_url.clone(), found.clone());
+                    }
+                    Some(PeerAnswer::Unknown | PeerAnswer::Unanswered) => {}
                     None => break,
                 }
             }
         }
-        None
+        let is_unknown = |answer: &Option<PeerAnswer>| matches!(answer, Some(PeerAnswer::Unknown));
+        if answers.iter().all(is_unknown) {
+            AskedPeers::Unknown
+        } else {
+            AskedPeers::Unanswered
+        }
     }
 
-    /// How a peer describes one of its own agents. `None` if it has no such agent, does not respond or responds wrongly.
-    async fn ask_peer(&self, peer_url: &str, beam_id: &BeamId) -> Option<Description> {
+    /// How a peer describes one of its own agents.
+    async fn ask_peer(&self, peer_url: &str, beam_id: &BeamId) -> PeerAnswer {
         let encoded = beam_id.as_str().replace('@', "%40");
         let route = format!("/federation/agents/{encoded}?localOnly=1");
         let read = self.read_peer(peer_url, &route, AGENT_BYTES_MAX);
@@ -173,26 +219,29 @@ impl Beam {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {
                 tracing::debug!(%error, peer_url, %beam_id, "a peer is skipped");
-                return None;
+                return PeerAnswer::Unanswered;
             }
-            Err(_) => return None,
+            Err(_) => return PeerAnswer::Unanswered,
         };
-        if !response.status.is_success() {
-            return None;
+        if response.status == StatusCode::NOT_FOUND {
+            return PeerAnswer::Unknown;
         }
-        let answer: AgentAnswer = serde_json::from_slice(&response.body).ok()?;
-        let described = Description::parse(&answer.agent);
-        match described {
-            Ok(described) if described.agent.beam_id == beam_id.as_str() => Some(described),
+        let answer = serde_json::from_slice::<AgentAnswer>(&response.body).ok();
+        let Some(answer) = answer.filter(|_| response.status.is_success()) else {
+            return PeerAnswer::Unanswered;
+        };
+        match Description::parse(&answer.agent) {
+            Ok(described) if described.agent.beam_id == beam_id.as_str() => {
+                return PeerAnswer::Described(Box::new(described));
+            }
             Ok(_) => {
                 tracing::warn!(peer_url, %beam_id, "a peer described another agent than the requested one");
-                None
             }
             Err(error) => {
                 tracing::warn!(%error, peer_url, %beam_id, "a peer described an agent wrongly");
-                None
             }
         }
+        PeerAnswer::Unanswered
     }
 
     /// The key with which a peer vouches for one of its agents. `None` if another peer describes the agent with another
@@ -203,7 +252,7 @@ impl Beam {
         peer: &BeamPeer,
     ) -> Result<Option<String>, Error> {
         let peer_url = peer.directory_url.as_str();
-        let Some(described) = self.ask_peer(peer_url, beam_id).await else {
+        let PeerAnswer::Described(described) = self.ask_peer(peer_url, beam_id).await else {
             return Ok(None);
         };
         let known = self.known_agent(beam_id.as_str()).await?;
@@ -217,7 +266,7 @@ impl Beam {
                 Ok(key.filter(|_| is_same))
             }
             _ => {
-                self.remember_agents(peer_url, std::slice::from_ref(&described))
+                self.remember_agents(peer_url, std::slice::from_ref(&*described))
                     .await?;
                 Ok(key)
             }

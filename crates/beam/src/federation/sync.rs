@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::calls::LIST_BYTES_MAX;
 use super::remote_agent::Description;
+use crate::outbound::OutboundError;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
 
@@ -29,7 +30,13 @@ impl Beam {
             .await
             .map_err(|error| {
                 tracing::debug!(%error, peer_url, "the agents of a peer cannot be read");
-                failed("it did not respond".to_owned())
+                if let OutboundError::TooLarge { limit_bytes } = error {
+                    failed(format!(
+                        "its list of agents is larger than {limit_bytes} bytes"
+                    ))
+                } else {
+                    failed("it did not respond".to_owned())
+                }
             })?;
         if !response.status.is_success() {
             return Err(failed(response.status.as_u16().to_string()));

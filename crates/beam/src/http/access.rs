@@ -47,11 +47,11 @@ pub(crate) enum CookieRule {
 }
 
 /// Whose intents a request may read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum IntentReader {
     All,
     /// Those that this agent sent or received.
-    Only(String),
+    Only(Box<Agent>),
 }
 
 impl BeamAccess {
@@ -88,7 +88,7 @@ impl BeamAccess {
             return Ok(IntentReader::All);
         }
         match self.agent(face).await? {
-            Some(agent) => Ok(IntentReader::Only(agent.beam_id)),
+            Some(agent) => Ok(IntentReader::Only(Box::new(agent))),
             None => Err(BeamProblem::unauthorized()),
         }
     }

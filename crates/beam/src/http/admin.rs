@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::access::{BeamAccess, CookieRule, SESSION_COOKIE};
 use super::problem_response::BeamProblemResponse;
+use super::public_limits::PublicRoute;
 use super::response::private_json;
 use super::{BeamFace, receive};
 use crate::sessions::{Role, SESSION_SECONDS};
@@ -34,6 +35,7 @@ async fn offer_login(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, body) = receive::whole(request).await?;
+    face.charge(PublicRoute::Login, &parts)?;
     let body = receive::json_object(&body)?;
     let access = BeamAccess::of(&face, &parts);
     let email = text_field(&body, "email");
@@ -51,10 +53,8 @@ async fn offer_login(
         "dev": offered.token.is_some(),
     });
     if let Some(token) = &offered.token {
-        let directory = &face.beam.settings().directory_url;
-        let token = token.reveal();
-        body["url"] = json!(format!("{directory}/admin/auth/verify?token={token}"));
-        body["token"] = json!(token);
+        // There is no page that would take a token from a URL, so none is given.
+        body["token"] = json!(token.reveal());
     }
     Ok(private_json(&body))
 }
@@ -64,6 +64,7 @@ async fn begin_session(
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, body) = receive::whole(request).await?;
+    face.charge(PublicRoute::Login, &parts)?;
     let body = receive::json_object(&body)?;
     let access = BeamAccess::of(&face, &parts);
     let begun = face.beam.begin_session(text_field(&body, "token")).await;

@@ -49,10 +49,10 @@ pub(super) fn agent_with_keys(face: &BeamFace, shown: &Agent) -> Value {
     view
 }
 
-/// The record with whether the agent is connected to this server.
-pub(super) fn connected_agent(face: &BeamFace, shown: &Agent) -> Value {
+/// The record with whether the agent is connected.
+pub(super) fn connected_agent(face: &BeamFace, shown: &Agent, is_connected: bool) -> Value {
     let mut view = agent(face, shown);
-    view["connected"] = json!(face.beam.inner.sockets.is_connected(&shown.beam_id));
+    view["connected"] = json!(is_connected);
     view
 }
 

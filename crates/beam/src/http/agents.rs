@@ -90,7 +90,8 @@ async fn lookup(
 ) -> Result<Response, BeamProblemResponse> {
     face.charge(PublicRoute::Lookup, &request.into_parts().0)?;
     let agent = known(&face, id.as_str()).await?;
-    let mut view = agent_view::connected_agent(&face, &agent);
+    let is_connected = face.beam.is_agent_connected(id.as_str()).await?;
+    let mut view = agent_view::connected_agent(&face, &agent, is_connected);
     view["keyState"] = agent_view::key_state(&agent);
     let stats = face.beam.answer_stats(Some(id.as_str())).await?;
     view["intentStats"] = agent_view::answer_stats(stats);
@@ -231,11 +232,14 @@ async fn public_agents(
     let list = face.beam.list_agents(&filter, 0, PAGE_AGENTS_MAX).await?;
     let agents = list.agents.iter();
     let agents: Vec<_> = agents
-        .map(|agent| agent_view::connected_agent(&face, agent))
+        .map(|agent| {
+            let is_connected = face.beam.was_agent_connected(&agent.beam_id);
+            agent_view::connected_agent(&face, agent, is_connected)
+        })
         .collect();
     let body = json!({
         "agents": agents,
-        "total": face.beam.agent_count().await?,
+        "total": face.beam.agent_counts().await?.total,
         "listed": list.total,
     });
     Ok(json_response(StatusCode::OK, &body))

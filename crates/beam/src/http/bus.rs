@@ -16,9 +16,9 @@ use axum::routing::{get, post};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use super::BeamFace;
 use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
+use super::{BeamFace, unrouted};
 use crate::problem::BeamProblem;
 
 pub(super) fn routes(face: &BeamFace) -> Router<BeamFace> {
@@ -31,6 +31,7 @@ pub(super) fn routes(face: &BeamFace) -> Router<BeamFace> {
         .route("/v1/beam/dead-letter", get(reads::dead_letters))
         .route("/v1/beam/dead-letter/{id}/requeue", post(ack::requeue))
         .route("/v1/beam/events", get(events::events))
+        .method_not_allowed_fallback(unrouted::wrong_method)
         .layer(from_fn_with_state(face.clone(), cors::answer))
 }
 

@@ -44,11 +44,18 @@ async fn register(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let body = body_of_directory(&face, request).await?.1;
+    let (parts, body) = request.into_parts();
+    require_directory_or_admin(&face, &parts).await?;
+    let request = Request::from_parts(parts, body);
+    let body = receive::json_object(&receive::whole(request).await?.1)?;
     let text = |name: &str| body.get(name).and_then(BeamValue::as_str).map(str::trim);
+    let (Some(directory_url), Some(public_key)) = (text("directoryUrl"), text("publicKey")) else {
+        let text = "directoryUrl and publicKey are required";
+        return Err(BeamProblemResponse::new(Code::InvalidPeer, text));
+    };
     let new = NewPeer {
-        directory_url: text("directoryUrl").unwrap_or_default().to_owned(),
-        public_key: text("publicKey").unwrap_or_default().to_owned(),
+        directory_url: directory_url.to_owned(),
+        public_key: public_key.to_owned(),
         trust_level: body.get("trustLevel").and_then(BeamValue::as_f64),
     };
     let peer = face.beam.register_peer(new).await?;
@@ -59,7 +66,8 @@ async fn list(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    FederationProof::of(&face, request.headers(), request.extensions()).require()?;
+    let (parts, _) = request.into_parts();
+    require_directory_or_admin(&face, &parts).await?;
     let peers = face.beam.peers().await?;
     let peers: Vec<Value> = peers.iter().map(peer_json).collect();
     let body = json!({"total": peers.len(), "peers": peers});
@@ -71,9 +79,11 @@ async fn remove(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, _) = request.into_parts();
-    if !BeamAccess::of(&face, &parts).local {
-        return Err(BeamProblem::unauthorized().into());
+    let (parts, _) = receive::whole(request).await?;
+    let access = BeamAccess::of(&face, &parts);
+    if !access.local && !access.is_admin(&face).await? {
+        let problem = BeamProblem::unauthorized();
+        return Err(BeamProblemResponse::refused(problem, &access));
     }
     let query = QueryText::of(&parts);
     let url = query.text("directoryUrl").unwrap_or_default();
@@ -186,6 +196,19 @@ async fn trust(
         "hopCount": report.hops,
     });
     Ok(json_response(StatusCode::OK, &body))
+}
+
+/// Directories have the secret, administrators a session.
+async fn require_directory_or_admin(
+    face: &BeamFace,
+    parts: &Parts,
+) -> Result<(), BeamProblemResponse> {
+    let proof = FederationProof::of(face, &parts.headers, &parts.extensions);
+    let is_absent = proof == FederationProof::Absent;
+    if is_absent && BeamAccess::of(face, parts).is_admin(face).await? {
+        return Ok(());
+    }
+    proof.require()
 }
 
 /// The object in the body of a request that has the secret.

@@ -16,7 +16,7 @@ use super::{BeamFace, receive};
 use crate::feed::entry;
 use crate::frame::IntentFrame;
 use crate::relay::{Ingress, RelayError};
-use crate::text::BeamValue;
+use crate::text::{BeamObject, BeamValue};
 use crate::timestamp;
 
 pub(super) const RECENT_DEFAULT: u32 = 50;
@@ -58,6 +58,11 @@ pub(super) fn frame_of_request(
     if !fields.contains("timestamp") {
         let now = timestamp::format(face.beam.engine().wall());
         fields.insert("timestamp", now.as_str());
+    }
+    // A sender that leaves out an empty payload has signed it as `{}`.
+    let is_missing = |name: &str| fields.get(name).is_none_or(BeamValue::is_null);
+    if is_missing("payload") && is_missing("params") {
+        fields.insert("payload", BeamObject::new());
     }
     let frame = IntentFrame::parse(BeamValue::Object(fields));
     let frame = frame.map_err(|error| RelayError::Shape(error.to_string()))?;

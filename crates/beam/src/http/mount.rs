@@ -3,6 +3,7 @@
 use std::fmt;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use consign_engine::{Error, Operator};
 use consign_kernel::error::Code;
@@ -11,11 +12,12 @@ use consign_web::shell::{MetricsText, Mount, MountFuture};
 use serde_json::Value;
 
 use super::problem_response::BeamProblemResponse;
-use super::{openapi, router, stats};
+use super::{openapi, router, stats, unrouted};
 use crate::service::Beam;
 
 pub struct BeamMount {
     beam: Beam,
+    policy: ListenerPolicy,
     router: Router,
 }
 
@@ -24,6 +26,7 @@ impl BeamMount {
         Self {
             router: router(beam.clone(), policy),
             beam,
+            policy,
         }
     }
 }
@@ -34,8 +37,8 @@ impl fmt::Debug for BeamMount {
     }
 }
 
-/// The first segments of the paths of this protocol.
-const SEGMENTS: [&str; 15] = [
+/// The first segments of the paths of this protocol, also of those that clients of upstream use and that do not exist.
+const SEGMENTS: [&str; 16] = [
     "agents",
     "acl",
     "admin/auth",
@@ -48,6 +51,7 @@ const SEGMENTS: [&str; 15] = [
     "intents/send",
     "keys",
     "observability",
+    "reports",
     "stats",
     "v1/beam",
     "ws",
@@ -80,6 +84,10 @@ impl Mount for BeamMount {
             path.strip_prefix(segment)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
+    }
+
+    fn on_unknown_path(&self, request: &Request) -> Option<Response> {
+        Some(unrouted::unknown_path(self.policy, request))
     }
 
     fn on_too_many_failures(&self) -> Response {

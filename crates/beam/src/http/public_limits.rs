@@ -1,11 +1,13 @@
-//! Rate limits of public routes per address and minute. They are off unless the operator switches them on.
+//! Rate limits of public routes per address and minute. They are off unless the operator switches them on, except that of the
+//! login, which always applies to other machines.
 
 use consign_kernel::error::Code;
 use consign_web::rate_limit::RateLimit;
 use http::request::Parts;
 
-use super::BeamFace;
+use super::access::BeamAccess;
 use super::problem_response::BeamProblemResponse;
+use super::{BeamFace, local_failures};
 use crate::sender_rate::SenderRate;
 
 const REGISTRATIONS: u32 = 10;
@@ -14,6 +16,7 @@ const BROWSES: u32 = 30;
 const LOOKUPS: u32 = 120;
 const DID_LOOKUPS: u32 = 120;
 const INTENTS: u32 = 30;
+const LOGINS: u32 = 6;
 /// Per agent, not per address.
 const KEY_CHANGES: u32 = 10;
 
@@ -26,6 +29,7 @@ pub(crate) enum PublicRoute {
     Lookup,
     Did,
     SendIntent,
+    Login,
 }
 
 #[derive(Debug)]
@@ -37,7 +41,10 @@ pub(crate) struct PublicLimits {
     lookup: RateLimit,
     did: RateLimit,
     send_intent: RateLimit,
+    login: RateLimit,
     key_changes: SenderRate,
+    /// Wrong credentials of programs on this machine.
+    pub(super) local_failures: SenderRate,
 }
 
 impl PublicLimits {
@@ -51,7 +58,9 @@ impl PublicLimits {
             lookup: per_minute(LOOKUPS),
             did: per_minute(DID_LOOKUPS),
             send_intent: per_minute(INTENTS),
+            login: per_minute(LOGINS),
             key_changes: SenderRate::new(KEY_CHANGES),
+            local_failures: SenderRate::new(local_failures::FAILURES_PER_MINUTE),
         }
     }
 
@@ -63,6 +72,7 @@ impl PublicLimits {
             PublicRoute::Lookup => &self.lookup,
             PublicRoute::Did => &self.did,
             PublicRoute::SendIntent => &self.send_intent,
+            PublicRoute::Login => &self.login,
         }
     }
 }
@@ -74,7 +84,9 @@ impl BeamFace {
         route: PublicRoute,
         parts: &Parts,
     ) -> Result<(), BeamProblemResponse> {
-        if !self.limits.is_on {
+        let is_always_on =
+            matches!(route, PublicRoute::Login) && !BeamAccess::of(self, parts).loopback;
+        if !self.limits.is_on && !is_always_on {
             return Ok(());
         }
         let limit = self.limits.of(route);

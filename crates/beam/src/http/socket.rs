@@ -23,7 +23,7 @@ use crate::frame::{IntentFrame, ResultFrame};
 use crate::problem::BeamProblem;
 use crate::relay::{Ingress, RelayError};
 use crate::service::Beam;
-use crate::sockets::POLICY_VIOLATION;
+use crate::sockets::{ConnectedAgent, POLICY_VIOLATION, TRY_AGAIN_LATER};
 use crate::text::{self, BeamValue};
 
 /// Intents of one socket that wait for their results.
@@ -109,7 +109,14 @@ async fn follow_feed(
 ) {
     let only = match reader {
         IntentReader::All => None,
-        IntentReader::Only(beam_id) => Some(beam_id),
+        IntentReader::Only(agent) => Some(ConnectedAgent::of(&agent, true)),
+    };
+    let position = match beam.feed_position().await {
+        Ok(position) => position,
+        Err(error) => {
+            tracing::warn!(%error, "the feed of intents cannot be read");
+            return sender.close_now(TRY_AGAIN_LATER, "The ledger is unavailable");
+        }
     };
     if sender
         .try_send(json!({"type": "feed_connected"}).to_string())
@@ -118,28 +125,35 @@ async fn follow_feed(
         return;
     }
     let number = beam.inner.sockets.add_feed(sender.clone(), only);
+    beam.follow_feed_from(position);
     while messages.next().await.is_some() {}
     beam.inner.sockets.remove_feed(number);
 }
 
-async fn serve_agent(
+/// Serves the socket of an agent whose right to it was checked, until it is closed.
+pub async fn serve_agent(
     beam: Beam,
     agent: Agent,
     by_api_key: bool,
     sender: SocketSender,
     mut messages: SocketMessages,
 ) {
-    let beam_id = agent.beam_id;
-    let auth = if by_api_key { "api_key" } else { "identity" };
-    let hello = json!({"type": "connected", "beamId": beam_id, "auth": auth});
-    let connected = beam.connect_agent(&beam_id, sender.clone(), hello.to_string());
+    let connected = ConnectedAgent::of(&agent, by_api_key);
+    // An idle connection keeps only what identifies it.
+    drop(agent);
+    let agent = connected;
+    let auth = match agent.api_key_hash {
+        Some(_) => "api_key",
+        None => "identity",
+    };
+    let hello = json!({"type": "connected", "beamId": agent.beam_id, "auth": auth});
+    let connected = beam.connect_agent(&agent, sender.clone(), hello.to_string());
     let Some(presence) = connected.await else {
         return;
     };
     let socket = AgentConnection {
         beam: beam.clone(),
-        beam_id: beam_id.clone(),
-        by_api_key,
+        agent: agent.clone(),
         sender,
         in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
     };
@@ -148,15 +162,14 @@ async fn serve_agent(
             socket.handle(text.as_bytes()).await;
         }
     }
-    beam.disconnect_agent(&beam_id, presence).await;
+    beam.disconnect_agent(&agent.beam_id, presence).await;
 }
 
 /// A connected agent.
 #[derive(Clone)]
 struct AgentConnection {
     beam: Beam,
-    beam_id: String,
-    by_api_key: bool,
+    agent: ConnectedAgent,
     sender: SocketSender,
     in_flight: Arc<Semaphore>,
 }
@@ -173,7 +186,7 @@ impl AgentConnection {
             Some("result") => {
                 // A frame that is no result cannot belong to an intent.
                 if let Ok(result) = ResultFrame::parse(frame) {
-                    self.beam.on_result(&self.beam_id, result).await;
+                    self.beam.on_result(&self.agent, result).await;
                 }
             }
             Some(kind) => self.report(&format!("Unknown message type: {kind}"), &[]),
@@ -195,14 +208,14 @@ impl AgentConnection {
             }
         };
         let Ok(permit) = Arc::clone(&self.in_flight).try_acquire_owned() else {
-            let error = RelayError::RateLimited(self.beam_id.clone());
+            let error = RelayError::RateLimited(self.agent.beam_id.clone());
             return self.report_relay(&error, nonce.as_deref());
         };
         let socket = self.clone();
         tokio::spawn(async move {
             let ingress = Ingress::Socket {
-                beam_id: socket.beam_id.clone(),
-                by_api_key: socket.by_api_key,
+                beam_id: socket.agent.beam_id.clone(),
+                api_key_hash: socket.agent.api_key_hash.clone(),
             };
             match socket.beam.relay(frame, ingress).await {
                 Ok(result) => socket.send(format!(r#"{{"type":"result","frame":{result}}}"#)),

@@ -43,7 +43,7 @@ pub(super) fn health_fields(beam: &Beam) -> Vec<(&'static str, Value)> {
     vec![
         ("status", json!("ok")),
         ("protocol", json!(PROTOCOL)),
-        ("connectedAgents", json!(beam.inner.sockets.agent_count())),
+        ("connectedAgents", json!(beam.connected_agents())),
         (
             "timestamp",
             json!(crate::timestamp::format(beam.engine().wall())),

@@ -135,6 +135,7 @@ fn agent(foreign: ForeignAgent, keys: Vec<ForeignAgentKey>) -> Result<Agent, Str
     let tier = foreign.verification_tier.as_deref().unwrap_or_default();
     let is_public = foreign.visibility.as_deref() == Some(PUBLIC);
     Ok(Agent {
+        since_us: 0,
         beam_id,
         display_name: foreign.display_name,
         capabilities,

@@ -4,13 +4,13 @@ use consign_engine::{Error, ForeignBeamIntent, ForeignTraceEvent};
 use consign_kernel::command::{EarlierFact, OnceGuard, Restore};
 use consign_kernel::ids::{IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
-use consign_kernel::profile::ProfileId;
+use consign_kernel::profile::{Profile, ProfileId};
 use consign_kernel::state::{Cause, State, Verb};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::instants::iso;
-use super::{BeamImport, PAGE, WAITS_US, bounded, imported_holder, shown};
+use super::{BeamImport, PAGE, WAITS_US, bounded, imported_holder, shown, walk};
 use crate::frame::{IntentFields, IntentFrame};
 use crate::lifecycle::legacy::{TraceMigration, migrate_trace, status_of_row};
 use crate::lifecycle::{OutcomeBucket, is_terminal};
@@ -94,11 +94,12 @@ pub(super) fn translate(
     if history.is_empty() {
         history.push(step(State::Received, None, requested_at, None));
     }
-    let last = history.last().map(|fact| (fact.to, fact.at));
-    if let Some((to, at)) = last.filter(|(to, _)| *to != state) {
-        let at = settled_at.unwrap_or(at);
-        history.push(step(state, Some(to), at, foreign.error_code.as_deref()));
-    }
+    end_with(
+        &mut history,
+        state,
+        settled_at,
+        foreign.error_code.as_deref(),
+    );
     let is_out = matches!(state, State::Dispatched | State::Delivered);
     let lease_until = is_out.then(|| {
         if state == State::Delivered {
@@ -232,6 +233,16 @@ fn history(trace: &[ForeignTraceEvent]) -> Result<Vec<EarlierFact>, String> {
             }
         };
         let from = history.last().map(|fact| fact.to);
+        // Upstream returned a failed intent to its beginning.
+        let state = match (from, state) {
+            (Some(State::Failed), State::Received) => State::Queued,
+            _ => state,
+        };
+        let Some(missing) = walk::between(directory_profile(), from, state) else {
+            continue;
+        };
+        add_missing(&mut history, missing, at);
+        let from = history.last().map(|fact| fact.to);
         history.push(EarlierFact {
             at,
             verb: verb(from, state),
@@ -241,6 +252,39 @@ fn history(trace: &[ForeignTraceEvent]) -> Result<Vec<EarlierFact>, String> {
         });
     }
     Ok(history)
+}
+
+fn directory_profile() -> &'static Profile {
+    ProfileId::BeamDirectory.profile()
+}
+
+fn add_missing(history: &mut Vec<EarlierFact>, missing: Vec<State>, at: Micros) {
+    for state in missing {
+        let from = history.last().map(|fact| fact.to);
+        history.push(step(state, from, at, None));
+    }
+}
+
+/// Adds the steps to the state of the row. What the trace says about a later or another end is left out.
+fn end_with(
+    history: &mut Vec<EarlierFact>,
+    state: State,
+    settled_at: Option<Micros>,
+    code: Option<&str>,
+) {
+    while let Some(last) = history.last() {
+        if last.to == state {
+            return;
+        }
+        let at = settled_at.unwrap_or(last.at);
+        if let Some(missing) = walk::between(directory_profile(), Some(last.to), state) {
+            add_missing(history, missing, at);
+            let from = history.last().map(|fact| fact.to);
+            history.push(step(state, from, at, code));
+            return;
+        }
+        history.pop();
+    }
 }
 
 /// Details that are no object are left out.

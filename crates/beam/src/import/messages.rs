@@ -151,9 +151,10 @@ fn times(foreign: &ForeignMessage, state: State) -> Result<MessageTimes, String>
     let delivered_at = maybe_seconds("delivered_at", foreign.delivered_at)?;
     let acked_at = maybe_seconds("acked_at", foreign.acked_at)?;
     let failed_at = maybe_seconds("failed_at", foreign.failed_at)?;
-    let ended_at = match state {
-        State::Acked => Some(acked_at),
-        State::Failed | State::DeadLetter => Some(failed_at),
+    // A row without the time of its end stays without it.
+    let settled_at = match state {
+        State::Acked => acked_at,
+        State::Failed | State::DeadLetter => failed_at,
         State::Received
         | State::Validated
         | State::Queued
@@ -163,7 +164,7 @@ fn times(foreign: &ForeignMessage, state: State) -> Result<MessageTimes, String>
     Ok(MessageTimes {
         created: created_at,
         delivered: delivered_at,
-        settled: ended_at.map(|at| at.or(delivered_at).unwrap_or(created_at)),
+        settled: settled_at,
     })
 }
 
@@ -181,7 +182,8 @@ fn history(row: &Intent, times: &MessageTimes) -> Vec<EarlierFact> {
         walk.push((State::Delivered, delivered_at));
     }
     if walk.last().is_some_and(|(state, _)| *state != row.state) {
-        walk.push((row.state, row.settled_at.unwrap_or(times.created)));
+        let last_at = walk.last().map_or(times.created, |(_, at)| *at);
+        walk.push((row.state, row.settled_at.unwrap_or(last_at)));
     }
     let mut from = None;
     let steps = walk.into_iter().map(|(to, at)| {

@@ -248,3 +248,71 @@ fn a_message_without_a_nonce_has_its_id_as_nonce() {
     });
     assert_eq!(other.intent.id, again.intent.id);
 }
+
+fn assert_legal(restore: &Restore) {
+    let mut from = None;
+    for to in states(restore) {
+        let profile = restore.intent.profile.profile();
+        assert!(profile.joins(from, to), "{from:?} to {to:?}");
+        from = Some(to);
+    }
+    assert_eq!(from, Some(restore.intent.state));
+}
+
+#[test]
+fn be_008_a_partial_trace_becomes_a_legal_walk() {
+    let words = [
+        "received",
+        "validated",
+        "dispatched",
+        "delivered",
+        "acked",
+        "failed",
+    ];
+    for row in ["acked", "failed", "delivered", "received", "dead_letter"] {
+        for first in words {
+            for second in words {
+                let trace = [event(first, first, 0, None), event(second, second, 1, None)];
+                assert_legal(&restored(intent(row), &trace));
+            }
+        }
+    }
+    let trace = [
+        event("received", "received", 0, None),
+        event("failed", "failed", 1, None),
+        event("received", "received", 2, None),
+        event("validated", "validated", 2, None),
+        event("dispatched", "dispatched", 3, None),
+        event("delivered", "delivered", 4, None),
+        event("acked", "acked", 5, None),
+    ];
+    let restore = restored(intent("acked"), &trace);
+    assert_legal(&restore);
+    assert!(
+        states(&restore).contains(&State::Failed),
+        "the first attempt stays"
+    );
+}
+
+#[test]
+fn be_008_a_message_without_attempts_has_a_legal_walk() {
+    for word in ["acked", "failed", "delivered", "dead_letter", "queued"] {
+        for retry_count in [0, 2] {
+            assert_legal(&sent(ForeignMessage {
+                retry_count: Some(retry_count),
+                ..message(word)
+            }));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_failed_at_an_unknown_time_stays_without_one() {
+    for word in ["failed", "dead_letter", "acked"] {
+        let restore = sent(ForeignMessage {
+            delivered_at: Some(1_767_225_601.5),
+            ..message(word)
+        });
+        assert_eq!(restore.intent.settled_at, None, "{word}");
+    }
+}

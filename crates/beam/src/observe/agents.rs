@@ -10,18 +10,19 @@ use tokio::time::Instant;
 use crate::directory::records::PAGE;
 use crate::service::Beam;
 
-/// How many records of a kind are counted; beyond that, the count is this number.
-pub const COUNTED_MAX: u64 = 100_000;
+/// How many records of peers are counted; beyond that, the count is this number.
+const COUNTED_MAX: u64 = 100_000;
 /// An agent that was seen within this time is live.
 const LIVE_MS: i64 = 60 * 60 * 1_000;
 /// An agent or a directory that was not seen for this time is stale.
 const STALE_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Counts that need more than one page are kept for this long, because anyone may ask for them.
+/// Counts of very many agents are kept for this long, because anyone may ask for them.
 const KEPT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCounts {
     pub total: u64,
+    pub verified: u64,
     pub live: u64,
     pub stale: u64,
 }
@@ -38,7 +39,7 @@ pub struct PeerCounts {
 #[derive(Debug, Default)]
 pub(crate) struct KeptAgentCounts(tokio::sync::Mutex<Option<(Instant, AgentCounts)>>);
 
-/// The parts of an agent or of a directory that are counted.
+/// The parts of a directory that are counted.
 #[derive(Deserialize)]
 struct LastSeen {
     #[serde(default)]
@@ -57,15 +58,19 @@ impl Beam {
             return Ok(counts);
         }
         let now_ms = self.now_ms();
-        let mut counts = AgentCounts::default();
-        let scanned = self.each_record(Kind::BeamAgent, |record| {
-            let last_seen = last_seen(record).and_then(|seen| seen.last_seen);
-            let age_ms = now_ms - last_seen.unwrap_or(0);
-            counts.total += 1;
-            counts.live += u64::from(age_ms <= LIVE_MS);
-            counts.stale += u64::from(age_ms > STALE_MS);
+        self.refresh_agent_index().await?;
+        let counted = self.inner.agent_index.visit(move |briefs| {
+            let mut counts = AgentCounts::default();
+            for (_, agent) in briefs.iter() {
+                let age_ms = now_ms.saturating_sub(agent.last_seen);
+                counts.total += 1;
+                counts.verified += u64::from(agent.is_verified());
+                counts.live += u64::from(age_ms <= LIVE_MS);
+                counts.stale += u64::from(age_ms > STALE_MS);
+            }
+            counts
         });
-        scanned.await?;
+        let counts = counted.await?;
         *kept = (counts.total >= u64::from(PAGE)).then(|| (Instant::now(), counts));
         Ok(counts)
     }

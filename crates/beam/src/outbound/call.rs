@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::guard::{AddressGuard, CheckedTarget, GuardError};
 use super::request::OutboundRequest;
-use super::slots::CallSlots;
+use super::slots::{CallSlots, CallTarget};
 use super::url::TargetUrl;
 
 /// The longest response of a relay that is read.
@@ -22,8 +22,12 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct OutboundOptions {
-    pub calls_max: usize,
-    pub calls_per_target_max: usize,
+    /// Calls to endpoints of agents, and for each of their targets.
+    pub endpoint_calls_max: usize,
+    pub calls_per_endpoint_max: usize,
+    /// The same for peers and configured directories, which hanging endpoints must not delay.
+    pub peer_calls_max: usize,
+    pub calls_per_peer_max: usize,
     /// A PEM file with authorities to trust in addition to the public ones.
     pub ca_file: Option<PathBuf>,
 }
@@ -31,8 +35,10 @@ pub struct OutboundOptions {
 impl Default for OutboundOptions {
     fn default() -> Self {
         Self {
-            calls_max: 512,
-            calls_per_target_max: 64,
+            endpoint_calls_max: 768,
+            calls_per_endpoint_max: 32,
+            peer_calls_max: 256,
+            calls_per_peer_max: 64,
             ca_file: None,
         }
     }
@@ -126,7 +132,8 @@ impl From<GuardError> for OutboundError {
 pub struct Outbound {
     guard: AddressGuard,
     client: PinnedClient,
-    slots: CallSlots,
+    endpoint_slots: CallSlots,
+    peer_slots: CallSlots,
 }
 
 impl Outbound {
@@ -137,7 +144,11 @@ impl Outbound {
         Ok(Self {
             guard,
             client: PinnedClient::new(options.ca_file.as_deref())?,
-            slots: CallSlots::new(options.calls_max, options.calls_per_target_max),
+            endpoint_slots: CallSlots::new(
+                options.endpoint_calls_max,
+                options.calls_per_endpoint_max,
+            ),
+            peer_slots: CallSlots::new(options.peer_calls_max, options.calls_per_peer_max),
         })
     }
 
@@ -145,15 +156,27 @@ impl Outbound {
         &self.guard
     }
 
-    /// Calls a URL of an agent or a peer if the address guard allows it.
+    /// Calls a URL of an agent if the address guard allows it.
     pub async fn call(
         &self,
         url: &TargetUrl,
         request: OutboundRequest,
         limits: CallLimits,
     ) -> Result<OutboundResponse, OutboundError> {
-        self.run(url, self.guard.resolve(url), request, limits)
+        let resolve = self.guard.resolve(url);
+        self.run(&self.endpoint_slots, resolve, request, limits)
             .await
+    }
+
+    /// Calls a URL of a peer if the address guard allows it.
+    pub async fn call_peer(
+        &self,
+        url: &TargetUrl,
+        request: OutboundRequest,
+        limits: CallLimits,
+    ) -> Result<OutboundResponse, OutboundError> {
+        let resolve = self.guard.resolve(url);
+        self.run(&self.peer_slots, resolve, request, limits).await
     }
 
     /// Calls a URL that the operator configured, without the address guard.
@@ -163,23 +186,23 @@ impl Outbound {
         request: OutboundRequest,
         limits: CallLimits,
     ) -> Result<OutboundResponse, OutboundError> {
-        self.run(url, self.guard.resolve_configured(url), request, limits)
-            .await
+        let resolve = self.guard.resolve_configured(url);
+        self.run(&self.peer_slots, resolve, request, limits).await
     }
 
     async fn run(
         &self,
-        url: &TargetUrl,
+        slots: &CallSlots,
         resolve: impl Future<Output = Result<CheckedTarget, GuardError>>,
         request: OutboundRequest,
         limits: CallLimits,
     ) -> Result<OutboundResponse, OutboundError> {
         let whole = async {
-            let slot = tokio::time::timeout(limits.connect, self.slots.take(url.authority()));
+            let target = resolve.await?;
+            let slot = tokio::time::timeout(limits.connect, slots.take(CallTarget::of(&target)));
             let Ok(Some(_slot)) = slot.await else {
                 return Err(OutboundError::Busy);
             };
-            let target = resolve.await?;
             self.exchange(&target, request, limits).await
         };
         tokio::time::timeout(limits.total, whole)

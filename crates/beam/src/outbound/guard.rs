@@ -79,6 +79,7 @@ impl GuardError {
 pub struct CheckedTarget {
     url: TargetUrl,
     sockets: Vec<SocketAddr>,
+    is_listed: bool,
 }
 
 impl CheckedTarget {
@@ -88,6 +89,11 @@ impl CheckedTarget {
 
     pub fn sockets(&self) -> &[SocketAddr] {
         &self.sockets
+    }
+
+    /// Whether the operator listed or configured this host and port.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
     }
 }
 
@@ -120,7 +126,7 @@ impl AddressGuard {
         self.check(url)?;
         let target = self.lookup(url).await?;
         let is_public = target.sockets.iter().all(|socket| is_public(socket.ip()));
-        if is_public || self.is_allowed(url) {
+        if is_public || target.is_listed {
             Ok(target)
         } else {
             Err(not_public(url))
@@ -129,7 +135,11 @@ impl AddressGuard {
 
     /// Looks up the host of a URL that the operator configured, without a check.
     pub async fn resolve_configured(&self, url: &TargetUrl) -> Result<CheckedTarget, GuardError> {
-        self.lookup(url).await
+        let target = self.lookup(url).await?;
+        Ok(CheckedTarget {
+            is_listed: true,
+            ..target
+        })
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), GuardError> {
@@ -178,6 +188,7 @@ impl AddressGuard {
         Ok(CheckedTarget {
             url: url.clone(),
             sockets: ips.into_iter().map(|ip| (ip, port).into()).collect(),
+            is_listed: self.is_allowed(url),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The nonce of an intent is claimed and its first steps are stored, in one commit.
 
+use std::time::Duration;
+
 use consign_engine::{Error, Lease, UnitOfWork};
 use consign_kernel::command::{
     Advance, Begin, Command, Extend, FirstStep, Hold, NewIntent, OnceGuard, Take,
@@ -15,7 +17,7 @@ use consign_kernel::state::Verb;
 use sha2::{Digest as _, Sha256};
 
 use super::check::Checked;
-use super::rows::error_code;
+use super::rows::{error_code, stored_frame};
 use super::{Ingress, RelayError, details};
 use crate::frame::IntentFrame;
 use crate::lifecycle;
@@ -27,7 +29,7 @@ pub(crate) const NAMESPACE: &str = "directory";
 /// A nonce outlives the row that it guards.
 pub(crate) const NONCE_LIFETIME_US: i64 = limits::RETENTION_US + DAY_US;
 /// A lease ends this long after the timeout, so that the relay itself reports it.
-const LEASE_MARGIN_US: i64 = 5 * SECOND_US;
+pub(super) const LEASE_MARGIN_US: i64 = 5 * SECOND_US;
 /// A nonce may be sent again as often as its sender likes.
 pub(crate) const ATTEMPTS_MAX: u32 = i32::MAX.unsigned_abs();
 
@@ -56,6 +58,20 @@ impl Beam {
         if is_elsewhere {
             self.put_handover(&mut unit, id, frame, checked);
         }
+        if plant::on(Plant::RelayBeforeCommit)
+            && self.goes_by_socket(checked)
+            && let Some(recipient) = &checked.recipient
+            && self
+                .engine()
+                .first_use(nonce_key(frame.nonce()))
+                .await?
+                .is_none()
+        {
+            let message = details::socket_message(frame, checked);
+            let _ = self.inner.sockets.send(recipient, message);
+            // Long enough for a campaign to end the process meanwhile.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         match self.engine().commit(unit).await {
             Ok(_) if is_elsewhere => Ok(Begun::HandedOver(id)),
             Ok(mut committed) => Ok(Begun::Dispatched(Box::new(committed.get(begun)?))),
@@ -63,11 +79,7 @@ impl Beam {
                 self.repeat_intent(id, frame, ingress, checked, is_elsewhere)
                     .await
             }
-            Err(Error::Refused(Refusal::OnceConflict { .. })) => {
-                let nonce = frame.nonce();
-                let text = format!("Nonce {nonce} was already used for a different intent");
-                Err(RelayError::BadRequest(text))
-            }
+            Err(Error::Refused(Refusal::OnceConflict { .. })) => Err(used_otherwise(frame.nonce())),
             Err(error) => Err(error.into()),
         }
     }
@@ -111,7 +123,7 @@ impl Beam {
                 target: None,
                 capability: None,
                 priority: 0,
-                payload: frame.to_value().to_text(),
+                payload: stored_frame(frame),
                 traceparent: None,
                 delay_us: 0,
                 ttl_us: limits::RETENTION_US,
@@ -165,7 +177,8 @@ impl Beam {
         };
         let code = error_code(&row);
         let earlier = EarlierIntent {
-            same_intent: true,
+            // An earlier agent with the id of the sender may have sent it.
+            same_intent: !self.is_before(&row, checked.sender_since_us),
             state: row.state,
             age_ms: (self.engine().now().0 - row.claimed_at.unwrap_or(row.created_at).0) / 1_000,
             error_code: code.as_deref(),
@@ -176,7 +189,8 @@ impl Beam {
                 let result = row.result.map(|result| result.body);
                 result.map(Begun::Known).ok_or_else(spent)
             }
-            NonceClaim::Spent | NonceClaim::Conflict => Err(spent()),
+            NonceClaim::Spent => Err(spent()),
+            NonceClaim::Conflict => Err(used_otherwise(nonce)),
             NonceClaim::InProgress | NonceClaim::Accept => {
                 Err(RelayError::InProgress(nonce.to_owned()))
             }
@@ -198,6 +212,8 @@ impl Beam {
     ) -> Result<Begun, RelayError> {
         let previous = lifecycle::state_word(row.state);
         let mut retry = Advance::by_system(row.id, Face::Beam, Verb::Retry);
+        // Another request with this nonce may have restarted and delivered it meanwhile.
+        retry.from = Some(row.state);
         retry.actor = Some(frame.from().to_owned());
         retry.detail = Some(details::restarted(previous, error_code(row).as_deref()));
         let mut unit = UnitOfWork::default();
@@ -239,9 +255,16 @@ impl Beam {
             detail: Some(detail),
             ..Lease::of(row).extend(hold.lease_us)
         };
-        self.engine().extend(extend).await?;
+        let extended = self.engine().extend(extend).await;
+        extended.map_err(|error| self.or_timeout(row, error))?;
         Ok(())
     }
+}
+
+fn used_otherwise(nonce: &str) -> RelayError {
+    RelayError::BadRequest(format!(
+        "Nonce {nonce} was already used for a different intent"
+    ))
 }
 
 /// Another request with the same nonce was faster.

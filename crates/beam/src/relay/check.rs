@@ -1,9 +1,12 @@
 //! The checks of an intent, in the order that the protocol prescribes. A refused intent leaves no trace, so its nonce
 //! stays free.
 
+use consign_engine::{Error, Versioned};
 use consign_kernel::plant::{self, Plant};
+use consign_kernel::record::Kind;
 
 use crate::acl;
+use crate::beam_id::BeamId;
 use crate::directory::records::{AclList, Agent, DelegationList};
 use crate::frame::IntentFrame;
 use crate::keys::BeamPublicKey;
@@ -22,10 +25,23 @@ pub(crate) struct Checked {
     /// The key that verified the frame, for the recipient.
     pub(crate) sender_key: String,
     pub(crate) is_local_sender: bool,
+    /// See [`Agent::since_us`]; zero for a sender of another directory.
+    pub(crate) sender_since_us: i64,
     /// The agent that sends in the name of the sender.
     pub(crate) acting: Option<String>,
     /// The recipient, if this directory knows it.
     pub(crate) recipient: Option<Agent>,
+}
+
+/// The records that the checks need, from one read.
+#[derive(Debug, Default)]
+struct Parties {
+    /// The agent whose key signs: the sender, or one that sends in its name.
+    signer: Option<Agent>,
+    sender: Option<Agent>,
+    recipient: Option<Agent>,
+    /// Who may send what to the recipient.
+    rules: AclList,
 }
 
 impl Beam {
@@ -53,12 +69,24 @@ impl Beam {
         if plant::on(Plant::ChargeBeforeSignature) {
             self.charge_sender(frame.from())?;
         }
-        let mut checked = self.check_sender(frame, ingress).await?;
+        let acting = match ingress {
+            Ingress::Socket { beam_id, .. } if beam_id != frame.from() => {
+                self.check_delegation(frame, beam_id).await?;
+                Some(beam_id.clone())
+            }
+            Ingress::Http | Ingress::Federation { .. } | Ingress::Socket { .. } => None,
+        };
+        let signer = acting.as_deref().unwrap_or(frame.from());
+        let parties = self.parties(signer, frame.from(), frame.to()).await?;
+        let mut checked = self
+            .check_sender(frame, ingress, acting, parties.signer)
+            .await?;
+        checked.sender_since_us = parties.sender.map_or(0, |sender| sender.since_us);
         if !plant::on(Plant::ChargeBeforeSignature) {
             self.charge_sender(frame.from())?;
         }
-        if let Some(recipient) = self.agent(frame.to()).await? {
-            self.check_acl(frame).await?;
+        if let Some(recipient) = parties.recipient {
+            check_acl(frame, &parties.rules)?;
             checked.recipient = Some(recipient);
         }
         let payload = frame.payload_value();
@@ -76,22 +104,45 @@ impl Beam {
         Ok(checked)
     }
 
+    async fn parties(&self, signer: &str, from: &str, to: &str) -> Result<Parties, Error> {
+        let mut agents = vec![signer, from, to];
+        agents.sort_unstable();
+        agents.dedup();
+        agents.retain(|id| BeamId::parse(id).is_ok());
+        let mut keys: Vec<_> = agents.into_iter().map(Agent::key).collect();
+        if BeamId::parse(to).is_ok() {
+            keys.push(AclList::key(to));
+        }
+        let mut parties = Parties::default();
+        for record in self.engine().records_by_key(keys).await? {
+            if record.key.kind == Kind::BeamAcl {
+                parties.rules = Versioned::<AclList>::read(record)?.value;
+                continue;
+            }
+            let agent = Versioned::<Agent>::read(record)?.value;
+            if agent.beam_id == to {
+                parties.recipient = Some(agent.clone());
+            }
+            if agent.beam_id == from {
+                parties.sender = Some(agent.clone());
+            }
+            if agent.beam_id == signer {
+                parties.signer = Some(agent);
+            }
+        }
+        Ok(parties)
+    }
+
     /// Finds the key of the sender and verifies the signature with it.
     async fn check_sender(
         &self,
         frame: &IntentFrame,
         ingress: &Ingress,
+        acting: Option<String>,
+        local: Option<Agent>,
     ) -> Result<Checked, RelayError> {
         let from = frame.from();
-        let acting = match ingress {
-            Ingress::Socket { beam_id, .. } if beam_id != from => {
-                self.check_delegation(frame, beam_id).await?;
-                Some(beam_id.clone())
-            }
-            Ingress::Http | Ingress::Federation { .. } | Ingress::Socket { .. } => None,
-        };
         let signer = acting.as_deref().unwrap_or(from);
-        let local = self.agent(signer).await?;
         let is_local_sender = local.is_some();
         let key = match (&local, ingress) {
             (Some(agent), _) => agent.active_key().map(|key| key.public_key.clone()),
@@ -104,13 +155,17 @@ impl Beam {
             let text = format!("Sender {from} is not registered");
             return Err(RelayError::BadRequest(text));
         };
-        let by_api_key = matches!(
-            ingress,
-            Ingress::Socket {
-                by_api_key: true,
-                ..
-            }
-        );
+        // An API key that was replaced since the socket opened proves nothing.
+        let by_api_key = match (ingress, &local) {
+            (
+                Ingress::Socket {
+                    api_key_hash: Some(presented),
+                    ..
+                },
+                Some(agent),
+            ) => agent.api_key_hash.as_ref() == Some(presented),
+            _ => false,
+        };
         if !by_api_key {
             let key = BeamPublicKey::parse(&sender_key);
             if !key.is_ok_and(|key| signed_text::verify_intent(frame, &key)) {
@@ -122,6 +177,7 @@ impl Beam {
             from: from.to_owned(),
             sender_key,
             is_local_sender,
+            sender_since_us: 0,
             acting,
             recipient: None,
         })
@@ -143,20 +199,19 @@ impl Beam {
             frame.from()
         )))
     }
+}
 
-    async fn check_acl(&self, frame: &IntentFrame) -> Result<(), RelayError> {
-        let (from, to, intent) = (frame.from(), frame.to(), frame.intent());
-        let list = self.engine().load::<AclList>(AclList::key(to)).await?;
-        let rules = list.map(|list| list.value.rules).unwrap_or_default();
-        let is_allowed = rules.iter().any(|rule| {
-            rule.intent_type == intent && acl::matches_sender(&rule.allowed_from, from)
-        });
-        if is_allowed || plant::on(Plant::OrgIsAllowed) && org_of(from) == org_of(to) {
-            return Ok(());
-        }
-        let text = format!("ACL denied intent {intent} from {from} to {to}");
-        Err(RelayError::Forbidden(text))
+fn check_acl(frame: &IntentFrame, list: &AclList) -> Result<(), RelayError> {
+    let (from, to, intent) = (frame.from(), frame.to(), frame.intent());
+    let is_allowed = list
+        .rules
+        .iter()
+        .any(|rule| rule.intent_type == intent && acl::matches_sender(&rule.allowed_from, from));
+    if is_allowed || plant::on(Plant::OrgIsAllowed) && org_of(from) == org_of(to) {
+        return Ok(());
     }
+    let text = format!("ACL denied intent {intent} from {from} to {to}");
+    Err(RelayError::Forbidden(text))
 }
 
 /// Whether the text may be a key of the ledger. The length of an index entry is limited, and headers and logs repeat the

@@ -16,10 +16,10 @@ pub(super) fn validated(ingress: &Ingress, checked: &Checked) -> String {
     match ingress {
         Ingress::Socket {
             beam_id,
-            by_api_key,
+            api_key_hash,
         } => {
             details["actingOnBehalf"] = json!(*beam_id != checked.from);
-            details["authenticatedViaApiKey"] = json!(by_api_key);
+            details["authenticatedViaApiKey"] = json!(api_key_hash.is_some());
         }
         Ingress::Http | Ingress::Federation { .. } => {
             let source = if checked.is_local_sender {

@@ -13,28 +13,40 @@ use crate::service::Beam;
 use crate::text::{self, BeamObject, BeamValue};
 use crate::timestamp;
 
-/// How long an endpoint may take.
-const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an endpoint may take, if the timeout of the result is not shorter.
+const ENDPOINT_TIMEOUT_MAX: Duration = Duration::from_secs(30);
+
+/// What became of a call to an endpoint.
+#[derive(Debug)]
+pub(super) enum EndpointCall {
+    Answered(Box<ResultFrame>),
+    Failed,
+    /// It was not called, because too many calls are running.
+    Busy,
+}
 
 impl Beam {
-    /// Calls the endpoint of the recipient. `None` if it did not accept the intent; the socket is tried next.
+    /// Calls the endpoint of the recipient. If it did not accept the intent, the socket is tried next.
     pub(super) async fn call_endpoint(
         &self,
         endpoint: &str,
         frame: &IntentFrame,
         ingress: &Ingress,
         row: &Intent,
-    ) -> Result<Option<ResultFrame>, RelayError> {
+        limit: Duration,
+    ) -> Result<EndpointCall, RelayError> {
         let began = self.engine().wall();
         let mut details = json!({"transport": "direct-http", "endpoint": endpoint});
-        let called = self.post_intent(endpoint, frame).await;
+        let called = self.post_intent(endpoint, frame, limit).await;
+        let is_busy = matches!(called, Err(OutboundError::Busy));
         let failure = match called {
             Ok(response) if response.status.is_success() => {
                 self.note_route(row, ingress, details.to_string()).await?;
                 self.delivered(row, details.to_string()).await?;
                 let latency_ms = (self.engine().wall().0 - began.0).max(0) / 1_000;
                 let now = timestamp::format(self.engine().wall());
-                return Ok(Some(result_of(&response.body, frame, &now, latency_ms)));
+                let result = result_of(&response.body, frame, &now, latency_ms);
+                return Ok(EndpointCall::Answered(Box::new(result)));
             }
             Ok(response) => ("status", json!(response.status.as_u16())),
             Err(error) => ("message", json!(error.to_string())),
@@ -43,13 +55,18 @@ impl Beam {
         details["errorCode"] = json!("DIRECT_HTTP_FAILED");
         details[failure.0] = failure.1;
         self.note_route(row, ingress, details.to_string()).await?;
-        Ok(None)
+        Ok(if is_busy {
+            EndpointCall::Busy
+        } else {
+            EndpointCall::Failed
+        })
     }
 
     async fn post_intent(
         &self,
         endpoint: &str,
         frame: &IntentFrame,
+        limit: Duration,
     ) -> Result<OutboundResponse, OutboundError> {
         let url = self.inner.outbound.guard().check_text(endpoint)?;
         let body = BeamValue::object([
@@ -66,7 +83,7 @@ impl Beam {
             .header(name("x-beam-signature"), signature)?
             .header(name("x-beam-nonce"), frame.nonce())?
             .header(name("x-beam-timestamp"), frame.timestamp())?;
-        let limits = CallLimits::relay(ENDPOINT_TIMEOUT);
+        let limits = CallLimits::relay(limit.min(ENDPOINT_TIMEOUT_MAX));
         self.inner.outbound.call(&url, request, limits).await
     }
 }

@@ -14,11 +14,12 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::begin::NAMESPACE;
 use super::check::Checked;
 use super::{Ingress, RelayError, details};
-use crate::directory::records::{BeamPresence, named};
+use crate::directory::records::named;
 use crate::frame::IntentFrame;
 use crate::lifecycle;
 use crate::service::Beam;
@@ -62,15 +63,7 @@ impl Beam {
         if plant::on(Plant::HandoverUnseen) {
             return Ok(true);
         }
-        let presence = self
-            .engine()
-            .load::<BeamPresence>(BeamPresence::key(beam_id));
-        match presence.await? {
-            Some(presence) if presence.value.node != self.inner.node.id => {
-                self.engine().is_node_alive(presence.value.node).await
-            }
-            _ => Ok(false),
-        }
+        self.has_presence_elsewhere(beam_id).await
     }
 
     pub(super) fn put_handover(
@@ -143,8 +136,9 @@ impl Beam {
         }
     }
 
-    /// Relays what other nodes queue for an agent of this node, until `leave` completes.
-    pub(crate) async fn serve_lane(&self, beam_id: &str, leave: impl Future<Output = ()>) {
+    /// Relays what other nodes queue for an agent of this node, until the sender of `left` is dropped. A later connection
+    /// of the agent has its own claims, so these end even if the agent is connected again.
+    pub(crate) async fn serve_lane(&self, beam_id: &str, mut left: watch::Receiver<()>) {
         let claim = Claim {
             face: Face::Beam,
             namespace: NAMESPACE.to_owned(),
@@ -155,14 +149,14 @@ impl Beam {
             capabilities: Vec::new(),
             max: CLAIMED_MAX,
             lease_us: self.relay_hold(&Ingress::Http).lease_us,
+            grant: None,
         };
-        tokio::pin!(leave);
-        loop {
+        while left.has_changed().is_ok() {
+            let leave = async { while left.changed().await.is_ok() {} };
             let claimed =
                 self.engine()
-                    .claim_polling(None, claim.clone(), LANE_WAIT, LANE_POLL, &mut leave);
+                    .claim_polling(None, claim.clone(), LANE_WAIT, LANE_POLL, leave);
             match claimed.await {
-                Ok(rows) if rows.is_empty() && !self.inner.sockets.is_connected(beam_id) => return,
                 Ok(rows) => {
                     for row in rows {
                         let beam = self.clone();
@@ -202,13 +196,15 @@ impl Beam {
             from: handover.from,
             sender_key: handover.sender_key,
             is_local_sender: handover.is_local_sender,
+            sender_since_us: 0,
             acting: handover.acting,
-            recipient: None,
+            recipient: self.agent(frame.to()).await?,
         };
         let ingress = Ingress::Http;
         let detail = details::by_socket(handover.timeout_ms);
         self.note_route(row, &ingress, detail).await?;
-        self.deliver_by_socket(&frame, &ingress, &checked, row)
+        let timeout = self.result_timeout(&ingress);
+        self.deliver_by_socket(&frame, &ingress, &checked, row, timeout)
             .await
             .map(|_| ())
     }

@@ -19,25 +19,31 @@ use super::waiters::ResultDelivery;
 use crate::frame::ResultFrame;
 use crate::retryable::repeated_nonce_restarts;
 use crate::service::Beam;
+use crate::sockets::ConnectedAgent;
 
 impl Beam {
     /// A result that the socket of an agent sent. Results for intents of other agents are ignored.
-    pub(crate) async fn on_result(&self, socket: &str, result: ResultFrame) {
-        let ResultDelivery::Unclaimed(result) = self.inner.waiters.deliver(socket, result) else {
+    pub(crate) async fn on_result(&self, agent: &ConnectedAgent, result: ResultFrame) {
+        let ResultDelivery::Unclaimed(result) = self.inner.waiters.deliver(agent, result) else {
             return;
         };
         if plant::on(Plant::LateResultDropped) {
             return;
         }
-        if let Err(error) = self.store_late_result(socket, &result).await {
+        if let Err(error) = self
+            .store_late_result(&agent.beam_id, agent.since_us, &result)
+            .await
+        {
             tracing::warn!(%error, nonce = result.nonce(), "a late result was not stored");
         }
     }
 
-    /// Stores a result for an intent that may have ended. A result of another agent changes nothing.
+    /// Stores a result for an intent that may have ended. A result of another agent changes nothing, also if that agent had
+    /// the same id before.
     pub(super) async fn store_late_result(
         &self,
-        socket: &str,
+        recipient: &str,
+        since_us: i64,
         result: &ResultFrame,
     ) -> Result<(), Error> {
         // No intent has such a nonce.
@@ -51,7 +57,7 @@ impl Beam {
         let Some(row) = self.engine().observe(id).await? else {
             return Ok(());
         };
-        if row.owner != socket {
+        if row.owner != recipient || self.is_before(&row, since_us) {
             return Ok(());
         }
         let sent = IntentRow::of(&row)
@@ -71,6 +77,9 @@ impl Beam {
             State::Failed if repeated_nonce_restarts(error_code(&row).as_deref()) => {
                 details["recoveredAfterFailure"] = json!(true);
                 details["previousStatus"] = json!("failed");
+                self.end_failed(&row, result, &text, &details).await
+            }
+            State::Failed if plant::on(Plant::LateResultReplaces) => {
                 self.end_failed(&row, result, &text, &details).await
             }
             State::Received
@@ -103,6 +112,7 @@ impl Beam {
         details: &Value,
     ) -> Result<(), Error> {
         let mut retry = Advance::by_system(row.id, Face::Beam, Verb::Retry);
+        retry.from = Some(row.state);
         retry.detail = Some(details.to_string());
         let mut unit = UnitOfWork::default();
         unit.require(Command::Advance(Box::new(retry)));

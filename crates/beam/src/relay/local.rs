@@ -1,5 +1,7 @@
 //! Delivery to a socket of this node.
 
+use std::time::Duration;
+
 use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 use serde_json::json;
@@ -10,18 +12,29 @@ use crate::frame::{IntentFrame, ResultFields, ResultFrame};
 use crate::service::Beam;
 
 impl Beam {
+    async fn fail_offline(&self, row: &Intent) -> Result<String, RelayError> {
+        let error = RelayError::Offline;
+        let details = details::failed("ws", "OFFLINE");
+        self.fail_undelivered(row, &details, &error).await?;
+        Err(error)
+    }
+
+    /// Waits for the result at most so long.
     pub(super) async fn deliver_by_socket(
         &self,
         frame: &IntentFrame,
         ingress: &Ingress,
         checked: &Checked,
         row: &Intent,
+        timeout: Duration,
     ) -> Result<String, RelayError> {
-        let timeout = self.result_timeout(ingress);
         let timeout_ms = self.result_timeout_ms(ingress);
-        let mut ticket = self.inner.waiters.register(frame.nonce(), frame.to());
+        let Some(recipient) = &checked.recipient else {
+            return self.fail_offline(row).await;
+        };
+        let mut ticket = self.inner.waiters.register(frame.nonce(), recipient);
         let message = details::socket_message(frame, checked);
-        if self.inner.sockets.send(frame.to(), message).is_err() {
+        if self.inner.sockets.send(recipient, message).is_err() {
             if plant::on(Plant::OfflineIsAcked) {
                 self.delivered(row, details::by_socket(timeout_ms)).await?;
                 let result = ResultFrame::new(ResultFields {
@@ -31,10 +44,7 @@ impl Beam {
                 });
                 return self.finish(row, frame, "ws", result).await;
             }
-            let error = RelayError::Offline;
-            let details = details::failed("ws", "OFFLINE");
-            self.fail_undelivered(row, &details, &error).await?;
-            return Err(error);
+            return self.fail_offline(row).await;
         }
         let deadline = tokio::time::Instant::now() + timeout;
         self.delivered(row, details::by_socket(timeout_ms)).await?;

@@ -5,19 +5,37 @@ use std::time::Duration;
 use consign_engine::{Error, Lease};
 use consign_kernel::command::{Advance, Command, Settle, Settlement};
 use consign_kernel::error::Refusal;
+use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
-use consign_kernel::state::Verb;
+use consign_kernel::state::{State, Verb};
 use serde_json::Value;
 
 use super::check::Checked;
-use super::rows::{IntentRow, error_code};
+use super::endpoint::EndpointCall;
+use super::rows::{IntentRow, bounded_latency_ms, error_code};
 use super::{Ingress, RelayError, details};
 use crate::frame::{IntentFrame, ResultFrame};
 use crate::service::Beam;
 use crate::timestamp;
 
+/// How far the clocks of two nodes of one ledger may differ; a node that is further off takes no work.
+const CLOCK_MARGIN_US: i64 = 2 * SECOND_US;
+
 impl Beam {
+    /// Whether an intent is older than the agent that was registered then, see [`Agent::since_us`].
+    ///
+    /// [`Agent::since_us`]: crate::directory::records::Agent::since_us
+    pub(crate) fn is_before(&self, row: &Intent, since_us: i64) -> bool {
+        let margin_us = if self.inner.node.shared {
+            CLOCK_MARGIN_US
+        } else {
+            0
+        };
+        row.created_at.0.saturating_add(margin_us) < since_us
+    }
+
     pub(super) fn result_timeout(&self, ingress: &Ingress) -> Duration {
         match ingress {
             Ingress::Http | Ingress::Federation { .. } => self.settings().http_result_timeout(),
@@ -48,19 +66,52 @@ impl Beam {
             return self.route_to_peer(frame, ingress, row).await;
         };
         let mut by_socket_noted = self.goes_by_socket(checked);
+        let mut timeout = self.result_timeout(ingress);
         if let Some(endpoint) = &recipient.http_endpoint {
-            match self.call_endpoint(endpoint, frame, ingress, &row).await? {
-                Some(result) => {
-                    return self.finish(&row, frame, "direct-http", result).await;
+            let began = tokio::time::Instant::now();
+            // The socket is tried next, so some time is left for it.
+            let limit = if self.inner.sockets.is_connected(frame.to()) {
+                timeout / 2
+            } else {
+                timeout
+            };
+            match self
+                .call_endpoint(endpoint, frame, ingress, &row, limit)
+                .await?
+            {
+                EndpointCall::Answered(result) => {
+                    return self.finish(&row, frame, "direct-http", *result).await;
                 }
-                None => by_socket_noted = false,
+                EndpointCall::Busy if !self.inner.sockets.is_connected(frame.to()) => {
+                    return self.fail_busy(&row).await;
+                }
+                EndpointCall::Busy | EndpointCall::Failed => by_socket_noted = false,
+            }
+            timeout = timeout.saturating_sub(began.elapsed());
+            if timeout.is_zero() {
+                let error = RelayError::Timeout {
+                    ms: self.result_timeout_ms(ingress),
+                };
+                let details = details::failed("direct-http", "TIMEOUT");
+                self.fail_undelivered(&row, &details, &error).await?;
+                return Err(error);
             }
         }
         if !by_socket_noted && self.inner.sockets.is_connected(frame.to()) {
             let detail = details::by_socket(self.result_timeout_ms(ingress));
             self.note_route(&row, ingress, detail).await?;
         }
-        self.deliver_by_socket(frame, ingress, checked, &row).await
+        self.deliver_by_socket(frame, ingress, checked, &row, timeout)
+            .await
+    }
+
+    /// Too many calls to the endpoint of the recipient, or to all, are running. That says nothing about the recipient.
+    async fn fail_busy(&self, row: &Intent) -> Result<String, RelayError> {
+        let text = "Too many calls to HTTP endpoints are running; send the intent again later";
+        let error = RelayError::DeliveryFailed(text.to_owned());
+        let details = details::failed("direct-http", "DELIVERY_FAILED");
+        self.fail_undelivered(row, &details, &error).await?;
+        Err(error)
     }
 
     /// Stores that the other side accepted the intent.
@@ -69,9 +120,23 @@ impl Beam {
             detail: Some(detail),
             ..Lease::of(row).settle(Settlement::Deliver)
         };
-        self.engine().settle(settle).await?;
-        self.publish_feed_as(row, consign_kernel::state::State::Delivered);
+        let settled = self.engine().settle(settle).await;
+        settled.map_err(|error| self.or_timeout(row, error))?;
+        self.publish_feed_as(row, State::Delivered);
         Ok(())
+    }
+
+    /// The lease ends after the timeout. A relay that has lost it, because the machine was suspended, has timed out; a result
+    /// that arrives later still counts.
+    pub(super) fn or_timeout(&self, row: &Intent, error: Error) -> RelayError {
+        if !matches!(error, Error::Refused(Refusal::LeaseLost)) {
+            return error.into();
+        }
+        let began = row.claimed_at.unwrap_or(row.created_at);
+        let passed_us = self.engine().now().0.saturating_sub(began.0);
+        RelayError::Timeout {
+            ms: u64::try_from(passed_us / 1_000).unwrap_or(0),
+        }
     }
 
     /// Stores that this attempt failed before anyone accepted it.
@@ -94,7 +159,8 @@ impl Beam {
         Ok(())
     }
 
-    /// Stores that a delivered intent failed. If it has ended otherwise meanwhile, that end stays.
+    /// Stores that a delivered intent failed. If it has ended otherwise meanwhile, that end stays; if it was restarted, which
+    /// happens after a suspend, this attempt does not end the next one.
     pub(super) async fn fail_delivered(
         &self,
         row: &Intent,
@@ -102,6 +168,8 @@ impl Beam {
         error: &RelayError,
     ) -> Result<(), RelayError> {
         let mut fail = Advance::by_system(row.id, Face::Beam, Verb::Fail);
+        fail.refuse_repeated = true;
+        fail.attempt = Some(row.attempts);
         fail.detail = Some(detail.to_string());
         fail.error = Some(format!("{}: {error}", relay_word(error)));
         match self
@@ -139,6 +207,14 @@ impl Beam {
     ) -> Result<String, RelayError> {
         let text = result.to_value().to_text();
         let advance = result_step(row, result, &text, &details);
+        if plant::on(Plant::ResultBeforeCommit) {
+            let beam = self.clone();
+            tokio::spawn(async move {
+                let step = Command::Advance(Box::new(advance));
+                let _ = beam.engine().apply(None, step).await;
+            });
+            return Ok(text);
+        }
         match self
             .engine()
             .apply(None, Command::Advance(Box::new(advance)))
@@ -150,16 +226,17 @@ impl Beam {
             }
             // It has ended meanwhile, perhaps by a timeout on another node, which a result still overrules.
             Err(Error::Refused(Refusal::IllegalState)) => {
-                self.store_late_result(&row.owner, result).await?;
+                self.store_late_result(&row.owner, 0, result).await?;
                 self.answer_by_row(row).await
             }
             Err(error) => Err(error.into()),
         }
     }
 
+    /// The latency that the result states, within what is possible, or else the measured one.
     pub(super) fn latency_ms(&self, sent: &str, result: &ResultFrame) -> i64 {
-        #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
-        let stated = result.latency().map(|latency| latency.round() as i64);
+        let stated = result.latency().filter(|latency| latency.is_finite());
+        let stated = stated.map(bounded_latency_ms);
         stated.unwrap_or_else(|| {
             let sent = timestamp::parse(sent).unwrap_or(self.engine().wall());
             (self.engine().wall().0 - sent.0).max(0) / 1_000
@@ -206,6 +283,8 @@ pub(super) fn result_step(
         Verb::Fail
     };
     let mut advance = Advance::by_system(row.id, Face::Beam, verb);
+    // The sender gets this result only if it is the one that is stored.
+    advance.refuse_repeated = true;
     advance.actor = Some(row.owner.clone());
     advance.detail = Some(details.to_string());
     advance.result = Some(Outcome {

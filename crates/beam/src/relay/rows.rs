@@ -3,6 +3,7 @@
 use consign_kernel::intent::{Intent, Outcome};
 use consign_kernel::state::{Cause, State};
 
+use crate::frame::IntentFrame;
 use crate::lifecycle::{self, OutcomeBucket};
 use crate::text::{self, BeamValue};
 use crate::timestamp;
@@ -34,8 +35,18 @@ pub struct IntentRow {
 pub struct StoredHead {
     pub nonce: String,
     pub timestamp: String,
-    /// Only of an imported intent.
+    /// Only of an imported intent; see [`stored_frame`].
     latency: Option<f64>,
+}
+
+/// The member of a stored frame in which an import keeps the latency.
+const IMPORTED_LATENCY: &str = "roundTripLatencyMs";
+
+/// The text of a frame as it is stored: without the member that only an import may write.
+pub(super) fn stored_frame(frame: &IntentFrame) -> String {
+    let mut fields = frame.fields().clone();
+    fields.remove(IMPORTED_LATENCY);
+    BeamValue::Object(fields).to_text()
 }
 
 impl StoredHead {
@@ -46,7 +57,7 @@ impl StoredHead {
         Some(Self {
             nonce: member("nonce")?,
             timestamp: member("timestamp")?,
-            latency: frame.get("roundTripLatencyMs").and_then(BeamValue::as_f64),
+            latency: frame.get(IMPORTED_LATENCY).and_then(BeamValue::as_f64),
         })
     }
 }
@@ -86,7 +97,7 @@ impl IntentRow {
         let of_result = result.as_ref().and_then(|result| result.latency);
         let stated = frame.latency.or(of_result);
         let latency_ms = match (stated, settled, &result) {
-            (Some(stated), _, _) => Some(whole(stated)),
+            (Some(stated), _, _) => Some(bounded_latency_ms(stated)),
             (None, Some(settled), Some(_)) => Some((settled.0 - requested.0) / 1_000),
             _ => None,
         };
@@ -113,9 +124,13 @@ fn stored_end(result: &Outcome) -> Option<StoredEnd> {
     StoredEnd::of(&result.body)
 }
 
+/// The longest latency that counts. No result is awaited for longer.
+const LATENCY_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
+
+/// A stated latency in whole milliseconds. A recipient can state any number, and statistics add them up.
 #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
-fn whole(number: f64) -> i64 {
-    number.round() as i64
+pub(super) fn bounded_latency_ms(stated: f64) -> i64 {
+    (stated.round() as i64).clamp(0, LATENCY_MS_MAX)
 }
 
 /// Why an intent failed: the recipient's own code, or that of the relay.
@@ -137,7 +152,7 @@ pub(crate) fn error_code(row: &Intent) -> Option<String> {
 }
 
 /// An error of the relay begins with its code and a colon.
-fn relay_code(error: &str) -> &str {
+pub(crate) fn relay_code(error: &str) -> &str {
     error.split_once(": ").map_or(error, |(code, _)| code)
 }
 
@@ -178,6 +193,19 @@ mod tests {
             ("no json", None),
         ] {
             assert_eq!(StoredEnd::of(result), expected, "{result}");
+        }
+    }
+
+    #[test]
+    fn a_stated_latency_is_bounded() {
+        for (stated, expected) in [
+            (3.4, 3),
+            (-5.0, 0),
+            (1e300, LATENCY_MS_MAX),
+            (f64::NEG_INFINITY, 0),
+            (f64::NAN, 0),
+        ] {
+            assert_eq!(bounded_latency_ms(stated), expected, "{stated}");
         }
     }
 

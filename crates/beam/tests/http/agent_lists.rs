@@ -253,3 +253,36 @@ async fn public_routes_are_limited_per_address_if_the_operator_says_so() {
         );
     }
 }
+
+#[tokio::test]
+async fn be_080_be_089_an_own_change_is_in_the_next_list() {
+    let world = World::new().await;
+    let register = async |name: &str, capability: &str, credential: Option<&str>| {
+        let identity = Identity::new(&format!("{name}@acme.beam.directory"), 7);
+        let body = json!({
+            "beamId": identity.beam_id, "displayName": name, "capabilities": [capability],
+            "publicKey": identity.public_key(),
+        });
+        let headers: Vec<_> = credential.iter().map(|key| ("x-api-key", *key)).collect();
+        let body = Some(body.to_string());
+        let answer = world.request("POST", "/agents/register", &headers, body);
+        let answer = answer.await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.json()["apiKey"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(ids(&world, "/agents/search").await.join(" "), "");
+    let key = register("anna", "old", None).await;
+    register("ben", "old", None).await;
+    let old = "/agents/search?capabilities=old";
+    assert_eq!(ids(&world, old).await.join(" "), "anna ben");
+    let key = register("anna", "new", Some(&key)).await;
+    assert_eq!(ids(&world, old).await.join(" "), "ben");
+    assert_eq!(ids(&world, "/agents/search?q=NEW").await.join(" "), "anna");
+    let headers = [("x-api-key", key.as_str())];
+    let path = "/agents/anna@acme.beam.directory";
+    let deleted = world.request("DELETE", path, &headers, None).await;
+    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    assert_eq!(ids(&world, "/agents/search").await.join(" "), "ben");
+    assert_eq!(world.get("/agents/browse").await.json()["total"], 1);
+    assert_eq!(world.get("/agents/stats").await.json()["total_agents"], 1);
+}

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use consign_beam::bus::Acknowledgement;
 use consign_beam::lifecycle::{TransitionContext, check_transition};
 use consign_beam::settings::{BeamSettings, BusIdentity};
 use consign_kernel::ids::IntentId;
+use consign_kernel::state::State;
 use consign_web::secret_text::SecretText;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -384,6 +386,37 @@ async fn be_036_be_037_be_038_acknowledgements_follow_the_table() {
         ["received", "dispatched", "delivered", "failed"]
     );
     drop(frames);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn be_038_be_006_of_acknowledgements_at_the_same_time_one_is_stored() {
+    let (world, _, bob) = bus_world(|_| ()).await;
+    let _frames = answer_all(world.connect(&bob.beam_id).await, bob.clone());
+    for number in 0..10 {
+        let nonce = format!("n-{number}");
+        let sent = world.send(&message(&nonce)).await.json();
+        let id = sent["message_id"].as_str().unwrap();
+        let acks = (0..8).map(|number| {
+            let (beam, message_id) = (world.beam.clone(), id.to_owned());
+            tokio::spawn(async move {
+                let response = Some(number.to_string());
+                let is_failure = false;
+                let ack = Acknowledgement {
+                    message_id,
+                    is_failure,
+                    response,
+                };
+                beam.acknowledge(ack).await
+            })
+        });
+        for ack in acks.collect::<Vec<_>>() {
+            assert_eq!(ack.await.unwrap().unwrap().state, State::Acked);
+        }
+        let row = world.engine.observe(id.parse().unwrap()).await.unwrap();
+        let facts = world.engine.timeline(row.unwrap().seq).await.unwrap();
+        let acked = facts.iter().filter(|fact| fact.to == State::Acked);
+        assert_eq!(acked.count(), 1, "{facts:?}");
+    }
 }
 
 #[tokio::test]

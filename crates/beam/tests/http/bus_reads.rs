@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use consign_kernel::ids::SECOND_US;
+use consign_engine::{MessageFilter, MessagesOf, SeqPage};
+use consign_kernel::command::{Command, Purge, Restore};
+use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
+use consign_kernel::intent::Intent;
+use consign_kernel::profile::{Face, ProfileId};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -203,6 +207,57 @@ async fn be_040_statistics_add_up() {
             },
         })
     );
+}
+
+#[tokio::test]
+async fn be_040_removed_messages_do_not_count_and_old_ones_not_for_the_last_day() {
+    let (world, ..) = bus_world(|_| ()).await;
+    world.send(&message("q-1")).await;
+    let newest = MessageFilter {
+        profile: ProfileId::BeamBus,
+        of: MessagesOf::All,
+        page: SeqPage::NEWEST,
+        limit: 1,
+    };
+    let sent = world.engine.messages(newest).await.unwrap().remove(0);
+    let purge = Command::Purge(Purge {
+        face: Face::Beam,
+        namespace: None,
+        after: Seq(0),
+        limit: 100,
+    });
+    world.engine.apply(None, purge).await.unwrap();
+    let stats = world.get("/v1/beam/stats").await.json();
+    assert_eq!(
+        (&stats["total"], &stats["last_24h"], &stats["by_agent"]),
+        (&json!(0), &json!(0), &json!({}))
+    );
+    let minute_us = 60 * SECOND_US;
+    let ages = [
+        2 * DAY_US,
+        DAY_US + 5 * minute_us,
+        DAY_US + minute_us,
+        DAY_US - minute_us,
+        DAY_US - 5 * minute_us,
+        DAY_US / 2,
+    ];
+    for (number, age_us) in (1..).zip(ages) {
+        let old = Intent {
+            id: IntentId([number; 16]),
+            created_at: world.engine.now().minus(age_us),
+            ..sent.clone()
+        };
+        let restore = Command::Restore(Box::new(Restore::bare(old)));
+        world.engine.apply(None, restore).await.unwrap();
+    }
+    world.send(&message("q-2")).await;
+    let stats = world.get("/v1/beam/stats").await.json();
+    assert_eq!(
+        (&stats["total"], &stats["last_24h"]),
+        (&json!(7), &json!(4)),
+        "{stats}"
+    );
+    assert_eq!(stats["by_agent"]["alice@acme.beam.directory"]["sent"], 7);
 }
 
 #[tokio::test]

@@ -62,6 +62,10 @@ async fn be_008_be_045_a_restart_queues_what_was_dispatched_and_keeps_the_rest()
             (&message["status"], &message["error"]),
             (&json!("queued"), &json!(RECOVERED))
         );
+        assert_eq!(
+            message["retry_count"], 0,
+            "an interrupted attempt does not count"
+        );
         let due = message["next_retry_at"].as_f64().unwrap();
         let now = world.engine.now().seconds();
         assert!(due <= now && due > now - 60.0, "{due} {now}");
@@ -104,4 +108,60 @@ async fn a_stop_gives_back_what_was_claimed_and_not_attempted() {
         let row = world.engine.observe(id).await.unwrap().unwrap();
         assert_eq!((row.state, row.attempts), (State::Queued, 1));
     }
+}
+
+#[tokio::test]
+async fn a_start_removes_the_messages_of_test_agents_if_the_setting_says_so() {
+    let (world, _, _) = bus_world(|settings| settings.bus.rate_per_minute = 100).await;
+    let mut kept = Vec::new();
+    let mut removed = Vec::new();
+    for (nonce, from, to) in [
+        (
+            "n-1",
+            "alice@acme.beam.directory",
+            "bob@acme.beam.directory",
+        ),
+        (
+            "n-2",
+            "alice@test.beam.directory",
+            "bob@acme.beam.directory",
+        ),
+        (
+            "n-3",
+            "alice@acme.beam.directory",
+            "bob@demo.beam.directory",
+        ),
+        (
+            "n-4",
+            "test@acme.beam.directory",
+            "demo@acme.beam.directory",
+        ),
+    ] {
+        let mut body = message(nonce);
+        (body["from"], body["to"]) = (json!(from), json!(to));
+        let sent = world.send(&body).await;
+        assert_eq!(sent.status, 201, "{}", sent.text);
+        let id = sent.json()["message_id"].as_str().unwrap().to_owned();
+        let is_test = nonce == "n-2" || nonce == "n-3";
+        if is_test { &mut removed } else { &mut kept }.push(id);
+    }
+    assert_eq!(world.beam.remove_test_messages().await.unwrap(), 0);
+    let ledger = world.ledger();
+    drop(world);
+    let clean = |settings: &mut consign_beam::settings::BeamSettings| {
+        bus_settings(settings);
+        settings.bus.clean_test_data = true;
+    };
+    let world = World::restarted(ledger, "start-2", clean).await;
+    assert_eq!(world.beam.remove_test_messages().await.unwrap(), 2);
+    let history = world.get("/v1/beam/history").await.json();
+    let mut ids: Vec<&str> = history["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["id"].as_str().unwrap())
+        .collect();
+    ids.reverse();
+    assert_eq!(ids, kept);
+    assert!(removed.iter().all(|id| !ids.contains(&id.as_str())));
 }

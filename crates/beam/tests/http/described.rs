@@ -12,21 +12,12 @@ use crate::admin::{VIEWER, log_in, with_roles};
 use crate::schema_check::{mismatch, resolved};
 use crate::world::{Answer, Identity, World};
 
-const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+pub(crate) const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const SECRET: &str = "a-shared-secret-of-directories";
 
 /// Codes that no operation describes.
-const UNDESCRIBED: [(Code, &str); 3] = [
-    (Code::MethodNotAllowed, "a wrong method is not an operation"),
-    (
-        Code::HttpsRequired,
-        "no route of this protocol refuses with it",
-    ),
-    (
-        Code::Maintenance,
-        "no route of this protocol refuses with it",
-    ),
-];
+const UNDESCRIBED: [(Code, &str); 1] =
+    [(Code::MethodNotAllowed, "a wrong method is not an operation")];
 
 /// The paths of all routes, read from the sources; a wildcard is an ordinary parameter in the description.
 fn routed_paths() -> BTreeSet<String> {
@@ -48,7 +39,7 @@ fn routed_paths() -> BTreeSet<String> {
 }
 
 /// Every operation with its path and method.
-fn operations(document: &Value) -> Vec<(String, String, Value)> {
+pub(crate) fn operations(document: &Value) -> Vec<(String, String, Value)> {
     let paths = document["paths"].as_object().unwrap();
     let each = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().unwrap().iter();
@@ -58,7 +49,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 }
 
 /// A path with values for its parameters.
-fn filled(path: &str) -> String {
+pub(crate) fn filled(path: &str) -> String {
     path.replace("{beam_id}", "desk@acme.beam.directory")
         .replace("{name}", "7")
         .replace("{did}", "did:beam:acme:desk")

@@ -73,10 +73,14 @@ fn is_complete(bytes: &[u8]) -> bool {
 }
 
 async fn world_with(endpoint: &Endpoint) -> (World, Identity, Identity) {
+    world_within(endpoint, Duration::from_secs(5)).await
+}
+
+async fn world_within(endpoint: &Endpoint, timeout: Duration) -> (World, Identity, Identity) {
     let allowed = AllowedTargets::parse(&endpoint.address).unwrap();
     let world = World::with(|settings| {
         settings.guard = AddressGuard::new(allowed);
-        settings.result_timeout = Some(Duration::from_secs(5));
+        settings.result_timeout = Some(timeout);
     })
     .await;
     let (alice, bob) = world.alice_and_bob().await;
@@ -235,4 +239,78 @@ async fn an_endpoint_on_a_private_address_is_never_called() {
         assert_eq!(answer.error(), (503, "OFFLINE".to_owned()), "{host}");
     }
     assert!(endpoint.requests().is_empty());
+}
+
+/// An endpoint that accepts connections and never answers.
+async fn silent_endpoint() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+async fn world_with_silent(timeout: Duration) -> (World, Identity, Identity, TcpListener) {
+    let (listener, address) = silent_endpoint().await;
+    let allowed = AllowedTargets::parse(&address).unwrap();
+    let world = World::with(|settings| {
+        settings.guard = AddressGuard::new(allowed);
+        settings.result_timeout = Some(timeout);
+    })
+    .await;
+    let (alice, bob) = world.alice_and_bob().await;
+    let url = format!("http://{address}/");
+    world
+        .change_agent(&bob.beam_id, |agent| {
+            agent.http_endpoint = Some(url.clone());
+        })
+        .await;
+    (world, alice, bob, listener)
+}
+
+#[tokio::test]
+async fn be_099_an_endpoint_that_does_not_answer_in_time_is_a_timeout() {
+    let timeout = Duration::from_millis(700);
+    let (world, alice, bob, _silent) = world_with_silent(timeout).await;
+    let frame = alice.message(&world, &bob, "n-1");
+    let answer = world.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (504, "TIMEOUT".to_owned()));
+    assert!(answer.text.contains("(700ms)"), "{}", answer.text);
+    let failed = world.until_status("n-1", "failed").await;
+    assert_eq!(failed["errorCode"], "TIMEOUT");
+}
+
+#[tokio::test]
+async fn be_101_a_socket_gets_what_an_endpoint_does_not_answer_in_half_the_time() {
+    let timeout = Duration::from_secs(4);
+    let (world, alice, bob, _silent) = world_with_silent(timeout).await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    let frame = alice.message(&world, &bob, "n-1");
+    let payload = json!({"message": "by socket"});
+    let (sent, _) = tokio::join!(
+        world.post("/intents/send", &frame),
+        socket.answer(&bob, &payload)
+    );
+    assert_eq!((sent.status, &sent.json()["payload"]), (200, &payload));
+}
+
+#[tokio::test]
+async fn an_intent_without_a_free_call_is_a_failed_delivery_and_not_offline() {
+    // Connections are queued and never accepted.
+    let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint {
+        address: hanging.local_addr().unwrap().to_string(),
+        requests: Arc::default(),
+    };
+    let (world, alice, bob) = world_within(&endpoint, Duration::from_secs(30)).await;
+    let world = Arc::new(world);
+    let mut sent = tokio::task::JoinSet::new();
+    // One more than may run at the same time.
+    for number in 0..33 {
+        let frame = alice.message(&world, &bob, &format!("n-{number}"));
+        let world = Arc::clone(&world);
+        sent.spawn(async move { world.post("/intents/send", &frame).await });
+    }
+    let first = sent.join_next().await.unwrap().unwrap();
+    let expected = (502, "DELIVERY_FAILED".to_owned());
+    assert_eq!(first.error(), expected, "{}", first.text);
+    assert!(first.text.contains("Too many calls"), "{}", first.text);
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::admin::{ADMIN, VIEWER, log_in, with_roles};
 use crate::federation_world::{Pair, Reply, SECRET, SECRET_HEADER, Stub, described, federated};
 use crate::world::{Identity, World};
 
@@ -80,7 +81,7 @@ async fn wrong_secrets_count_against_the_address_and_a_short_right_one_is_not_re
     .await;
     let get = async |secret: &str| {
         let headers = [("x-beam-federation-secret", secret)];
-        let answer = world.request("GET", "/federation/peers", &headers, None);
+        let answer = world.request_elsewhere("GET", "/federation/peers", &headers, None);
         answer.await.status
     };
     assert_eq!(get("short-secret").await, 200);
@@ -89,6 +90,60 @@ async fn wrong_secrets_count_against_the_address_and_a_short_right_one_is_not_re
     }
     assert_eq!(get("wrong").await, 429);
     assert_eq!(get("short-secret").await, 429);
+    // Clients behind a proxy on this machine do not lock out programs on it.
+    let headers = [("x-beam-federation-secret", "short-secret")];
+    let local = world.request("GET", "/federation/peers", &headers, None);
+    assert_eq!(local.await.status, 200);
+}
+
+#[tokio::test]
+async fn a_long_right_secret_counts_while_the_address_is_throttled() {
+    let key = "a-key-of-the-bus-with-32-letters";
+    let world = World::with(|settings| {
+        federated(settings);
+        let digest = consign_web::credentials::SecretDigest::new(key.to_owned());
+        settings.bus.api_key = Some(digest);
+    })
+    .await;
+    let get = async |path: &str, name: &str, value: &str| {
+        let headers = [(name, value)];
+        let answer = world.request_elsewhere("GET", path, &headers, None);
+        answer.await.status
+    };
+    let history = "/v1/beam/history";
+    for _ in 0..10 {
+        let wrong = get(history, "authorization", "Bearer wrong");
+        assert_eq!(wrong.await, 401);
+    }
+    let bearer = format!("Bearer {key}");
+    assert_eq!(get(history, "authorization", &bearer).await, 200);
+    let (name, secret) = SECRET_HEADER;
+    assert_eq!(get("/federation/peers", name, secret).await, 200);
+    assert_eq!(get(history, "authorization", "Bearer wrong").await, 429);
+}
+
+#[tokio::test]
+async fn wrong_credentials_of_this_machine_have_an_allowance_of_their_own() {
+    let key = "short-key";
+    let world = World::with(|settings| {
+        let digest = consign_web::credentials::SecretDigest::new(key.to_owned());
+        settings.bus.api_key = Some(digest);
+    })
+    .await;
+    let get = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        let answer = world.request("GET", "/v1/beam/history", &headers, None);
+        answer.await.status
+    };
+    for _ in 0..60 {
+        assert_eq!(get("wrong").await, 401);
+    }
+    assert_eq!(get(key).await, 200);
+    for _ in 0..80 {
+        get("wrong").await;
+    }
+    assert_eq!(get("wrong").await, 429);
 }
 
 #[tokio::test]
@@ -184,6 +239,57 @@ async fn be_131_a_peer_is_registered_and_its_agents_are_read_and_listed() {
 }
 
 #[tokio::test]
+async fn an_administrator_manages_peers_without_the_secret() {
+    let world = World::with(|settings| {
+        federated(settings);
+        with_roles(settings);
+    })
+    .await;
+    let peer = Stub::start(|_| Reply::Json(json!({"agents": [], "total": 0}))).await;
+    let remove = format!("/federation/peers?directoryUrl={}", peer.url);
+    let path = "/federation/peers";
+    let body = json!({"directoryUrl": peer.url, "publicKey": "k"}).to_string();
+    let viewer = log_in(&world, VIEWER).await;
+    let admin = log_in(&world, ADMIN).await;
+    let send = async |session: &str, method: &str, path: &str, body: Option<String>| {
+        let headers = [("authorization", session)];
+        world.request_elsewhere(method, path, &headers, body).await
+    };
+    for session in [viewer.as_str(), "Bearer not-a-session"] {
+        let refused = (401, "FEDERATION_UNAUTHORIZED".to_owned());
+        let registered = send(session, "POST", path, Some(body.clone())).await;
+        assert_eq!(registered.error(), refused, "{session}");
+        assert_eq!(send(session, "GET", path, None).await.error(), refused);
+        let removed = send(session, "DELETE", &remove, None).await;
+        assert_eq!(removed.error(), (401, "UNAUTHORIZED".to_owned()));
+    }
+    let registered = send(&admin, "POST", path, Some(body)).await;
+    assert_eq!(registered.status, 201, "{}", registered.text);
+    let listed = send(&admin, "GET", path, None).await.json();
+    assert_eq!(listed["peers"][0]["directoryUrl"], json!(peer.url));
+    // A session does not make a request one of a directory.
+    for path in [
+        "/federation/relay",
+        "/federation/resolve",
+        "/federation/trust",
+    ] {
+        let answer = send(&admin, "POST", path, Some("{}".to_owned())).await;
+        let refused = (401, "FEDERATION_UNAUTHORIZED".to_owned());
+        assert_eq!(answer.error(), refused, "{path}");
+    }
+    // A wrong secret is refused whatever else the request has.
+    let headers = [
+        ("authorization", admin.as_str()),
+        ("x-beam-federation-secret", "wrong"),
+    ];
+    let wrong = world.request_elsewhere("GET", path, &headers, None).await;
+    assert_eq!(wrong.status, 401);
+    assert_eq!(send(&admin, "DELETE", &remove, None).await.status, 204);
+    let listed = send(&admin, "GET", path, None).await.json();
+    assert_eq!(listed["total"], 0);
+}
+
+#[tokio::test]
 async fn be_131_a_peer_that_does_not_respond_stays_and_a_forbidden_one_is_not_stored() {
     let world = World::with(federated).await;
     let unusable = Stub::start(|_| Reply::Status(503, String::new(), String::new())).await;
@@ -194,7 +300,7 @@ async fn be_131_a_peer_that_does_not_respond_stays_and_a_forbidden_one_is_not_st
         no_list.url.as_str(),
     ];
     for url in urls {
-        let body = json!({"directoryUrl": url});
+        let body = json!({"directoryUrl": url, "publicKey": "k"});
         let answer = world
             .as_directory("POST", "/federation/peers", Some(&body))
             .await;
@@ -228,7 +334,7 @@ async fn be_131_a_peer_that_does_not_respond_stays_and_a_forbidden_one_is_not_st
         "https://[::ffff:10.0.0.1]",
         own.as_str(),
     ] {
-        let body = json!({"directoryUrl": url});
+        let body = json!({"directoryUrl": url, "publicKey": "k"});
         let answer = guarded
             .as_directory("POST", "/federation/peers", Some(&body))
             .await;
@@ -317,8 +423,11 @@ async fn reported_trust_is_halved_per_hop_and_shown_with_the_agent() {
             .await
     };
     let source = "https://third.example";
-    let answer =
-        report(json!({"assertedTrust": 0.8, "sourceDirectoryUrl": source, "hopCount": 2})).await;
+    let assertion = json!({"assertedTrust": 0.8, "sourceDirectoryUrl": source, "hopCount": 2});
+    let stranger = report(assertion.clone()).await;
+    assert_eq!(stranger.error(), (403, "FORBIDDEN".to_owned()));
+    pair.near.add_peer(source, 0.5).await;
+    let answer = report(assertion).await;
     let expected = json!({
         "beamId": pair.bob.beam_id, "effectiveTrust": 0.2, "sourceDirectoryUrl": source,
         "originDirectoryUrl": source, "hopCount": 2,
@@ -344,5 +453,44 @@ async fn reported_trust_is_halved_per_hop_and_shown_with_the_agent() {
             (400, "INVALID_BODY".to_owned()),
             "{wrong}"
         );
+    }
+}
+
+#[tokio::test]
+async fn be_131_a_peer_without_a_key_is_refused_and_a_long_list_is_reported() {
+    let long = format!(r#"{{"agents":["{}"]}}"#, "x".repeat(1024 * 1024));
+    let peer = Stub::start(move |_| Reply::Status(200, String::new(), long.clone())).await;
+    let world = World::with(federated).await;
+    let post = async |body: Value| {
+        world
+            .as_directory("POST", "/federation/peers", Some(&body))
+            .await
+    };
+    let without_key = post(json!({"directoryUrl": peer.url})).await;
+    assert_eq!(without_key.error(), (400, "INVALID_PEER".to_owned()));
+    assert!(peer.asked().is_empty());
+    let added = post(json!({"directoryUrl": peer.url, "publicKey": "k"})).await;
+    assert_eq!(added.error(), (500, "FEDERATION_ERROR".to_owned()));
+    assert!(
+        added.text.contains("larger than 1048576 bytes"),
+        "{}",
+        added.text
+    );
+}
+
+#[tokio::test]
+async fn a_large_body_is_refused_also_where_none_is_expected() {
+    let world = World::with(federated).await;
+    let body = "x".repeat(65_537);
+    for (method, path) in [
+        (
+            "DELETE",
+            "/federation/peers?directoryUrl=https://peer.example",
+        ),
+        ("POST", "/v1/beam/dead-letter/x/requeue"),
+    ] {
+        let answer = world.request(method, path, &[], Some(body.clone())).await;
+        let expected = (413, "SHIELD_PAYLOAD_TOO_LARGE".to_owned());
+        assert_eq!(answer.error(), expected, "{path}");
     }
 }

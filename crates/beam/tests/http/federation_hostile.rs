@@ -86,6 +86,27 @@ async fn be_136_an_intent_for_an_agent_that_no_peer_has_is_offline() {
     );
 }
 
+#[tokio::test]
+async fn twenty_intents_for_an_unknown_agent_ask_each_peer_once() {
+    let peer = Stub::start(|_| Reply::Status(404, String::new(), "{}".to_owned())).await;
+    let (world, alice) = alone_with(&peer).await;
+    for number in 0..20 {
+        let frame = alice.message(&world, &carol(), &format!("nonce-{number}"));
+        let answer = world.post("/intents/send", &frame).await;
+        assert_eq!(answer.error(), (503, "OFFLINE".to_owned()));
+    }
+    assert_eq!(peer.asked().len(), 1);
+    // A new peer may know the agent.
+    let body = json!({"directoryUrl": peer.url, "publicKey": "k"});
+    world
+        .as_directory("POST", "/federation/peers", Some(&body))
+        .await;
+    let before = peer.asked().len();
+    let frame = alice.message(&world, &carol(), "nonce-last");
+    world.post("/intents/send", &frame).await;
+    assert_eq!(peer.asked().len(), before + 1);
+}
+
 /// Sends to a peer that answers a relay like this, and returns the text of the error.
 async fn relay_error(reply: impl Fn() -> Reply + Send + Sync + 'static) -> String {
     let peer = Stub::with_agent(described(&carol()), move |_| reply()).await;
@@ -116,7 +137,7 @@ async fn relay_error(reply: impl Fn() -> Reply + Send + Sync + 'static) -> Strin
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_result_for_the_nonce_is_a_failed_delivery() {
+async fn be_133_an_answer_that_is_no_result_for_the_nonce_is_a_failed_delivery() {
     let no_result = "Federated relay failed: the response is not a result for this nonce";
     for body in [
         result_json("another-nonce"),
@@ -210,7 +231,7 @@ async fn only_a_registered_source_vouches_for_a_sender_and_never_for_a_local_one
 }
 
 #[tokio::test]
-async fn a_list_of_a_second_peer_does_not_take_over_agents_of_the_first_one() {
+async fn be_132_a_list_of_a_second_peer_does_not_take_over_agents_of_the_first_one() {
     let pair = Pair::new().await;
     let body = json!({"beamId": pair.bob.beam_id});
     let resolve = async || {
@@ -232,7 +253,7 @@ async fn a_list_of_a_second_peer_does_not_take_over_agents_of_the_first_one() {
     ];
     let list = json!({"agents": mallory.iter().map(described).collect::<Vec<_>>()});
     let liar = Stub::start(move |_| Reply::Json(list.clone())).await;
-    let new = json!({"directoryUrl": liar.url, "trustLevel": 1});
+    let new = json!({"directoryUrl": liar.url, "publicKey": "k", "trustLevel": 1});
     let registered = pair
         .near
         .as_directory("POST", "/federation/peers", Some(&new))
@@ -254,7 +275,7 @@ async fn directories_that_point_at_each_other_do_not_loop() {
     for (world, other) in [(&pair.near, &pair.far), (&pair.far, &pair.near)] {
         let list = json!({"agents": [described(&carol())]});
         let stub = Stub::start(move |_| Reply::Json(list.clone())).await;
-        let new = json!({"directoryUrl": stub.url});
+        let new = json!({"directoryUrl": stub.url, "publicKey": "k"});
         world
             .as_directory("POST", "/federation/peers", Some(&new))
             .await;

@@ -55,6 +55,20 @@ impl World {
         self.engine.put(put).await.unwrap();
     }
 
+    /// Changes the status of a stored peer directly.
+    pub(crate) async fn set_peer_status(&self, url: &str, status: &str) {
+        self.engine
+            .update(
+                BeamPeer::key(url),
+                |peer: &mut BeamPeer| -> Result<(), Error> {
+                    status.clone_into(&mut peer.status);
+                    Ok(())
+                },
+            )
+            .await
+            .unwrap();
+    }
+
     /// Changes the directory of a known agent directly.
     pub(crate) async fn repoint(&self, beam_id: &str, url: &str) {
         let key = named(Kind::BeamRemoteAgent, beam_id);
@@ -153,6 +167,8 @@ impl Pair {
 /// What a stub does with a request.
 pub(crate) enum Reply {
     Json(Value),
+    /// The same after this time.
+    Late(Duration, Value),
     /// Status, further header lines, body.
     Status(u16, String, String),
     /// These bytes, and then the connection is closed.
@@ -249,6 +265,10 @@ async fn serve(mut stream: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<
     };
     let bytes = match reply {
         Reply::Json(body) => whole(200, "", &body.to_string()).into_bytes(),
+        Reply::Late(after, body) => {
+            tokio::time::sleep(after).await;
+            whole(200, "", &body.to_string()).into_bytes()
+        }
         Reply::Status(status, further, body) => whole(status, &further, &body).into_bytes(),
         Reply::Raw(bytes) => bytes,
         Reply::Drip(bytes) => loop {

@@ -138,3 +138,139 @@ async fn without_a_result_from_the_other_node_the_intent_times_out_on_both() {
     let again = here.post("/intents/send", &frame).await;
     assert_eq!(again.json()["payload"]["message"], "late");
 }
+
+#[tokio::test]
+async fn a_result_for_a_node_that_still_waits_overrules_the_timeout_of_the_senders_node() {
+    let timeout = Duration::from_millis(300);
+    let here = World::with(|settings| settings.result_timeout = Some(timeout)).await;
+    // Its relay waits for the result long after the sender's node has given up.
+    let patient = Duration::from_mins(1);
+    let there = here
+        .second(|settings| settings.result_timeout = Some(patient))
+        .await
+        .unwrap();
+    let (alice, bob) = here.alice_and_bob().await;
+    let mut socket = there.connect(&bob.beam_id).await;
+    let frame = alice.message(&here, &bob, "n-1");
+    let answer = here.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (504, "TIMEOUT".to_owned()));
+    here.until_status("n-1", "failed").await;
+    socket.answer(&bob, &json!({"message": "late"})).await;
+    here.until_status("n-1", "acked").await;
+    for world in [&here, &there] {
+        let again = world.post("/intents/send", &frame).await;
+        assert_eq!(again.json()["payload"]["message"], "late");
+    }
+    let trace = here.trace("n-1").await;
+    let stages: Vec<&str> = trace.iter().map(|(stage, _)| *stage).collect();
+    let (before, after) = stages.split_at(stages.len() - 5);
+    assert_eq!(before.last(), Some(&"delivered"), "{stages:?}");
+    assert_eq!(
+        after,
+        ["failed", "queued", "dispatched", "delivered", "acked"]
+    );
+    let details = &trace.last().unwrap().1;
+    assert_eq!(details["lateResult"], true, "{details}");
+    assert_eq!(details["recoveredAfterFailure"], true, "{details}");
+}
+
+/// The next statuses of an intent in the feed.
+async fn statuses(feed: &mut TestSocket, nonce: &str, count: usize) -> Vec<String> {
+    let mut statuses = Vec::new();
+    while statuses.len() < count {
+        let event = feed.next_json().await.unwrap();
+        assert_eq!(event["type"], "intent_feed", "{event}");
+        let entry = &event["entry"];
+        assert_eq!(entry["nonce"], nonce, "{event}");
+        let has_ended = entry["status"] == "acked";
+        assert_eq!(entry["completedAt"].is_string(), has_ended, "{event}");
+        assert_eq!(
+            entry["roundTripLatencyMs"].is_number(),
+            has_ended,
+            "{event}"
+        );
+        statuses.push(entry["status"].as_str().unwrap().to_owned());
+    }
+    statuses
+}
+
+async fn feed(world: &World) -> TestSocket {
+    let mut feed = world.open("/ws?feed=intents", &[]).await.unwrap();
+    let hello = feed.next_json().await.unwrap();
+    assert_eq!(hello["type"], "feed_connected");
+    feed
+}
+
+#[tokio::test]
+async fn be_117_the_feed_of_a_node_shows_what_all_nodes_relay() {
+    let (here, there) = pair().await;
+    let (alice, bob) = here.alice_and_bob().await;
+    let mut socket = there.connect(&bob.beam_id).await;
+    let mut feeds = [feed(&here).await, feed(&there).await];
+    // Relayed by one node alone, and handed from one to the other.
+    for (nonce, sender) in [("n-there", &there), ("n-both", &here)] {
+        let frame = alice.message(sender, &bob, nonce);
+        let (answer, ()) = tokio::join!(
+            sender.post("/intents/send", &frame),
+            answer_once(&mut socket, &bob, "hi"),
+        );
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        for feed in &mut feeds {
+            let steps = statuses(feed, nonce, 3).await;
+            assert_eq!(steps, ["dispatched", "delivered", "acked"], "{nonce}");
+        }
+    }
+    // Nothing is shown twice, also when facts are read once more.
+    for feed in &mut feeds {
+        let more = tokio::time::timeout(Duration::from_millis(1_200), feed.next_json()).await;
+        assert!(more.is_err(), "{more:?}");
+    }
+    // The task that reads for a node ends with its last reader, and a later reader starts another one.
+    let [first, _] = feeds;
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let mut again = feed(&here).await;
+    let frame = alice.message(&there, &bob, "n-again");
+    let (answer, ()) = tokio::join!(
+        there.post("/intents/send", &frame),
+        answer_once(&mut socket, &bob, "hi"),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let steps = statuses(&mut again, "n-again", 3).await;
+    assert_eq!(steps, ["dispatched", "delivered", "acked"]);
+}
+
+#[tokio::test]
+async fn an_agent_of_another_node_is_shown_as_connected() {
+    let (here, there) = pair().await;
+    let (_, bob) = here.alice_and_bob().await;
+    here.change_agent(&bob.beam_id, |agent| agent.visibility = "public".to_owned())
+        .await;
+    let path = format!("/agents/{}", bob.beam_id);
+    let shown = async || {
+        let one = here.get(&path).await.json();
+        let list = here.get("/directory/agents").await.json();
+        let health = here.get("/health").await.json();
+        (
+            one["connected"].as_bool().unwrap(),
+            list["agents"][0]["connected"].as_bool().unwrap(),
+            health["connectedAgents"].as_u64().unwrap(),
+        )
+    };
+    let until = async |expected: (bool, bool, u64)| {
+        for _ in 0..150 {
+            if shown().await == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{:?} never became {expected:?}", shown().await);
+    };
+    assert_eq!(shown().await, (false, false, 0));
+    let socket = there.connect(&bob.beam_id).await;
+    let one = here.get(&path).await.json();
+    assert_eq!(one["connected"], true, "a single agent is read at once");
+    until((true, true, 1)).await;
+    drop(socket);
+    until((false, false, 0)).await;
+}

@@ -1,7 +1,12 @@
 //! Intents over HTTP: checks, nonces, results.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use consign_kernel::command::{Advance, Command};
+use consign_kernel::once::{OnceKey, Scope};
+use consign_kernel::profile::Face;
+use consign_kernel::state::Verb;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Identity, TestSocket, World};
@@ -249,6 +254,49 @@ async fn be_067_be_092_bodies_that_are_no_frames_are_refused_by_their_shape() {
 }
 
 #[tokio::test]
+async fn a_missing_payload_is_an_empty_one_and_its_signature_stays_valid() {
+    let world = World::with(|settings| settings.result_timeout = Some(ANSWER_TIMEOUT)).await;
+    let (alice, bob) = world.alice_and_bob().await;
+    world.allow(&bob.beam_id, "agent.ping", "*").await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    let empty = json!({});
+    for (nonce, absent) in [("n-left-out", None), ("n-null", Some(Value::Null))] {
+        let signed = alice.frame(&world, &bob.beam_id, "agent.ping", &empty, nonce);
+        let mut frame = signed.clone();
+        frame.as_object_mut().unwrap().remove("payload");
+        if let Some(value) = absent {
+            frame["payload"] = value;
+        }
+        let (answer, got) = tokio::join!(
+            world.post("/intents/send", &frame),
+            socket.answer(&bob, &empty),
+        );
+        assert_eq!(answer.status, 200, "{nonce}: {}", answer.text);
+        assert_eq!(got, signed, "the recipient verifies what was signed");
+    }
+    // The payload that a type of the catalog requires is still required.
+    let mut frame = alice.frame(
+        &world,
+        &bob.beam_id,
+        "conversation.message",
+        &empty,
+        "n-required",
+    );
+    frame.as_object_mut().unwrap().remove("payload");
+    refused(
+        &world.post("/intents/send", &frame).await,
+        "Invalid payload for intent conversation.message at /: must have required property 'message'",
+    );
+    // A payload that was signed and then left out is another one.
+    let mut frame = alice.message(&world, &bob, "n-signed");
+    frame.as_object_mut().unwrap().remove("payload");
+    refused(
+        &world.post("/intents/send", &frame).await,
+        "Signature verification failed",
+    );
+}
+
+#[tokio::test]
 async fn be_069_a_body_above_64_kib_is_refused_with_and_without_its_length() {
     let world = World::new().await;
     let large = json!({"from": "x".repeat(70_000)}).to_string();
@@ -355,6 +403,74 @@ async fn be_099_without_a_result_the_intent_times_out() {
     let (stage, details) = trace.last().unwrap();
     assert_eq!((*stage, &details["timeoutMs"]), ("failed", &json!(300)));
     assert_eq!(details["errorCode"], "TIMEOUT");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn be_094_be_008_two_results_at_the_same_time_leave_one_answer() {
+    let world = Arc::new(World::with(|settings| settings.rate_per_minute = 1_000).await);
+    let (alice, bob) = world.alice_and_bob().await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    for number in 0..60 {
+        let nonce = format!("nonce-{number}");
+        let frame = alice.message(&world, &bob, &nonce);
+        let sender = {
+            let (world, frame) = (Arc::clone(&world), frame.clone());
+            tokio::spawn(async move { world.post("/intents/send", &frame).await })
+        };
+        socket.next_json().await.unwrap();
+        for answer in ["first", "second"] {
+            let result = bob.result(&nonce, &json!({"message": answer}));
+            socket.send(&result).await;
+        }
+        let answer = sender.await.unwrap();
+        let again = world.post("/intents/send", &frame).await;
+        assert_eq!((answer.status, &answer.text), (200, &again.text));
+        let trace = world.trace(&nonce).await;
+        let acked = trace.iter().filter(|(stage, _)| *stage == "acked");
+        assert_eq!(acked.count(), 1, "{trace:?}");
+    }
+}
+
+/// After a suspend, the lease of a relay has ended before its timers, and the sender may have repeated the nonce.
+#[tokio::test]
+async fn be_097_the_timeout_of_an_earlier_attempt_does_not_end_a_later_one() {
+    let timeout = Duration::from_millis(900);
+    let world = World::with(|settings| settings.result_timeout = Some(timeout)).await;
+    let world = Arc::new(world);
+    let (alice, bob) = world.alice_and_bob().await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    let frame = alice.message(&world, &bob, "nonce-1");
+    let send = || {
+        let (world, frame) = (Arc::clone(&world), frame.clone());
+        tokio::spawn(async move { world.post("/intents/send", &frame).await })
+    };
+    let earlier = send();
+    socket.next_json().await.unwrap();
+    world.until_status("nonce-1", "delivered").await;
+    // As the end of the lease does.
+    let key = OnceKey {
+        scope: Scope::BeamNonce,
+        owner: String::new(),
+        key: "nonce-1".to_owned(),
+    };
+    let used = world.engine.first_use(key).await.unwrap().unwrap();
+    let mut fail = Advance::by_system(used.intent.unwrap(), Face::Beam, Verb::Fail);
+    fail.error = Some("TIMEOUT: suspended".to_owned());
+    let fail = Command::Advance(Box::new(fail));
+    world.engine.apply(None, fail).await.unwrap();
+    tokio::time::sleep(timeout / 2).await;
+    let later = send();
+    socket.next_json().await.unwrap();
+    let answer = earlier.await.unwrap();
+    assert_eq!(answer.error(), (504, "TIMEOUT".to_owned()));
+    let result = bob.result("nonce-1", &json!({"message": "in time"}));
+    socket.send(&result).await;
+    assert_eq!(later.await.unwrap().status, 200);
+    let trace = world.trace("nonce-1").await;
+    let stages: Vec<&str> = trace.iter().map(|(stage, _)| *stage).collect();
+    let twice = ["queued", "dispatched", "dispatched", "delivered", "acked"];
+    assert_eq!(stages[5..6], ["failed"]);
+    assert_eq!(stages[6..], twice);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A server that ends in the middle of its relays, and its next start.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use consign_beam::outbound::{AddressGuard, AllowedTargets};
 use consign_testkit::ledger::Ledger;
@@ -97,11 +97,36 @@ fn be_154_be_155_a_restart_fails_what_was_dispatched_and_waits_for_what_was_deli
 fn be_154_a_delivered_intent_past_its_timeout_fails_after_the_restart() {
     let left = killed_server(Duration::from_millis(1_500));
     Runtime::new().unwrap().block_on(async {
+        tokio::time::sleep(Duration::from_millis(1_600)).await;
+        let world = World::restarted(left.ledger, "start-2", |_| ()).await;
+        // It has failed before the first request.
+        let recent = world.get("/intents/recent").await.json();
+        let failed = recent["intents"].as_array().unwrap().iter();
+        let failed = failed.clone().find(|row| row["nonce"] == "n-delivered");
+        assert_eq!(failed.unwrap()["status"], "failed");
+        assert_eq!(failed.unwrap()["errorCode"], "TIMEOUT");
+        let trace = world.trace("n-delivered").await;
+        let details = &trace.last().unwrap().1;
+        assert_eq!(details["recoveryAction"], "timeout_after_restart");
+        assert_eq!(details["recoveredOnBoot"], true);
+    });
+}
+
+#[test]
+fn be_154_a_delivered_intent_fails_at_its_timeout_after_the_restart() {
+    let left = killed_server(Duration::from_secs(4));
+    Runtime::new().unwrap().block_on(async {
+        let began = Instant::now();
         let world = World::restarted(left.ledger, "start-2", |_| ()).await;
         world.until_status("n-delivered", "delivered").await;
-        // The lease that delivered it ends a few seconds after its timeout.
-        tokio::time::sleep(Duration::from_secs(4)).await;
         let failed = world.until_status("n-delivered", "failed").await;
         assert_eq!(failed["errorCode"], "TIMEOUT");
+        assert!(
+            began.elapsed() < Duration::from_secs(7),
+            "the lease would end five seconds later"
+        );
+        let trace = world.trace("n-delivered").await;
+        let details = &trace.last().unwrap().1;
+        assert_eq!(details["recoveryAction"], "timeout_without_waiter");
     });
 }

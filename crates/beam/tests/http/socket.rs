@@ -105,6 +105,24 @@ async fn be_112_be_066_an_intent_over_a_socket_keeps_its_unknown_fields() {
 }
 
 #[tokio::test]
+async fn a_sender_cannot_state_the_latency_of_its_intent() {
+    let world = World::new().await;
+    let (alice, bob) = world.alice_and_bob().await;
+    let mut from = world.connect(&alice.beam_id).await;
+    let mut to = world.connect(&bob.beam_id).await;
+    let mut frame = alice.message(&world, &bob, "n-1");
+    frame["roundTripLatencyMs"] = json!(999_999);
+    from.send(&json!({"type": "intent", "frame": frame})).await;
+    let message = to.next_json().await.unwrap();
+    assert_eq!(message["frame"], frame, "the recipient gets it unchanged");
+    let open = world.until_status("n-1", "delivered").await;
+    assert_eq!(open["roundTripLatencyMs"], json!(null));
+    to.send(&bob.result("n-1", &json!({}))).await;
+    let ended = world.until_status("n-1", "acked").await;
+    assert_eq!(ended["roundTripLatencyMs"], 3, "as the result states it");
+}
+
+#[tokio::test]
 async fn be_113_each_error_names_its_code_and_its_nonce() {
     let world =
         World::with(|settings| settings.result_timeout = Some(Duration::from_millis(200))).await;

@@ -1,4 +1,4 @@
-//! A server with a directory and a bus on a listener of its own, agents with keys, and requests to it.
+//! A server with a directory and a bus on a listener of its own, and requests to it.
 #![allow(
     dead_code,
     reason = "each module uses some of the helpers, and all are compiled together"
@@ -9,19 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use consign_beam::api_key;
 use consign_beam::directory::records::{
     AclList, AclRule, Agent, AgentKey, Delegation, DelegationList, next_number,
 };
-use consign_beam::frame::{IntentFields, IntentFrame, ResultFields, ResultFrame};
 use consign_beam::http::BeamMount;
-use consign_beam::keys::BeamPrivateKey;
 use consign_beam::service::{Beam, BeamNode};
 use consign_beam::settings::BeamSettings;
-use consign_beam::signed_text::BeamSignedText;
-use consign_beam::text::{self, BeamValue};
 use consign_beam::timestamp;
 use consign_engine::{
     Clock, Engine, EngineClock, Error, NodeIdentity, Options as EngineOptions, SealKey,
@@ -31,21 +25,25 @@ use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::receipt::Signer;
 use consign_testkit::ledger::{Backend, Ledger};
 use consign_testkit::plants;
+use consign_web::credentials::SecretDigest;
 use consign_web::layers;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 use consign_web::secret_text::SecretText;
 use consign_web::server::{Options as ServerOptions, Server};
 use consign_web::shell;
-use futures_util::{SinkExt as _, StreamExt as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
+pub(crate) use crate::identity::Identity;
+pub(crate) use crate::test_socket::TestSocket;
+
+/// The main API key and the admin token.
+pub(crate) const MAIN: &str = "ck_main";
+pub(crate) const ADMIN: &str = "an-admin-token-of-the-tests";
 /// The node of a second server on the same ledger.
 const SECOND_NODE: i64 = 2;
 
@@ -109,10 +107,18 @@ impl World {
 
     /// With changed settings.
     pub(crate) async fn with(change: impl FnOnce(&mut BeamSettings)) -> Self {
+        Self::with_policy(ListenerPolicy::default(), change).await
+    }
+
+    /// With changed settings, on a listener with this policy.
+    pub(crate) async fn with_policy(
+        policy: ListenerPolicy,
+        change: impl FnOnce(&mut BeamSettings),
+    ) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Arc::new(Ledger::new(crate::backend(), clock.clone()));
         let store = Arc::clone(&ledger.store);
-        Self::start(ledger, store, clock, 1, "start-1", change).await
+        Self::start(ledger, store, clock, policy, (1, "start-1"), change).await
     }
 
     /// Another start of the same node on the same ledger, after this one was dropped or stopped.
@@ -123,7 +129,8 @@ impl World {
     ) -> Self {
         let clock = Arc::new(EngineClock::start(None));
         let store = Arc::clone(&ledger.store);
-        Self::start(ledger, store, clock, 1, start, change).await
+        let policy = ListenerPolicy::default();
+        Self::start(ledger, store, clock, policy, (1, start), change).await
     }
 
     /// A second server on the same ledger; `None` if the ledger belongs to one process.
@@ -131,7 +138,8 @@ impl World {
         let clock = Arc::new(EngineClock::start(None));
         let store = self.ledger.other_node(clock.clone())?;
         let ledger = Arc::clone(&self.ledger);
-        Some(Self::start(ledger, store, clock, SECOND_NODE, "start-1", change).await)
+        let (policy, node) = (ListenerPolicy::default(), (SECOND_NODE, "start-1"));
+        Some(Self::start(ledger, store, clock, policy, node, change).await)
     }
 
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
@@ -142,8 +150,8 @@ impl World {
         ledger: Arc<Ledger>,
         store: SharedStore,
         clock: Arc<EngineClock>,
-        node: i64,
-        start: &str,
+        policy: ListenerPolicy,
+        (node, start): (i64, &str),
         change: impl FnOnce(&mut BeamSettings),
     ) -> Self {
         plants::from_environment();
@@ -155,7 +163,7 @@ impl World {
             entropy: [u8::try_from(node).unwrap(); 32],
             seal: SealKey::new([7; 32]),
             signer: Signer::from_seed(&[7; 32]),
-            main_key: "ck_main".to_owned(),
+            main_key: MAIN.to_owned(),
             cleanup_interval: Duration::from_hours(1),
         });
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -185,20 +193,24 @@ impl World {
         beam.recover().await.unwrap();
         let (drain, draining) = watch::channel(false);
         let intent = consign_intent::Options {
-            operators: OperatorCredentials::default(),
-            trust_proxy: false,
-            enforce_https: false,
+            operators: OperatorCredentials {
+                admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
+                ..OperatorCredentials::default()
+            },
+            trust_proxy: policy.trust_proxy,
+            enforce_https: policy.enforce_https,
             require_signatures: false,
-            maintenance: false,
+            maintenance: policy.maintenance,
             draining: draining.clone(),
             release_reserve: None,
+            queues: vec![Arc::new(beam.clone())],
         };
-        let mount = Arc::new(BeamMount::new(beam.clone(), ListenerPolicy::default()));
+        let mount = Arc::new(BeamMount::new(beam.clone(), policy));
         let shell = consign_intent::shell(engine.clone(), intent, vec![mount]);
         let service = layers::around(
             shell.router(),
             layers::Options {
-                trust_proxy: false,
+                trust_proxy: policy.trust_proxy,
                 request_id_seed: 7,
                 on_panic: shell::on_panic,
                 on_too_many_failures: Some(shell.on_too_many_failures()),
@@ -472,7 +484,7 @@ impl World {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
         match tokio_tungstenite::connect_async(request).await {
-            Ok((stream, _)) => Ok(TestSocket { stream }),
+            Ok((stream, _)) => Ok(TestSocket::new(stream)),
             Err(tokio_tungstenite::tungstenite::Error::Http(response)) => {
                 Err(response.status().as_u16())
             }
@@ -483,180 +495,5 @@ impl World {
     /// The current time as frames write it.
     pub(crate) fn now_text(&self) -> String {
         timestamp::format(consign_kernel::ids::Micros(self.clock.now().0))
-    }
-}
-
-/// A connected client.
-pub(crate) struct TestSocket {
-    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
-}
-
-impl TestSocket {
-    pub(crate) async fn send(&mut self, message: &Value) {
-        self.send_text(message.to_string()).await;
-    }
-
-    pub(crate) async fn send_text(&mut self, text: String) {
-        self.stream.send(Message::text(text)).await.unwrap();
-    }
-
-    /// The next text message; `None` when the socket is closed. Fails after ten seconds.
-    pub(crate) async fn next_json(&mut self) -> Option<Value> {
-        loop {
-            let next = tokio::time::timeout(Duration::from_secs(10), self.stream.next());
-            match next.await.expect("a message arrives within ten seconds") {
-                Some(Ok(Message::Text(text))) => {
-                    return Some(serde_json::from_str(&text).unwrap());
-                }
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
-                Some(Ok(_)) => {}
-            }
-        }
-    }
-
-    /// The code and the reason of the closing frame.
-    pub(crate) async fn closed(&mut self) -> (u16, String) {
-        loop {
-            let next = tokio::time::timeout(Duration::from_secs(10), self.stream.next());
-            match next.await.expect("the socket is closed within ten seconds") {
-                Some(Ok(Message::Close(Some(frame)))) => {
-                    return (frame.code.into(), frame.reason.to_string());
-                }
-                Some(Ok(_)) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    /// Answers the next intent with this payload, and returns its frame.
-    pub(crate) async fn answer(&mut self, identity: &Identity, payload: &Value) -> Value {
-        let message = self.next_json().await.unwrap();
-        assert_eq!(message["type"], "intent", "{message}");
-        let frame = message["frame"].clone();
-        let nonce = frame["nonce"].as_str().unwrap();
-        self.send(&identity.result(nonce, payload)).await;
-        frame
-    }
-}
-
-/// An agent with its key.
-#[derive(Clone)]
-pub(crate) struct Identity {
-    pub(crate) beam_id: String,
-    seed: [u8; 32],
-}
-
-impl Identity {
-    pub(crate) fn new(beam_id: &str, seed: u8) -> Self {
-        Self {
-            beam_id: beam_id.to_owned(),
-            seed: [seed; 32],
-        }
-    }
-
-    pub(crate) fn alice() -> Self {
-        Self::new("alice@acme.beam.directory", 1)
-    }
-
-    pub(crate) fn bob() -> Self {
-        Self::new("bob@acme.beam.directory", 2)
-    }
-
-    pub(crate) fn key(&self) -> BeamPrivateKey {
-        BeamPrivateKey::from_seed(&self.seed)
-    }
-
-    /// PKCS#8 as base64, as in an identity bundle.
-    pub(crate) fn private_key(&self) -> String {
-        let prefix = [
-            0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22,
-            0x04, 0x20,
-        ];
-        BASE64_STANDARD.encode([&prefix[..], &self.seed].concat())
-    }
-
-    pub(crate) fn public_key(&self) -> String {
-        self.key().public_key().to_string()
-    }
-
-    /// A signed frame to `to`.
-    pub(crate) fn frame(
-        &self,
-        world: &World,
-        to: &str,
-        intent: &str,
-        payload: &Value,
-        nonce: &str,
-    ) -> Value {
-        self.frame_at(&world.now_text(), to, intent, payload, nonce)
-    }
-
-    pub(crate) fn frame_at(
-        &self,
-        timestamp: &str,
-        to: &str,
-        intent: &str,
-        payload: &Value,
-        nonce: &str,
-    ) -> Value {
-        let payload = text::parse(payload.to_string().as_bytes()).unwrap();
-        let BeamValue::Object(payload) = payload else {
-            panic!("a payload is an object");
-        };
-        let mut frame = IntentFrame::new(IntentFields {
-            from: self.beam_id.clone(),
-            to: to.to_owned(),
-            intent: intent.to_owned(),
-            payload,
-            nonce: nonce.to_owned(),
-            timestamp: timestamp.to_owned(),
-        });
-        let signature = BeamSignedText::intent(&frame).sign(&self.key());
-        frame.set_signature(signature);
-        serde_json::from_str(&frame.to_value().to_text()).unwrap()
-    }
-
-    /// A signed message to the other, as `conversation.message`.
-    pub(crate) fn message(&self, world: &World, to: &Self, nonce: &str) -> Value {
-        let payload = json!({"message": "hello"});
-        self.frame(world, &to.beam_id, "conversation.message", &payload, nonce)
-    }
-
-    /// The message of a socket with a signed result.
-    pub(crate) fn result(&self, nonce: &str, payload: &Value) -> Value {
-        let BeamValue::Object(payload) = text::parse(payload.to_string().as_bytes()).unwrap()
-        else {
-            panic!("a payload is an object");
-        };
-        let mut frame = ResultFrame::new(ResultFields {
-            success: true,
-            nonce,
-            timestamp: "2026-01-01T00:00:01.000Z",
-            payload: Some(payload),
-            error: None,
-            error_code: None,
-            latency_ms: Some(3),
-        });
-        let signature = BeamSignedText::result(&frame).sign(&self.key());
-        frame.set_signature(&signature);
-        let frame: Value = serde_json::from_str(&frame.to_value().to_text()).unwrap();
-        json!({"type": "result", "frame": frame})
-    }
-
-    /// The same for a failure.
-    pub(crate) fn failure(&self, nonce: &str, code: &str) -> Value {
-        let mut frame = ResultFrame::new(ResultFields {
-            success: false,
-            nonce,
-            timestamp: "2026-01-01T00:00:01.000Z",
-            payload: None,
-            error: Some("no"),
-            error_code: Some(code),
-            latency_ms: None,
-        });
-        let signature = BeamSignedText::result(&frame).sign(&self.key());
-        frame.set_signature(&signature);
-        let frame: Value = serde_json::from_str(&frame.to_value().to_text()).unwrap();
-        json!({"type": "result", "frame": frame})
     }
 }

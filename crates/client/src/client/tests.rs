@@ -212,7 +212,7 @@ async fn a_refusal_carries_status_code_and_message() {
 async fn admin_calls_carry_the_admin_token_alone() {
     let body = r#"{"api_key":"tk_new","owner":"me"}"#;
     let (server, task) = scripted(vec![vec![answer("201 Created", body)]]).await;
-    let made = client(server).generate_key(Some("me")).await.unwrap();
+    let made = client(server).generate_key(Some("me"), &[]).await.unwrap();
     assert_eq!(made.key.reveal(), "tk_new");
     assert!(!format!("{made:?}").contains("tk_new"));
     let request = task.await.unwrap().remove(0);

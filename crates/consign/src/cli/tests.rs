@@ -37,7 +37,7 @@ Usage: consign <COMMAND>
 Commands:
   serve       Run the server
   intent      Publish, claim, settle and show intents
-  key         Create, list and revoke API keys
+  key         Create, list and revoke API keys, and grant them namespaces
   node        List the nodes of a ledger, and drain one of them
   tx          Create, execute and compensate agent transactions
   site        Show and change the keys of the site of agent transactions

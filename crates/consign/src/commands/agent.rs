@@ -17,7 +17,7 @@ pub(crate) enum AgentSubcommand {
     Register(Box<register::Args>),
     /// List agents
     List(Box<list::Args>),
-    /// Show an agent with its keys
+    /// Show an agent and its keys
     Show(Box<show::Args>),
     /// Replace the key pair of an agent; the old key is revoked at once
     Rotate(Box<rotate::Args>),

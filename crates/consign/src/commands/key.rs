@@ -1,8 +1,12 @@
-//! Create, list and revoke API keys. All commands need the admin token.
+//! Create, list and revoke API keys, and grant them namespaces of other protocols. All commands need the admin token.
 
 mod create;
+mod grant;
+mod granted_namespace;
+mod grants;
 mod list;
 mod revoke;
+mod revoke_grant;
 
 use clap::Subcommand;
 
@@ -16,6 +20,12 @@ pub(crate) enum KeySubcommand {
     List(Box<list::Args>),
     /// Disable a key at once
     Revoke(Box<revoke::Args>),
+    /// Let a key claim the messages to an agent
+    Grant(Box<grant::Args>),
+    /// Refuse further claims that a grant allowed
+    RevokeGrant(Box<revoke_grant::Args>),
+    /// List which key may claim in which namespace
+    Grants(Box<grants::Args>),
 }
 
 impl KeySubcommand {
@@ -24,6 +34,9 @@ impl KeySubcommand {
             Self::Create(args) => args.run().await,
             Self::List(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
+            Self::Grant(args) => args.run().await,
+            Self::RevokeGrant(args) => args.run().await,
+            Self::Grants(args) => args.run().await,
         }
     }
 }

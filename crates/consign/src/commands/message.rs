@@ -11,6 +11,18 @@ use clap::Subcommand;
 
 use crate::failure::Exit;
 
+/// The words that a status may be.
+const STATES: [&str; 8] = [
+    "received",
+    "validated",
+    "queued",
+    "dispatched",
+    "delivered",
+    "acked",
+    "failed",
+    "dead_letter",
+];
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum MessageSubcommand {
     /// Send a signed intent and print the result, or send a message over the bus

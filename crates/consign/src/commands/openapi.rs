@@ -1,8 +1,8 @@
 //! `consign openapi`
 //!
 //! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
-//! includes agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a document of
-//! its own, because the service listens elsewhere.
+//! includes Beam, and agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a
+//! document of its own, because the service listens elsewhere.
 
 use consign_intent::openapi;
 use consign_web::shell;
@@ -30,10 +30,9 @@ impl Args {
         } else if self.html {
             out::data(openapi::html())?;
         } else {
-            let further: Vec<_> = is_site
-                .then(consign_transactions::http::openapi::document)
-                .into_iter()
-                .collect();
+            let transactions = is_site.then(consign_transactions::http::openapi::document);
+            let beam = consign_beam::http::openapi::document();
+            let further: Vec<_> = transactions.into_iter().chain([beam]).collect();
             out::data(&shell::merged_openapi(openapi::document(), &further))?;
         }
         Ok(Exit::Done)

@@ -18,7 +18,7 @@ pub(crate) enum PeerSubcommand {
     Add(Box<add::Args>),
     /// List the other directories
     List(Box<list::Args>),
-    /// Remove another directory; only on the machine of the server
+    /// Remove another directory; from another machine with the session of an administrator
     Remove(Box<remove::Args>),
 }
 

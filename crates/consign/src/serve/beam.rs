@@ -49,6 +49,10 @@ pub(super) async fn open(
             "recovered intents and messages of an earlier start"
         );
     }
+    let removed = beam.remove_test_messages().await?;
+    if removed > 0 {
+        tracing::info!(removed, "removed messages of test agents");
+    }
     beam.seed_demo_rules().await?;
     Ok(beam)
 }

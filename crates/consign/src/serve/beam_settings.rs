@@ -57,7 +57,17 @@ pub(crate) fn read(
             .or_else(|| filled(generic).map(|value| (generic, value)))
     };
 
-    let directory_url = filled("BEAM_DIRECTORY_URL").unwrap_or_else(|| url.to_owned());
+    let directory_url = match filled("BEAM_DIRECTORY_URL") {
+        None => url.to_owned(),
+        Some(value) => {
+            TargetUrl::parse(&value).map_err(|error| UnusableSetting {
+                name: "BEAM_DIRECTORY_URL",
+                why: format!("is not a URL that can be called: {error}").into(),
+                advice: "write the public address of this directory, such as https://directory.example",
+            })?;
+            value
+        }
+    };
     let secret = filled("JWT_SECRET").map_or(session_secret, SecretText::new);
     let mut settings = BeamSettings::new(directory_url.trim_end_matches('/').to_owned(), secret);
     settings.roles = Roles {
@@ -87,7 +97,9 @@ pub(crate) fn read(
     })?;
     settings.guard = AddressGuard::new(targets);
     settings.open = is_on("BEAM_OPEN");
-    settings.public_limits = is_on("BEAM_PUBLIC_LIMITS");
+    // The protocol's own word for this one is `on`.
+    settings.public_limits = is_on("BEAM_PUBLIC_LIMITS")
+        || filled("BEAM_PUBLIC_LIMITS").is_some_and(|value| value.eq_ignore_ascii_case("on"));
     settings.private = is_on("BEAM_PRIVATE_DIRECTORY");
     if let Some(path) = filled("BEAM_CATALOG_PATH") {
         let text = text_of("BEAM_CATALOG_PATH", &path)?;
@@ -101,6 +113,7 @@ pub(crate) fn read(
     let bus = &mut settings.bus;
     bus.api_key = filled("BEAM_BUS_API_KEY").map(SecretDigest::new);
     bus.stats_public = is_on("BEAM_BUS_STATS_PUBLIC");
+    bus.clean_test_data = is_on("BEAM_BUS_CLEAN_TEST_DATA");
     bus.allowed_origins = list("BEAM_BUS_ALLOWED_ORIGINS");
     if let Some((name, path)) = of_bus("BEAM_BUS_IDENTITY_PATH", "IDENTITY_PATH") {
         bus.identities = identities(name, &path)?;
@@ -262,6 +275,14 @@ mod tests {
     }
 
     #[test]
+    fn limits_per_address_are_switched_on_by_either_word() {
+        for (value, expected) in [("on", true), ("true", true), ("off", false)] {
+            let settings = read_with(&[("BEAM_PUBLIC_LIMITS", value)]).unwrap();
+            assert_eq!(settings.public_limits, expected, "{value}");
+        }
+    }
+
+    #[test]
     fn a_name_of_the_bus_wins_over_the_generic_one() {
         let settings = read_with(&[("RATE_LIMIT", "3"), ("BEAM_BUS_RATE_LIMIT", "4")]).unwrap();
         assert_eq!(settings.bus.rate_per_minute, 4);
@@ -283,6 +304,7 @@ mod tests {
             ("RETRY_TIME_SCALE", "NaN"),
             ("BEAM_ALLOW_TARGETS", "http://x"),
             ("DIRECTORY_URL", "not a url"),
+            ("BEAM_DIRECTORY_URL", "notaurl"),
             ("IDENTITY_PATH", "/nowhere/at/all.json"),
             ("BEAM_CATALOG_PATH", "/nowhere/at/all.json"),
         ] {

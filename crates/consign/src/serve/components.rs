@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::embedded_automation::PreparedAutomation;
 use super::ledger::OpenLedger;
 use super::limits::ConnectionBudget;
+use super::message_bus::BeamMessageBus;
 use super::prepare::{Prepared, StartedLedger};
 use super::reserve::DiskReserve;
 use super::{ServeArgs, cleanup, clock_skew, node};
@@ -27,7 +28,7 @@ use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::ledger_location::LedgerLocation;
 use crate::lock;
-use crate::system::{NODE, ReloadHandle};
+use crate::system::{AutomationHost, NODE, ReloadHandle};
 
 type Stop = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
@@ -149,6 +150,7 @@ impl Components {
         ledger: &StartedLedger,
         args: &ServeArgs,
         connections: &ConnectionBudget,
+        beam: &Beam,
     ) -> anyhow::Result<Option<ReloadHandle>> {
         let Some(automation) = automation else {
             return Ok(None);
@@ -159,15 +161,15 @@ impl Components {
         } else {
             NODE.to_owned()
         };
-        let started = automation.start(
-            ledger.engine.clone(),
+        let host = AutomationHost {
+            engine: ledger.engine.clone(),
             node,
-            prepared.settings.policy(),
-            connections.embedded_automation(),
-            private_files(args, prepared),
-            self.draining.clone(),
-        );
-        let running = started.await?;
+            policy: prepared.settings.policy(),
+            guarded: automation.guarded(private_files(args, prepared)),
+            bus: Some(Arc::new(BeamMessageBus(beam.clone()))),
+            connections: connections.embedded_automation(),
+        };
+        let running = automation.start(host, self.draining.clone()).await?;
         let reload = running.reload.clone();
         self.add("automation", async move {
             running.wait_until_stopped().await;

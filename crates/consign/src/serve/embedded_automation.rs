@@ -5,17 +5,15 @@
 use std::path::{Path, PathBuf};
 
 use consign_automation::config::SealCheck;
-use consign_automation::http::listeners::ConnectionShares;
+use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::program::Program;
-use consign_engine::Engine;
-use consign_web::listener_policy::ListenerPolicy;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::commands::automation::config::tree::{ConfigTree, TreeArgs};
 use crate::ledger_location::LedgerLocation;
 use crate::lock::DataLock;
-use crate::system::{Automation, ReloadHandle, StateDir};
+use crate::system::{Automation, AutomationHost, ReloadHandle, StateDir};
 
 /// A valid configuration, and the lock of its state directory.
 pub(super) struct PreparedAutomation {
@@ -53,13 +51,16 @@ impl PreparedAutomation {
         StateDir::of(self.program.config()).record_external_ledger(&self.lock, place)
     }
 
+    /// The paths that no sandbox opens: the state directory and `private`.
+    pub(super) fn guarded(&self, private: Vec<PathBuf>) -> GuardedPaths {
+        StateDir::of(self.program.config())
+            .guarded()
+            .and_hidden(private)
+    }
+
     pub(super) async fn start(
         self,
-        engine: Engine,
-        node: String,
-        policy: ListenerPolicy,
-        shares: ConnectionShares,
-        private: Vec<PathBuf>,
+        host: AutomationHost,
         mut draining: watch::Receiver<bool>,
     ) -> anyhow::Result<EmbeddedAutomation> {
         let Self {
@@ -67,9 +68,7 @@ impl PreparedAutomation {
             program,
             lock,
         } = self;
-        let guarded = StateDir::of(program.config()).guarded().and_hidden(private);
-        let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
-        let automation = started.await?;
+        let automation = Automation::start(host, tree, program).await?;
         let reload = automation.reload_handle();
         let stopping = tokio::spawn(async move {
             let _ = draining.wait_for(|draining| *draining).await;

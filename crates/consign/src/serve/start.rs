@@ -61,20 +61,22 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     components.follow_database_clock(&ledger);
     components.beat(&args, &ledger, &base_url).await;
     components.keep_time(&ledger);
+    let beam = beam::open(&prepared, &ledger, &base_url).await?;
+    components.run_beam(&beam);
+    // After Beam, which its steps use: components stop in the opposite order.
     let reload_automation = components
-        .run_automation(automation, &prepared, &ledger, &args, &connections)
+        .run_automation(automation, &prepared, &ledger, &args, &connections, &beam)
         .await?;
     let site = site::open_if_asked(site, &prepared, &ledger).await?;
     components.clean_up(&engine, prepared.reserve.clone());
-
-    let beam = beam::open(&prepared, &ledger, &base_url).await?;
-    components.run_beam(&beam);
 
     let site = site
         .iter()
         .map(|site| Arc::new(site.mount(settings, secrets)) as Arc<dyn Mount>);
     let mounts = site.chain([beam::mount(&beam, &prepared)]).collect();
-    let shell = consign_intent::shell(engine, intent_options(&prepared, draining), mounts);
+    let mut intent = intent_options(&prepared, draining);
+    intent.queues.push(Arc::new(beam));
+    let shell = consign_intent::shell(engine, intent, mounts);
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),
@@ -209,6 +211,7 @@ fn intent_options(prepared: &Prepared, draining: watch::Receiver<bool>) -> consi
         maintenance: settings.maintenance_mode,
         draining,
         release_reserve: prepared.reserve.as_ref().map(DiskReserve::release_reserve),
+        queues: Vec::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use consign_automation::http::loader::Loader;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
-use consign_automation::runtime::{Options, Runtime};
+use consign_automation::runtime::{MessageBus, Options, Runtime};
 use consign_engine::Engine;
 use consign_web::credentials::{SECRET_CHARS_MIN, SecretDigest};
 use consign_web::listener_policy::ListenerPolicy;
@@ -30,6 +30,20 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 const RELOAD_FAILED: &str = "the configuration was not reloaded; the old one stays active";
 
+/// What the process provides to an automation.
+#[derive(Debug)]
+pub(crate) struct AutomationHost {
+    pub(crate) engine: Engine,
+    /// The name of this process among those that share the ledger. Jobs that an earlier start with this name left behind are
+    /// recovered.
+    pub(crate) node: String,
+    pub(crate) policy: ListenerPolicy,
+    pub(crate) guarded: GuardedPaths,
+    /// The message bus of the same process.
+    pub(crate) bus: Option<Arc<dyn MessageBus>>,
+    pub(crate) connections: ConnectionShares,
+}
+
 /// A running automation with its listeners.
 #[derive(Debug)]
 pub(crate) struct Automation {
@@ -47,17 +61,20 @@ pub(crate) struct ReloadHandle {
 }
 
 impl Automation {
-    /// `node` is the name of this process among those that share the ledger; jobs that an earlier start with this name left
-    /// behind are recovered. The caller holds the lock of the state directory.
+    /// The caller holds the lock of the state directory.
     pub(crate) async fn start(
-        engine: Engine,
+        host: AutomationHost,
         tree: ConfigTree,
         program: Program,
-        node: String,
-        policy: ListenerPolicy,
-        guarded: GuardedPaths,
-        connections: ConnectionShares,
     ) -> anyhow::Result<Self> {
+        let AutomationHost {
+            engine,
+            node,
+            policy,
+            guarded,
+            bus,
+            connections,
+        } = host;
         refuse_short_secrets(&program)?;
         let state = StateDir::of(program.config());
         let socket = state.socket();
@@ -73,6 +90,7 @@ impl Automation {
             node,
             launcher: launcher(),
             guarded,
+            bus,
         })
         .await?;
         let (drain, draining) = watch::channel(false);

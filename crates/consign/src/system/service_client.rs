@@ -259,6 +259,7 @@ impl LocalRuntime {
             program: Arc::new(program),
             node: NODE.to_owned(),
             launcher: launcher(),
+            bus: None,
             guarded: state.guarded(),
         };
         let runtime = if runs_jobs {

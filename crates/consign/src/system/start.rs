@@ -10,7 +10,7 @@ use consign_web::listener_policy::ListenerPolicy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::automation::{Automation, ReloadHandle};
+use super::automation::{Automation, AutomationHost, ReloadHandle};
 use super::logs::{self, LogHandle};
 use super::notify::Supervisor;
 use super::state::{AutomationLedger, StateDir};
@@ -38,10 +38,15 @@ pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<
         tracing::warn!(component = "service", place, "{message}");
     }
     let engine = open.engine.clone();
-    let (node, policy, guarded) = (NODE.to_owned(), ListenerPolicy::default(), state.guarded());
-    let shares = connections.standalone_automation();
-    let started = Automation::start(engine, tree, program, node, policy, guarded, shares);
-    let automation = started.await?;
+    let host = AutomationHost {
+        engine,
+        node: NODE.to_owned(),
+        policy: ListenerPolicy::default(),
+        guarded: state.guarded(),
+        bus: None,
+        connections: connections.standalone_automation(),
+    };
+    let automation = Automation::start(host, tree, program).await?;
     let reload = automation.reload_handle();
     supervisor.ready();
     // Separate tasks, so that none of them delays a signal, and a reload delays none of them.

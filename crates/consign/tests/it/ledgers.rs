@@ -1,9 +1,19 @@
 //! The real binary as a process, over each ledger: tests that do not depend on the database. Modules whose names begin with
 //! `only_postgres_` or `only_sqlite_` run on that database alone: several servers on one database, and the file.
 
+mod automation_beam;
+#[allow(dead_code, reason = "shared with `main`, which uses more of it")]
+mod automation_world;
+mod beam_apart;
+mod beam_bad_days;
+mod beam_commands;
 mod beam_sdk;
+mod beam_sockets;
+mod beam_workers;
+mod beam_world;
 mod cli;
 mod compat;
+mod only_postgres_messages;
 mod only_postgres_nodes;
 mod only_postgres_pair;
 mod only_postgres_transactions_cut;

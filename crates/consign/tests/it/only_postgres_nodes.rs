@@ -31,7 +31,7 @@ fn node(place: &Place, database: &Database, name: &str) -> Options {
         .arg(name)
 }
 
-fn copy_keys(from: &Path, to: &Path) {
+pub(crate) fn copy_keys(from: &Path, to: &Path) {
     let copied = std::process::Command::new("sh")
         .arg("-c")
         .arg("mkdir -m 700 \"$1\" && cp -rp \"$0/keys\" \"$1/keys\"")

@@ -1,6 +1,18 @@
 //! `consign openapi`: the description of the interface without a server.
 
-use super::{Place, code, printed, text};
+use serde_json::Value;
+
+use super::{Place, code, get, printed, start, text};
+
+#[test]
+fn the_description_without_a_server_is_that_of_a_server() {
+    let place = Place::new();
+    let server = start(&place.options());
+    let key = server.secret("bus_secret").unwrap();
+    let mut http = server.http().header("x-api-key", &key);
+    let served: Value = serde_json::from_str(&get(&mut http, "/openapi.json").text()).unwrap();
+    assert_eq!(printed(&place.consign(&["openapi"])), served);
+}
 
 #[test]
 fn the_description_is_printed_without_a_server() {
@@ -11,7 +23,9 @@ fn the_description_is_printed_without_a_server() {
     let site = [("ATP_SITE", "https://shop.example")];
     let told = printed(&place.consign_with(&["openapi"], &site));
     assert!(told["paths"]["/api/atp/execute"].is_object());
-    assert!(told["paths"]["/claim"].is_object());
+    for path in ["/claim", "/intents/send", "/v1/beam/send"] {
+        assert!(told["paths"][path].is_object(), "{path}");
+    }
     let page = place.consign(&["openapi", "--html"]);
     assert_eq!(code(&page), 0);
     assert!(text(&page.stdout).starts_with("<!doctype html>"));

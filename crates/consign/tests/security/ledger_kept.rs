@@ -17,7 +17,8 @@ const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
 /// Deletes the ledger, as a lost disk or a wrong command would.
 fn lose(place: &Place) {
     if let Some(database) = &place.database {
-        database.sql("DROP SCHEMA consign CASCADE").unwrap();
+        let both = "DROP SCHEMA consign CASCADE; DROP SCHEMA mesh CASCADE";
+        database.sql(both).unwrap();
         return;
     }
     fs::remove_file(place.data().join("consign.db")).unwrap();

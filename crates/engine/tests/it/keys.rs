@@ -10,7 +10,11 @@ use crate::world::{MAIN, World};
 async fn a_key_works_from_when_it_is_made_until_it_is_revoked() {
     let world = World::new();
     let operator = Operator::vouched();
-    let key = world.engine.create_key(operator, "alice").await.unwrap();
+    let key = world
+        .engine
+        .create_key(operator, "alice", &[])
+        .await
+        .unwrap();
     assert!(key.secret.starts_with("tk_") && key.secret.len() == 43);
     let caller = world
         .engine
@@ -91,7 +95,7 @@ async fn a_key_at_rest_is_sealed_and_a_wrong_seal_is_noticed_at_start() {
     world.engine.check_seal().await.unwrap();
     let key = world
         .engine
-        .create_key(Operator::vouched(), "alice")
+        .create_key(Operator::vouched(), "alice", &[])
         .await
         .unwrap();
     let records = world
@@ -118,7 +122,7 @@ async fn keys_are_listed_without_their_text() {
     let world = World::new();
     let key = world
         .engine
-        .create_key(Operator::vouched(), "alice")
+        .create_key(Operator::vouched(), "alice", &[])
         .await
         .unwrap();
     let listed = world.engine.keys(Operator::vouched()).await.unwrap();
@@ -127,4 +131,50 @@ async fn keys_are_listed_without_their_text() {
         (key.id.as_str(), "alice")
     );
     assert!(!format!("{listed:?}{key:?}").contains(&key.secret));
+}
+
+#[tokio::test]
+async fn grants_belong_to_one_namespace_and_one_key_and_end_with_the_key() {
+    let world = World::new();
+    let (engine, operator) = (&world.engine, Operator::vouched());
+    let granted = ["beam.a".to_owned(), "beam.a-b".to_owned()];
+    let first = engine
+        .create_key(operator, "first", &granted)
+        .await
+        .unwrap();
+    let second = engine.create_key(operator, "second", &[]).await.unwrap();
+    for namespace in ["beam.a.b", "beam.a", "beam.a"] {
+        assert!(engine.grant(operator, &second.id, namespace).await.unwrap());
+    }
+    let any = async |namespace: &str| engine.is_granted_to_any(namespace).await.unwrap();
+    for namespace in ["beam.a", "beam.a-b", "beam.a.b"] {
+        assert!(any(namespace).await, "{namespace}");
+    }
+    // Names before, between and after those that are granted.
+    for namespace in [
+        "beam", "beam.", "beam.A", "beam.a-", "beam.a.", "beam.aa", "beam.z",
+    ] {
+        assert!(!any(namespace).await, "{namespace}");
+    }
+    assert_eq!(engine.grants(operator).await.unwrap().len(), 4);
+    let keys = engine.keys(operator).await.unwrap();
+    let of = |id: &str| {
+        let key = keys.iter().find(|key| key.id == id).unwrap();
+        let mut grants = key.grants.clone();
+        grants.sort_unstable();
+        grants
+    };
+    assert_eq!(of(&first.id), ["beam.a", "beam.a-b"]);
+    assert_eq!(of(&second.id), ["beam.a", "beam.a.b"]);
+
+    engine.revoke_key(operator, &first.secret).await.unwrap();
+    assert!(any("beam.a").await && !any("beam.a-b").await);
+    let revoked = engine.revoke_grant(operator, &second.id, "beam.a").await;
+    assert!(revoked.unwrap() && !any("beam.a").await);
+    // A key that is gone gets no grant, and leaves none behind.
+    assert!(!engine.grant(operator, &first.id, "beam.a").await.unwrap());
+    assert!(!any("beam.a").await);
+    assert!(engine.grant(operator, MAIN, "beam.a").await.unwrap());
+    let grants = engine.grants(operator).await.unwrap();
+    assert!(grants.iter().any(|grant| grant.key_id == "main"));
 }

@@ -240,7 +240,7 @@ async fn an_extension_that_fails_leaves_the_other_leases_alone() {
 }
 
 fn worker() -> Worker {
-    Worker::new(claim(), Some("waits"))
+    Worker::new(claim(), &["waits"])
 }
 
 fn limits(slots: usize, capabilities: &[(&str, usize)]) -> Limits {

@@ -56,7 +56,7 @@ impl World {
     pub(crate) async fn tester(&self) -> (NewKey, Caller) {
         let key = self
             .engine
-            .create_key(Operator::vouched(), "alice")
+            .create_key(Operator::vouched(), "alice", &[])
             .await
             .unwrap();
         let caller = self.engine.authenticate(&key.secret).await.unwrap();
@@ -180,6 +180,7 @@ pub(crate) fn claim() -> Claim {
         capabilities: Vec::new(),
         max: 1,
         lease_us: 60 * SECOND_US,
+        grant: None,
     }
 }
 

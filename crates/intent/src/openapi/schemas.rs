@@ -43,6 +43,22 @@ pub(super) fn namespace() -> Schema {
         .rule("pattern", NAMESPACE_PATTERN)
 }
 
+/// For claims, where reserved names are allowed with a grant.
+pub(super) fn claimed_namespace() -> Schema {
+    text()
+        .about("A separate queue; letters, digits and . - _ only. A name beginning with beam. or mesh. needs a grant: beam.AGENT.ORG is the queue of messages to AGENT@ORG.beam.directory.")
+        .characters(1, limits::NAMESPACE_CHARS_MAX)
+        .rule("pattern", ANY_NAMESPACE_PATTERN)
+}
+
+/// A namespace of another protocol.
+pub(super) fn granted_namespace() -> Schema {
+    text()
+        .about("beam.AGENT.ORG for AGENT@ORG.beam.directory, beam.AGENT for AGENT@beam.directory.")
+        .characters(1, limits::NAMESPACE_CHARS_MAX)
+        .rule("pattern", r"^beam\.[a-z0-9_-]+(\.[a-z0-9_-]+)?$")
+}
+
 /// For reads and purges, where reserved names are allowed.
 pub(super) fn any_namespace() -> Schema {
     text()
@@ -198,6 +214,11 @@ pub(super) fn claim() -> Schema {
         optional(
             "traceparent",
             text().about("The publisher's trace context, if it sent one."),
+        ),
+        optional(
+            "source",
+            object(vec![required("protocol", text())])
+                .about("Only in reserved namespaces: where the row comes from. A Beam message has sender, recipient, nonce and trace_id."),
         ),
         required("payload", anything().about("As it was published.")),
     ])

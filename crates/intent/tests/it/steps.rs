@@ -111,8 +111,8 @@ pub(crate) fn keys_as_written(object: &str) -> Vec<String> {
 pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> IntentId {
     let now = engine.now();
     let expires_at = match profile.profile().life_end {
-        // With an expiry in the past, any read would turn it into a dead letter.
-        LifeEnd::Dead { .. } => now.plus(DAY_US),
+        // With an expiry in the past, any read would end or remove it.
+        LifeEnd::Dead { .. } | LifeEnd::Remove => now.plus(DAY_US),
         LifeEnd::Park | LifeEnd::Never => now.minus(20 * DAY_US),
     };
     let intent = Intent {

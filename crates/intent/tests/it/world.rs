@@ -80,6 +80,7 @@ impl World {
             maintenance: false,
             draining,
             release_reserve: None,
+            queues: Vec::new(),
         };
         change(&mut options);
         let layers = layers::Options {

@@ -21,7 +21,15 @@ pub(super) fn decide(
         return Err(Refusal::NotFound);
     }
     let (was, verb) = (intent.state, advance.verb);
+    let is_elsewhere = advance.from.is_some_and(|from| from != was);
+    let is_later = advance.attempt.is_some_and(|seen| seen != intent.attempts);
+    if is_elsewhere || is_later {
+        return Err(Refusal::IllegalState);
+    }
     let to = target(profile, was, verb).ok_or(Refusal::IllegalState)?;
+    if to == was && advance.refuse_repeated {
+        return Err(Refusal::IllegalState);
+    }
     if to == State::Validated && intent.expires_at <= cx.life_now(&intent) {
         return Err(Refusal::IllegalState);
     }

@@ -4,10 +4,12 @@
 use super::claim::lease;
 use super::time::until_end;
 use super::{Cx, Decision, FactSource, Needs, View, Write, admit, fact};
-use crate::command::{Answer, Begin, FirstStep, Within};
+use crate::command::{Answer, Begin, FirstStep, NewIntent, OnceGuard, Within};
 use crate::error::Refusal;
+use crate::ids::Micros;
 use crate::intent::Intent;
-use crate::once::{self, Verdict};
+use crate::once::{self, DedupeAnswer, Verdict};
+use crate::record::{MessageHistory, Record};
 use crate::state::{State, Verb};
 
 pub(super) fn needs(begin: &Begin) -> Needs<'_> {
@@ -53,7 +55,8 @@ pub(super) fn decide(view: &View, begin: &Begin, cx: &mut Cx<'_>) -> Result<Deci
     }
     let actor = item.ties.sender.as_deref().unwrap_or(&item.owner);
     let source = FactSource::by(actor, Verb::Admit).with(begin.detail.clone());
-    let mut writes: Vec<Write> = first_use.map(Write::Once).into_iter().collect();
+    let mut writes: Vec<Write> = history(&intent, first_use.as_ref()).into_iter().collect();
+    writes.extend(first_use.map(Write::Once));
     writes.push(fact(None, &mut intent, source, cx));
     for first in &begin.walk {
         writes.push(walk(&mut intent, first, begin, cx)?);
@@ -115,8 +118,8 @@ fn first_use(view: &View, begin: &Begin, cx: &Cx<'_>) -> Result<Option<once::Fir
             key: guard.key.clone(),
             fingerprint: guard.fingerprint,
             intent: Some(begin.id),
-            answer: String::new(),
-            until: cx.now.plus(guard.lifetime_us),
+            answer: answer(&begin.item, guard, cx)?,
+            until: once::until(cx.now, guard.lifetime_us),
         })),
         Verdict::Same(row) => match row.intent {
             Some(id) => Err(Refusal::AlreadyBegun { id }),
@@ -124,6 +127,45 @@ fn first_use(view: &View, begin: &Begin, cx: &Cx<'_>) -> Result<Option<once::Fir
         },
         Verdict::Different(_) => Err(Refusal::OnceConflict { index: 0 }),
     }
+}
+
+/// The answer of a key of a message names its destination, which the row has. Such a row is known by no other key.
+fn answer(item: &NewIntent, guard: &OnceGuard, cx: &Cx<'_>) -> Result<String, Refusal> {
+    let Some(scope) = item.profile.profile().dedupe else {
+        return Ok(String::new());
+    };
+    let key = &guard.key;
+    let is_its_own = key.scope == scope
+        && key.owner == item.namespace
+        && Some(&key.key) == item.capability.as_ref();
+    if !is_its_own || !DedupeAnswer::KINDS.contains(&item.goal.as_str()) {
+        return Err(Refusal::IllegalState);
+    }
+    let answer = DedupeAnswer {
+        destination_kind: item.goal.clone(),
+        destination_ref: item.target.clone().unwrap_or_default(),
+        first_seen_at: cx.now.0,
+        history_available: true,
+    };
+    Ok(answer.text())
+}
+
+/// The record that says who sent a message, as long as its id is remembered. Without an id, as long as the message exists.
+fn history(intent: &Intent, first_use: Option<&once::FirstUse>) -> Option<Write> {
+    intent.profile.profile().dedupe?;
+    let until = first_use.map_or(intent.expires_at, |row| row.until);
+    let value = MessageHistory {
+        sender: intent.ties.sender.clone().unwrap_or_default(),
+        seq: intent.seq.0,
+        created_at: intent.created_at.0,
+        client_message_id: intent.capability.clone(),
+    };
+    Some(Write::Put(Record {
+        key: MessageHistory::key(&intent.namespace, intent.id),
+        version: 1,
+        value: value.text(),
+        expires_at: (until < Micros::MAX).then_some(until),
+    }))
 }
 
 fn check_room(view: &View, within: Within) -> Result<(), Refusal> {

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::vec::IntoIter;
 
 use super::time::{on_time, sweep_needs};
-use super::{Cx, Decided, Decision, FactSource, Needs, Pending, Sweeps, View, Write, fact, step};
+use super::{
+    Cx, Decided, Decision, FactSource, Needs, Pending, Sweeps, View, Write, fact, live, step,
+};
 use crate::command::{Answer, Audience, Claim, Hold, Sweep, Take};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
@@ -14,6 +16,7 @@ use crate::lane::Probe;
 use crate::limits;
 use crate::plant::{self, Plant};
 use crate::profile::Expiry;
+use crate::record;
 use crate::state::{Cause, State, Verb};
 
 /// Rows that one claim sets back before it is content with what it found.
@@ -37,17 +40,29 @@ pub(super) struct ClaimProgress<'a> {
     probes: Vec<Probe>,
     /// Rows that were set back since the last sweep.
     set_back: usize,
-    stage: ClaimStage,
+    stage: ClaimStage<'a>,
 }
 
 #[derive(Debug)]
-enum ClaimStage {
+enum ClaimStage<'a> {
+    /// The grant is loaded, without which the claim is refused.
+    Grant(&'a record::Key),
     /// Rows whose deadline has passed are loaded: what came due competes, what is exhausted dies.
     Sweep,
     /// The best rows of the lanes are loaded.
     Pick,
     /// The series of one of the picked rows is loaded.
     Series { row: Box<Intent>, picked: Picked },
+}
+
+impl ClaimStage<'_> {
+    fn first(sweeps: &Sweeps) -> Self {
+        if sweeps.is_due() {
+            Self::Sweep
+        } else {
+            Self::Pick
+        }
+    }
 }
 
 /// The rows of one pick, sorted one by one.
@@ -63,10 +78,9 @@ struct Picked {
 
 impl<'a> ClaimProgress<'a> {
     pub(super) fn new(claim: &'a Claim, sweeps: &Sweeps) -> Self {
-        let stage = if sweeps.is_due() {
-            ClaimStage::Sweep
-        } else {
-            ClaimStage::Pick
+        let stage = match &claim.grant {
+            Some(grant) => ClaimStage::Grant(grant),
+            None => ClaimStage::first(sweeps),
         };
         Self {
             claim,
@@ -78,6 +92,7 @@ impl<'a> ClaimProgress<'a> {
 
     pub(super) fn needs(&self, now: Micros) -> Needs<'_> {
         match &self.stage {
+            ClaimStage::Grant(grant) => Needs::Record(grant),
             ClaimStage::Sweep => sweep_needs(SWEEP, now),
             ClaimStage::Pick => Needs::Lanes {
                 probes: Cow::Borrowed(&self.probes),
@@ -89,8 +104,20 @@ impl<'a> ClaimProgress<'a> {
         }
     }
 
-    pub(super) fn decide(mut self, mut view: View, cx: &mut Cx<'_>) -> Decided<'a> {
-        match self.stage {
+    pub(super) fn decide(
+        mut self,
+        mut view: View,
+        cx: &mut Cx<'_>,
+    ) -> Result<Decided<'a>, Refusal> {
+        Ok(match self.stage {
+            ClaimStage::Grant(_) => {
+                let granted = live(view.record, cx.now).is_some();
+                if !granted && !plant::on(Plant::ClaimWithoutGrant) {
+                    return Err(Refusal::NotGranted);
+                }
+                self.stage = ClaimStage::first(cx.sweeps);
+                self.again(Vec::new())
+            }
             ClaimStage::Sweep => {
                 cx.sweeps.add(view.intents.len(), SWEEP.limit);
                 let rows = view.intents.into_iter();
@@ -123,7 +150,7 @@ impl<'a> ClaimProgress<'a> {
                 self.stage = ClaimStage::Pick;
                 self.sort(picked, writes.unwrap_or_default(), cx)
             }
-        }
+        })
     }
 
     /// Sorts the picked rows up to the next one whose series is to be loaded, and decides after the last one.
@@ -173,15 +200,35 @@ pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> D
         if !may_take(claim, &intent) || intent.expires_at <= cx.now {
             continue;
         }
-        let was = intent.state;
-        if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
+        let mut was = intent.state;
+        let takes_over =
+            was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver;
+        if takes_over {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
             let source = FactSource::by_time(Verb::Expire);
             writes.push(fact(Some(was), &mut intent, source, cx));
         }
+        let awaits_ack = intent.awaits_ack();
+        if awaits_ack {
+            intent.state = State::Queued;
+            let source = FactSource::by(&claim.holder, Verb::Retry);
+            writes.push(fact(Some(was), &mut intent, source, cx));
+        }
         let from = intent.state;
         lease(&mut intent, &claim.holder, claim.lease_us, cx);
+        if awaits_ack {
+            // It is leased already, so that no waiting claim is woken for it.
+            let queued = Intent {
+                state: from,
+                ..intent.clone()
+            };
+            writes.push(Write::Change {
+                was,
+                intent: queued,
+            });
+            was = from;
+        }
         let source = FactSource::by(&claim.holder, Verb::Claim).with(worker(claim));
         writes.push(fact(Some(from), &mut intent, source, cx));
         writes.push(Write::Change {
@@ -280,7 +327,7 @@ fn worker(claim: &Claim) -> Option<String> {
 fn may_take(claim: &Claim, intent: &Intent) -> bool {
     let audience = match &claim.audience {
         Audience::Caller => {
-            intent.public || intent.owner == claim.holder || plant::on(Plant::PrivateIsPublic)
+            intent.is_for_all() || intent.owner == claim.holder || plant::on(Plant::PrivateIsPublic)
         }
         Audience::Publisher(owner) => intent.owner == *owner,
     };

@@ -1,4 +1,4 @@
-//! Operators' commands: cancel, requeue and purge; and the recovery of leases of dead processes.
+//! Operators' commands: cancel, requeue, remove and purge; and the recovery of leases of dead processes.
 //!
 //! Invariant: only rows of the face that asks are touched, and only by the operator edges of their profile.
 
@@ -10,6 +10,7 @@ use crate::error::Refusal;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
+use crate::profile::Retention;
 use crate::state::{Cause, State, Verb};
 
 pub(super) fn cancel(
@@ -60,10 +61,26 @@ pub(super) fn requeue(
     Ok(operated(was, intent, Verb::Requeue, operate, cx))
 }
 
+pub(super) fn remove(intent: Intent, operate: &Operate, cx: &Cx<'_>) -> Result<Decision, Refusal> {
+    let profile = intent.profile.profile();
+    if profile.face != operate.face {
+        return Err(Refusal::NotFound);
+    }
+    if profile.retention == Retention::Forever {
+        return Err(Refusal::IllegalState);
+    }
+    if intent.is_leased(cx.now) {
+        return Err(Refusal::Held);
+    }
+    Ok(Decision {
+        writes: vec![Write::Remove(intent)],
+        answer: Answer::Operated,
+    })
+}
+
 /// The error of an attempt whose process died.
 const ORPHANED: &str = "the process that ran it ended before it was done";
 
-/// The attempt counts: this intent may have been what ended the process.
 pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> Decision {
     let own = Recover::holder(&recover.node, "");
     let now_running = Recover::holder(&recover.node, &recover.start);
@@ -83,8 +100,8 @@ pub(super) fn recover(rows: Vec<Intent>, recover: &Recover, cx: &mut Cx<'_>) -> 
             row.reshelve(cx.now);
         } else {
             row.last_error = Some(ORPHANED.to_owned());
-            if plant::on(Plant::FreeRecovery) {
-                row.attempts -= 1;
+            if !profile.recovery_counts || plant::on(Plant::FreeRecovery) {
+                row.attempts = row.attempts.saturating_sub(1);
             }
             if out_of_attempts(&row) && allows(State::DeadLetter) {
                 finish(&mut row, State::DeadLetter, Cause::Exhausted, cx.now);

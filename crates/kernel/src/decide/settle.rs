@@ -7,8 +7,10 @@ use crate::command::{Answer, Extend, Settle, Settlement};
 use crate::error::Refusal;
 use crate::ids::{Micros, Token};
 use crate::intent::Intent;
+use crate::json::Object;
+use crate::limits;
 use crate::plant::{self, Plant};
-use crate::profile::{Delivery, RetrySeed};
+use crate::profile::{Completion, Delivery, RetrySeed};
 use crate::retry::key_entropy;
 use crate::state::{Cause, State, Verb};
 
@@ -55,6 +57,10 @@ pub(super) fn decide(
         let source = FactSource::by(&settle.holder, Verb::Fail).with(error.clone());
         return failed_attempt(intent, cause, source, *again, cx);
     }
+    let mut writes = Vec::with_capacity(4);
+    if let Settlement::Complete { .. } = &settle.how {
+        deliver_first(&mut intent, &settle.holder, &mut writes, cx);
+    }
     let was = intent.state;
     let source = match &settle.how {
         Settlement::Complete { result } => {
@@ -64,14 +70,19 @@ pub(super) fn decide(
             FactSource::by(&settle.holder, Verb::Complete)
         }
         Settlement::Fail { error } => {
-            fail(&mut intent, error, None, cx);
+            fail(&mut intent, error, cx.now, cx);
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
-        Settlement::FailKeyed { error, key } => {
-            fail(&mut intent, error, Some(key), cx);
+        Settlement::FailSince { error, since } => {
+            fail(&mut intent, error, *since, cx);
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::Deliver => {
+            deliver(&mut intent, cx.now);
+            FactSource::by(&settle.holder, Verb::Deliver)
+        }
+        Settlement::HandOver => {
+            intent.attempts = intent.attempts.saturating_sub(1);
             deliver(&mut intent, cx.now);
             FactSource::by(&settle.holder, Verb::Deliver)
         }
@@ -122,17 +133,34 @@ pub(super) fn decide(
         state: intent.state,
         run_at: intent.run_at,
     };
-    let mut writes = Vec::with_capacity(2);
     step(&mut writes, was, intent, source, cx);
     Ok(Decision { writes, answer })
 }
 
-fn fail(intent: &mut Intent, error: &str, key: Option<&str>, cx: &mut Cx<'_>) {
+/// A row that its holder completes is delivered by that, where the profile says so. The lease goes on until the row is
+/// completed in the same commit, so that no claim is woken in between.
+fn deliver_first(intent: &mut Intent, holder: &str, writes: &mut Vec<Write>, cx: &mut Cx<'_>) {
+    let profile = intent.profile.profile();
+    if intent.state != State::Dispatched || profile.completion != Completion::Delivers {
+        return;
+    }
+    let was = intent.state;
+    intent.state = State::Delivered;
+    intent.run_at = cx.now;
+    let source = FactSource::by(holder, Verb::Deliver);
+    writes.push(fact(Some(was), intent, source, cx));
+    writes.push(Write::Change {
+        was,
+        intent: intent.clone(),
+    });
+}
+
+fn fail(intent: &mut Intent, error: &str, since: Micros, cx: &mut Cx<'_>) {
     intent.last_error = Some(error.to_owned());
     if out_of_attempts(intent) {
         finish(intent, State::DeadLetter, Cause::Exhausted, cx.now);
     } else {
-        back_off(intent, Cause::WorkerFailed, key, cx);
+        back_off(intent, Cause::WorkerFailed, since, cx);
     }
 }
 
@@ -141,7 +169,7 @@ pub(super) fn deliver(intent: &mut Intent, now: Micros) {
     intent.state = State::Delivered;
     match intent.profile.profile().delivered {
         Delivery::Claimable | Delivery::AwaitsAckInLease => {}
-        Delivery::AwaitsAck => {
+        Delivery::AwaitsAck | Delivery::Rests => {
             // It is not due again: the time tells when it was delivered.
             intent.run_at = now;
             intent.release();
@@ -189,7 +217,7 @@ pub(super) fn failed_attempt(
         }
     } else if again {
         intent.settled_at = None;
-        back_off(&mut intent, cause, None, cx);
+        back_off(&mut intent, cause, cx.now, cx);
         step(
             &mut writes,
             State::Failed,
@@ -209,22 +237,29 @@ pub(super) fn out_of_attempts(intent: &Intent) -> bool {
     intent.attempts >= intent.attempts_max && !plant::on(Plant::NeverDead)
 }
 
-/// Back to the queue, after the delay that the profile's schedule gives. `key` is what a seeded schedule computes its jitter
-/// from.
-pub(super) fn back_off(intent: &mut Intent, cause: Cause, key: Option<&str>, cx: &mut Cx<'_>) {
+/// Back to the queue, after the delay that the profile's schedule gives.
+pub(super) fn back_off(intent: &mut Intent, cause: Cause, since: Micros, cx: &mut Cx<'_>) {
     let attempts = if plant::on(Plant::FlatBackoff) {
         0
     } else {
         intent.attempts
     };
     let profile = intent.profile.profile();
-    let entropy = match (profile.retry_seed, key) {
-        (RetrySeed::Random, _) => (cx.entropy.draw() >> 64) as u64,
-        (RetrySeed::OfKey, Some(key)) => key_entropy(key, attempts),
-        (RetrySeed::OfKey, None) => key_entropy(&intent.id.to_string(), attempts),
+    let entropy = match profile.retry_seed {
+        RetrySeed::Random => (cx.entropy.draw() >> 64) as u64,
+        RetrySeed::OfMember(name) => {
+            let key = text_member(&intent.payload, name);
+            key_entropy(&key.unwrap_or_else(|| intent.id.to_string()), attempts)
+        }
     };
     let delay_us = (profile.retry)(intent.backoff_us).delay_us(attempts, entropy);
-    requeue_at(intent, cause, cx.now.plus(delay_us), cx.now);
+    requeue_at(intent, cause, since.plus(delay_us), cx.now);
+}
+
+/// A text in the first level of a JSON object.
+fn text_member(payload: &str, name: &str) -> Option<String> {
+    let object = Object::parse(payload.as_bytes(), limits::JSON_DEPTH_MAX).ok()?;
+    Some(object.get(name)?.as_str()?.into_owned())
 }
 
 /// Back to the queue without a lease, due at `run_at`.

@@ -2,6 +2,7 @@
 
 mod clock;
 mod edges;
+mod recipients;
 mod steps;
 
 use super::{Cx, Decision, Sweeps, View, Write, decide};
@@ -90,6 +91,7 @@ fn claim(face: Face, max: u32) -> Claim {
         capabilities: Vec::new(),
         max,
         lease_us: LEASE_US,
+        grant: None,
     }
 }
 

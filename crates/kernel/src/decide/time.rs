@@ -5,7 +5,7 @@
 
 use super::settle::{back_off, failed_attempt, out_of_attempts, requeue_at};
 use super::{Cx, Decision, FactSource, Needs, Write, finish, step};
-use crate::command::{Answer, Clean, Cleaned, Sweep};
+use crate::command::{Answer, Clean, Cleaned, Prune, Sweep};
 use crate::ids::Micros;
 use crate::intent::{Intent, Shelf};
 use crate::limits;
@@ -52,6 +52,32 @@ pub(super) fn clean_needs(clean: Clean, now: Micros) -> Needs<'static> {
         shelves,
         face: Some(clean.face),
         limit: clean.limit,
+    }
+}
+
+/// What ends by an instant: the deadlines of rows that nothing but their end waits for.
+pub(super) fn prune_needs(prune: Prune) -> Needs<'static> {
+    Needs::Due {
+        shelves: vec![(Shelf::Delayed, prune.until), (Shelf::Ready, prune.until)],
+        face: Some(prune.face),
+        limit: prune.limit,
+    }
+}
+
+pub(super) fn prune(rows: Vec<Intent>, prune: Prune) -> Decision {
+    let full = u32::try_from(rows.len()).is_ok_and(|found| found >= prune.limit);
+    let over = |row: &Intent| is_over(row, prune.until);
+    let over: Vec<Intent> = rows.into_iter().filter(over).collect();
+    let guarded = |row: &&Intent| row.profile.profile().dedupe.is_some();
+    let messages = over.iter().filter(guarded).count() as u64;
+    let others = over.len() as u64 - messages;
+    Decision {
+        answer: Answer::Pruned {
+            messages,
+            others,
+            more: full && !over.is_empty(),
+        },
+        writes: over.into_iter().map(Write::Remove).collect(),
     }
 }
 
@@ -103,6 +129,9 @@ pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
         Shelf::Delayed if intent.is_unconsented() && intent.state == State::DeadLetter => {
             remove_whole(intent, &mut writes);
         }
+        Shelf::Delayed | Shelf::Ready | Shelf::Lapsed if is_over(&intent, cx.now) => {
+            writes.push(Write::Remove(intent));
+        }
         Shelf::Delayed | Shelf::Ready | Shelf::Lapsed if life_ended(&intent, cx) => {
             end_life(intent, cx, &mut writes);
         }
@@ -127,6 +156,11 @@ pub(crate) fn on_time(mut intent: Intent, cx: &mut Cx<'_>) -> Vec<Write> {
     writes
 }
 
+/// Whether its life is over at this instant and the profile then removes it.
+fn is_over(intent: &Intent, at: Micros) -> bool {
+    intent.profile.profile().life_end == LifeEnd::Remove && intent.removed_at() <= at
+}
+
 /// Whether its life is over and the profile makes that an end of its own.
 fn life_ended(intent: &Intent, cx: &Cx<'_>) -> bool {
     let profile = intent.profile.profile();
@@ -139,7 +173,7 @@ fn end_life(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
     let reason = match intent.profile.profile().life_end {
         LifeEnd::Dead { reason } => reason.map(str::to_owned),
-        LifeEnd::Never | LifeEnd::Park => None,
+        LifeEnd::Never | LifeEnd::Park | LifeEnd::Remove => None,
     };
     if reason.is_some() {
         intent.last_error.clone_from(&reason);
@@ -216,6 +250,10 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
             end_life(intent, cx, writes);
         }
         Expiry::DueNow => due_in(intent, 0, cx, writes),
+        Expiry::InPlace => {
+            let run_at = intent.run_at;
+            due_at(intent, run_at, cx, writes);
+        }
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
         expiry @ (Expiry::FailAttempt | Expiry::Fail) => {
             let source = FactSource::by_time(Verb::Expire);
@@ -245,14 +283,14 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     );
 }
 
-fn due_in(mut intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+fn due_in(intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
+    let run_at = cx.now.plus(delay_us);
+    due_at(intent, run_at, cx, writes);
+}
+
+fn due_at(mut intent: Intent, run_at: Micros, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
-    requeue_at(
-        &mut intent,
-        Cause::LeaseExpired,
-        cx.now.plus(delay_us),
-        cx.now,
-    );
+    requeue_at(&mut intent, Cause::LeaseExpired, run_at, cx.now);
     step(writes, was, intent, FactSource::by_time(Verb::Expire), cx);
 }
 
@@ -318,7 +356,7 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .last_error
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
-            back_off(&mut row, Cause::LeaseExpired, None, cx);
+            back_off(&mut row, Cause::LeaseExpired, cx.now, cx);
             let source = FactSource::by_time(Verb::Expire).with(reason);
             step(writes, State::Dispatched, row, source, cx);
         }
@@ -344,7 +382,12 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
             writes.push(Write::Remove(row));
         }
         State::Queued | State::Received | State::Validated | State::Delivered | State::Failed => {
-            writes.extend(on_time(row, cx));
+            let acted = on_time(row, cx);
+            let removed = acted
+                .iter()
+                .filter(|write| matches!(write, Write::Remove(_)));
+            cleaned.expired_deleted += removed.count() as u64;
+            writes.extend(acted);
         }
     }
 }

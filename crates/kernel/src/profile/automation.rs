@@ -5,8 +5,8 @@
 //! terminal and the second step is an exit.
 
 use super::{
-    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
-    Unconsented, row,
+    Completion, Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention,
+    RetrySeed, Unconsented, row,
 };
 use crate::limits;
 use crate::retry::Backoff;
@@ -64,7 +64,10 @@ pub(super) static AUTOMATION: Profile = Profile {
     life_end: LifeEnd::Park,
     life_clock: LifeClock::Engine,
     delivered: Delivery::Claimable,
+    completion: Completion::Alone,
     unconsented: Unconsented::Kept,
     numbers_attempts: true,
+    recovery_counts: true,
     keeps_past_id: true,
+    dedupe: None,
 };

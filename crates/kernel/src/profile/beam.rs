@@ -5,8 +5,8 @@
 //! Beam allows every state to follow itself; here that is the verb that led to it, asked again.
 
 use super::{
-    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
-    Unconsented, row,
+    Completion, Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention,
+    RetrySeed, Unconsented, row,
 };
 use crate::limits;
 use crate::retry::Backoff;
@@ -146,9 +146,12 @@ pub(super) static DIRECTORY: Profile = Profile {
     life_end: LifeEnd::Never,
     life_clock: LifeClock::Engine,
     delivered: Delivery::AwaitsAckInLease,
+    completion: Completion::Alone,
     unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    recovery_counts: true,
     keeps_past_id: false,
+    dedupe: None,
 };
 
 pub(super) static BUS: Profile = Profile {
@@ -201,12 +204,15 @@ pub(super) static BUS: Profile = Profile {
     cancel_cause: Cause::Cancelled,
     expiry: Expiry::DueNow,
     retry: |second_us| Backoff::Bus { second_us },
-    retry_seed: RetrySeed::OfKey,
+    retry_seed: RetrySeed::OfMember("nonce"),
     retention: Retention::ForUs(limits::RETENTION_US),
     life_end: LifeEnd::Never,
     life_clock: LifeClock::Engine,
     delivered: Delivery::AwaitsAck,
+    completion: Completion::Delivers,
     unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    recovery_counts: false,
     keeps_past_id: false,
+    dedupe: None,
 };

@@ -58,6 +58,9 @@ fn title(id: ProfileId) -> &'static str {
         ProfileId::BeamBus => "Beam message bus",
         ProfileId::AtpPermission => "ATP permission",
         ProfileId::AtpTransaction => "ATP transaction",
+        ProfileId::MeshMessage => "Mesh message",
+        ProfileId::MeshDelivery => "Mesh delivery",
+        ProfileId::MeshQueue => "Mesh queue",
     }
 }
 

@@ -4,8 +4,8 @@
 //! `Queued`. Cancel and retry work from every state, because the protocol's admin calls do.
 
 use super::{
-    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
-    Unconsented, row,
+    Completion, Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention,
+    RetrySeed, Unconsented, row,
 };
 use crate::limits;
 use crate::retry::Backoff;
@@ -61,7 +61,10 @@ pub(super) static INTENT: Profile = Profile {
     life_end: LifeEnd::Park,
     life_clock: LifeClock::Engine,
     delivered: Delivery::Claimable,
+    completion: Completion::Alone,
     unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    recovery_counts: true,
     keeps_past_id: false,
+    dedupe: None,
 };

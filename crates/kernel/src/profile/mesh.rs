@@ -5,8 +5,8 @@
 //! already.
 
 use super::{
-    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
-    Unconsented, row,
+    Completion, Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention,
+    RetrySeed, Unconsented, row,
 };
 use crate::limits;
 use crate::retry::Backoff;
@@ -63,7 +63,10 @@ pub(super) static OUTBOX: Profile = Profile {
     },
     life_clock: LifeClock::Engine,
     delivered: Delivery::Claimable,
+    completion: Completion::Alone,
     unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    recovery_counts: true,
     keeps_past_id: false,
+    dedupe: None,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Expiry, Face, Profile, ProfileId, diagram, diagrams};
+use super::{Expiry, Face, LifeEnd, Profile, ProfileId, diagram, diagrams};
 use crate::state::State::{
     Acked, DeadLetter, Delivered, Dispatched, Failed, Queued, Received, Validated,
 };
@@ -137,7 +137,7 @@ fn a_state_that_is_not_terminal_has_a_way_on() {
                 .iter()
                 .any(|to| *to != from && profile.joins(Some(from), *to));
             assert!(
-                leaves || profile.is_terminal(from),
+                leaves || profile.is_terminal(from) || profile.life_end == LifeEnd::Remove,
                 "{:?} {from}",
                 profile.id
             );
@@ -173,7 +173,8 @@ fn a_profile_is_found_by_the_number_it_is_stored_under() {
     let names: Vec<_> = ProfileId::ALL.iter().map(|id| id.name()).collect();
     assert_eq!(
         names.join(" "),
-        "intent automation mesh_outbox beam_directory beam_bus atp_permission atp_transaction"
+        "intent automation mesh_outbox beam_directory beam_bus atp_permission atp_transaction \
+         mesh_message mesh_delivery mesh_queue"
     );
     let faces: BTreeSet<_> = profiles().map(|profile| profile.face).collect();
     assert_eq!(faces.len(), Face::ALL.len());
@@ -359,11 +360,16 @@ fn expiry_of_a_lease_follows_the_profile() {
         Expiry::DueNow,
         Expiry::NoLease,
         Expiry::StayLeased,
+        Expiry::NoLease,
+        Expiry::InPlace,
+        Expiry::TakeOver,
     ];
     assert_eq!(expiries, expected);
     for profile in profiles() {
         let target = match profile.expiry {
-            Expiry::TakeOver | Expiry::DueNow | Expiry::DueIn { .. } => Some(Queued),
+            Expiry::TakeOver | Expiry::DueNow | Expiry::InPlace | Expiry::DueIn { .. } => {
+                Some(Queued)
+            }
             Expiry::FailAttempt | Expiry::Fail => Some(Failed),
             Expiry::StayLeased | Expiry::NoLease => None,
         };

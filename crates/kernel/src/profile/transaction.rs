@@ -5,8 +5,8 @@
 //! is left by explicit compensation alone, which adds a document and changes none.
 
 use super::{
-    Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention, RetrySeed,
-    Unconsented, row,
+    Completion, Delivery, Expiry, Face, LifeClock, LifeEnd, Profile, ProfileId, Retention,
+    RetrySeed, Unconsented, row,
 };
 use crate::limits;
 use crate::record::Kind;
@@ -45,12 +45,15 @@ pub(super) static PERMISSION: Profile = Profile {
     life_end: LifeEnd::Dead { reason: None },
     life_clock: LifeClock::Wall,
     delivered: Delivery::Claimable,
+    completion: Completion::Alone,
     unconsented: Unconsented::Removed {
         after_us: limits::UNCONSENTED_RETENTION_US,
         record: Kind::Permission,
     },
     numbers_attempts: false,
+    recovery_counts: true,
     keeps_past_id: false,
+    dedupe: None,
 };
 
 pub(super) static TRANSACTION: Profile = Profile {
@@ -94,7 +97,10 @@ pub(super) static TRANSACTION: Profile = Profile {
     life_end: LifeEnd::Never,
     life_clock: LifeClock::Engine,
     delivered: Delivery::Claimable,
+    completion: Completion::Alone,
     unconsented: Unconsented::Kept,
     numbers_attempts: false,
+    recovery_counts: true,
     keeps_past_id: false,
+    dedupe: None,
 };

@@ -34,7 +34,9 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         let out = matches!(row.state, State::Dispatched | State::Delivered);
         // A row that may have had an effect can lose its lease and keep its state.
         let stays = row.profile.profile().expiry == Expiry::StayLeased;
-        let held = out && !(stays && row.token.is_none()) && !awaits_ack(row);
+        let rests = row.profile.profile().delivered == Delivery::Rests;
+        let without_lease = row.awaits_ack() || rests && row.state == State::Delivered;
+        let held = out && !(stays && row.token.is_none()) && !without_lease;
         if held != row.token.is_some() || held != row.lease_until.is_some() {
             wrong("state and lease disagree");
         }
@@ -43,7 +45,11 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         }
         let profile = row.profile.profile();
         // Where attempts are numbered, an attempt that an operator requests may exceed the maximum.
-        let unlimited = matches!(profile.expiry, Expiry::DueIn { .. } | Expiry::StayLeased);
+        // A lease that runs out queues some rows again, whatever number of attempts they have had.
+        let unlimited = matches!(
+            profile.expiry,
+            Expiry::DueNow | Expiry::DueIn { .. } | Expiry::InPlace | Expiry::StayLeased
+        );
         let limited = !profile.numbers_attempts && !unlimited;
         if limited && row.attempts > row.attempts_max {
             wrong("more attempts than allowed");
@@ -64,12 +70,12 @@ fn ends_by_day(row: &Intent) -> bool {
 /// Whether it was queued again past its life, and the next sweep ends it.
 fn ends_by_sweep(row: &Intent) -> bool {
     let ends = matches!(row.profile.profile().life_end, LifeEnd::Dead { .. });
-    ends && row.wake_at == row.expires_at
+    (ends || is_removed(row)) && row.wake_at == row.expires_at
 }
 
-/// Whether it waits for its recipient, without a lease.
-fn awaits_ack(row: &Intent) -> bool {
-    row.state == State::Delivered && row.profile.profile().delivered == Delivery::AwaitsAck
+/// Whether the end of its life is its removal.
+fn is_removed(row: &Intent) -> bool {
+    row.profile.profile().life_end == LifeEnd::Remove
 }
 
 /// Whether the row is on the shelf, and has the wake time, at which a sweep finds it.
@@ -82,15 +88,20 @@ fn shelved(row: &Intent) -> bool {
             match row.state {
                 // A permission expires by the time of day, but its wake time is engine time.
                 State::Received | State::Validated if ends_by_day(row) => true,
+                State::Received if is_removed(row) => row.wake_at == at,
                 State::Received | State::Validated => row.wake_at == row.expires_at,
-                State::Delivered if awaits_ack(row) => row.wake_at == Micros::MAX,
+                State::Delivered if is_removed(row) => row.wake_at == row.expires_at,
+                State::Delivered if row.awaits_ack() => row.wake_at == Micros::MAX,
                 State::Dispatched | State::Delivered => row.wake_at == row.run_at,
                 State::Queued => row.wake_at == at || behind || ends_by_sweep(row),
                 State::DeadLetter => row.is_unconsented(),
                 State::Acked | State::Failed => false,
             }
         }
-        Shelf::Ready => row.state == State::Queued && row.wake_at == row.expires_at,
+        Shelf::Ready => {
+            let waits = row.state == State::Queued || row.awaits_ack();
+            waits && row.wake_at == row.expires_at
+        }
         Shelf::Leased => row.lease_until == Some(row.wake_at),
         Shelf::Lapsed => {
             let out = matches!(row.state, State::Dispatched | State::Delivered);
@@ -137,8 +148,11 @@ fn audit_counts(dump: &Dump, findings: &mut Vec<String>) {
             };
             *counted.entry(unsettled).or_default() += 1;
         }
-        for unconsented in Counter::unconsented(row) {
-            *counted.entry(unconsented).or_default() += 1;
+        for counter in Counter::unconsented(row) {
+            *counted.entry(counter).or_default() += 1;
+        }
+        for counter in Counter::messages(row) {
+            *counted.entry(counter).or_default() += 1;
         }
     }
     let counted: Vec<(String, i64)> = counted

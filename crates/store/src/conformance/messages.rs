@@ -1,8 +1,8 @@
 //! Messages: rows that begin with a walk and a once-key, and the listings by sender and recipient.
 
 use consign_kernel::command::{
-    Answer, Begin, Command, EarlierFact, Extend, FirstStep, Hold, NewIntent, OnceGuard, Restore,
-    Settle, Settlement, Take,
+    Answer, Begin, Command, EarlierFact, Extend, FirstStep, Hold, NewIntent, OnceGuard, Purge,
+    Restore, Settle, Settlement, Take,
 };
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
@@ -13,7 +13,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{Cause, State, Verb};
 
 use super::{World, in_face};
-use crate::{MessageCount, MessageFilter, MessagesOf, SeqPage, TypedReads as _};
+use crate::{MessageFilter, MessageTally, MessagesOf, SeqPage, TypedReads as _};
 
 const NODE: &str = "node";
 
@@ -186,16 +186,60 @@ pub async fn messages_are_listed_by_their_parties(world: World) {
     assert_eq!(only(&sent), [4, 3, 1]);
     let got = numbers(MessagesOf::Recipient("bob".to_owned()), from_first, 9).await;
     assert_eq!(only(&got), [1, 2, 4]);
-    let counts = world.store.message_counts(ProfileId::BeamBus, 2).await;
-    let count = |sender: &str, recipient: &str, count| MessageCount {
-        sender: sender.to_owned(),
-        recipient: recipient.to_owned(),
-        count,
+    world.is_sound().await;
+}
+
+pub async fn messages_are_counted_by_their_parties_and_times(world: World) {
+    let counts = async |tally: MessageTally, from: &str, limit: u32| {
+        let counts = world
+            .store
+            .message_counts(Face::Beam, tally, from.to_owned(), limit);
+        let counts = counts.await.expect("counts are read").into_iter();
+        counts.map(|one| (one.name, one.count)).collect::<Vec<_>>()
     };
+    let named = |list: &[(&str, u64)]| {
+        let named = list.iter();
+        named
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect::<Vec<_>>()
+    };
+    for (number, from, to) in [
+        (1, "alice", "bob"),
+        (2, "carol", "bob"),
+        (3, "alice", "dave"),
+    ] {
+        let begun = begin(&world, message(&world, number, from, to, Vec::new())).await;
+        begun.expect("a new message begins");
+    }
+    let first = MessageTally::interval_of(world.now());
+    world.clock.advance(MessageTally::INTERVAL_US);
+    let begun = begin(&world, message(&world, 4, "dave", "bob", Vec::new())).await;
+    begun.expect("a new message begins");
+    world.publish(in_face(ProfileId::Intent)).await;
+    let (sent, received) = (MessageTally::Sender, MessageTally::Recipient);
     assert_eq!(
-        counts.expect("counts are read"),
-        [count("alice", "bob", 2), count("alice", "dave", 1)]
+        counts(sent, "", 9).await,
+        named(&[("alice", 2), ("carol", 1), ("dave", 1)])
     );
+    assert_eq!(counts(sent, "b", 1).await, named(&[("carol", 1)]));
+    assert_eq!(
+        counts(received, "", 9).await,
+        named(&[("bob", 3), ("dave", 1)])
+    );
+    let second = MessageTally::interval_of(world.now());
+    let both = named(&[(&first, 3), (&second, 1)]);
+    assert_eq!(counts(MessageTally::Interval, "", 9).await, both);
+    assert_eq!(counts(MessageTally::Interval, &second, 9).await, both[1..]);
+    let purge = Purge {
+        face: Face::Beam,
+        namespace: None,
+        after: Seq(0),
+        limit: 10,
+    };
+    assert!(world.step(Command::Purge(purge)).await.is_ok());
+    for tally in [sent, received, MessageTally::Interval] {
+        assert_eq!(counts(tally, "", 9).await, [], "{tally:?}");
+    }
     world.is_sound().await;
 }
 

@@ -108,6 +108,31 @@ pub async fn a_holder_loses_its_lease_to_the_operator(world: World) {
     );
 }
 
+pub async fn a_row_is_removed_by_hand_unless_it_is_held_or_kept_for_ever(world: World) {
+    let remove = async |id, face| {
+        let reason = String::new();
+        world
+            .step(Command::Remove(Operate { id, face, reason }))
+            .await
+    };
+    let missing = remove(IntentId([1; 16]), Face::Intent).await;
+    assert_eq!(missing, Err(Refusal::NotFound));
+    let kept = world.publish(item()).await;
+    assert_eq!(
+        remove(kept, Face::Automation).await,
+        Err(Refusal::NotFound),
+        "a row of another face"
+    );
+    let held = world.take("alice").await;
+    assert_eq!(remove(held.id, Face::Intent).await, Err(Refusal::Held));
+    let waiting = world.publish(item()).await;
+    assert_eq!(remove(waiting, Face::Intent).await, Ok(Answer::Operated));
+    let found = world.store.intent(waiting).await.expect("a read");
+    assert_eq!(found, None);
+    let found = world.store.intent(kept).await.expect("a read");
+    assert!(found.is_some());
+}
+
 pub async fn operators_touch_their_own_face_and_legal_edges_only(world: World) {
     assert_eq!(
         world.cancel(IntentId([1; 16])).await,

@@ -143,6 +143,40 @@ pub async fn records_are_listed_by_name_in_pages(world: World) {
     assert_eq!(names(&world, "o", "aa", 1).await, ["ab"]);
 }
 
+pub async fn records_are_read_by_their_keys(world: World) {
+    let until = world.now().plus(SECOND_US);
+    for (owner, name, expires_at) in [
+        ("a", "k", None),
+        ("b", "k", None),
+        ("a", "other", None),
+        ("a", "expired", Some(until)),
+    ] {
+        let stored = put(&world, key(owner, name), owner, expires_at, None).await;
+        assert_eq!(stored, Ok(1));
+    }
+    world.clock.advance(SECOND_US);
+    let of_another_kind = Key {
+        kind: Kind::Receipt,
+        ..key("a", "other")
+    };
+    let keys = vec![
+        key("a", "k"),
+        key("a", "expired"),
+        of_another_kind,
+        key("b", "k"),
+        key("a", "missing"),
+    ];
+    let mut found = world.store.records_by_key(keys).await.expect("a read");
+    found.sort_by(|one, other| one.key.owner.cmp(&other.key.owner));
+    let found: Vec<_> = found
+        .iter()
+        .map(|record| (record.key.clone(), &*record.value, record.version))
+        .collect();
+    assert_eq!(found, [(key("a", "k"), "a", 1), (key("b", "k"), "b", 1)]);
+    let none = world.store.records_by_key(vec![]).await.expect("a read");
+    assert_eq!(none, []);
+}
+
 async fn forget(world: &World, forget: Forget) -> u64 {
     match world.step(Command::Forget(forget)).await {
         Ok(Answer::Forgotten { rows }) => rows,

@@ -302,5 +302,6 @@ pub fn claim_by(holder: &str) -> Claim {
         capabilities: Vec::new(),
         max: 1,
         lease_us: 60 * SECOND_US,
+        grant: None,
     }
 }

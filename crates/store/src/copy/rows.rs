@@ -22,6 +22,8 @@ pub enum LedgerTable {
     Nonces,
     Records,
     Counts,
+    /// Once-keys of mesh messages, in a table of the mesh protocol.
+    Dedupe,
 }
 
 impl LedgerTable {
@@ -32,6 +34,7 @@ impl LedgerTable {
         Self::Nonces,
         Self::Records,
         Self::Counts,
+        Self::Dedupe,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -42,6 +45,7 @@ impl LedgerTable {
             Self::Nonces => "nonces",
             Self::Records => "records",
             Self::Counts => "counts",
+            Self::Dedupe => "client_message_dedupe",
         }
     }
 }
@@ -51,7 +55,7 @@ impl LedgerTable {
 pub(crate) enum TableRows {
     Intents(Vec<(Intent, Option<Lanes>)>),
     Facts(Vec<Fact>),
-    /// With or without an answer: of [`LedgerTable::Once`] and of [`LedgerTable::Nonces`].
+    /// With or without an answer: of [`LedgerTable::Once`], of [`LedgerTable::Nonces`] and of [`LedgerTable::Dedupe`].
     Once(Vec<once::FirstUse>),
     Records(Vec<Record>),
     Counts(Vec<(Counter, i64)>),

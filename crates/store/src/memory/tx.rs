@@ -11,7 +11,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 
 use super::{ModelData, ModelResult};
-use crate::ledger::{Counter, Tx};
+use crate::ledger::{Counter, Tx, UNCONSENTED};
 
 impl Tx for ModelData {
     fn intent(&mut self, id: IntentId) -> ModelResult<Option<Intent>> {
@@ -148,6 +148,15 @@ impl Tx for ModelData {
         Ok(())
     }
 
+    fn message_gone(&mut self, key: &once::OnceKey, message: IntentId) -> ModelResult<()> {
+        if let Some(row) = self.once.get_mut(key)
+            && row.intent == Some(message)
+        {
+            row.forget_history();
+        }
+        Ok(())
+    }
+
     fn put_record(&mut self, record: Record) -> ModelResult<()> {
         self.records.insert(record.key.clone(), record);
         Ok(())
@@ -161,7 +170,7 @@ impl Tx for ModelData {
     fn add(&mut self, counter: &Counter, delta: i64) -> ModelResult<()> {
         let count = self.counts.entry(counter.clone()).or_default();
         *count += delta;
-        if *count == 0 && matches!(counter, Counter::Unconsented { .. }) {
+        if *count == 0 && counter.key().0 >= UNCONSENTED {
             self.counts.remove(counter);
         }
         Ok(())
@@ -169,19 +178,22 @@ impl Tx for ModelData {
 
     fn forget(&mut self, forget: &Forget, now: Micros) -> ModelResult<u64> {
         match forget {
-            Forget::Once { scope, limit } => {
-                let mut over: Vec<(Micros, once::OnceKey)> = self
-                    .once
-                    .values()
-                    .filter(|row| row.key.scope == *scope && row.until <= now)
-                    .map(|row| (row.until, row.key.clone()))
-                    .collect();
-                over.sort();
-                over.truncate(*limit as usize);
-                Ok(over
-                    .iter()
-                    .filter(|(_, key)| self.once.remove(key).is_some())
-                    .count() as u64)
+            Forget::Once { scope, limit } => Ok(self.forget_over(*scope, now, *limit)),
+            Forget::OnceEnding {
+                scope,
+                ahead_us,
+                limit,
+            } => Ok(self.forget_over(*scope, now.plus(*ahead_us), *limit)),
+            Forget::LostMessages { keys } => {
+                let mut lost = 0;
+                for key in keys {
+                    let row = self.once.get(key);
+                    if row.is_some_and(|row| self.has_lost_message(row)) {
+                        lost += 1;
+                        self.once.get_mut(key).map(once::FirstUse::forget_history);
+                    }
+                }
+                Ok(lost)
             }
             Forget::OnceOf { owner } => {
                 let all = u32::MAX;
@@ -239,6 +251,23 @@ impl Tx for ModelData {
             .filter(|(seq, face)| *face == forget.face && self.facts.remove(seq).is_some())
             .count();
         Ok((rows as u64, last))
+    }
+}
+
+impl ModelData {
+    fn forget_over(&mut self, scope: once::Scope, until: Micros, limit: u32) -> u64 {
+        let mut over: Vec<(Micros, once::OnceKey)> = self
+            .once
+            .values()
+            .filter(|row| row.key.scope == scope && row.until <= until)
+            .map(|row| (row.until, row.key.clone()))
+            .collect();
+        over.sort();
+        over.truncate(limit as usize);
+        let removed = over
+            .iter()
+            .filter(|(_, key)| self.once.remove(key).is_some());
+        removed.count() as u64
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, Row};
 
 use super::address::DatabaseAddress;
+use super::dedupe;
 use super::load::BLOCK;
 use super::rows::{
     self, INTENT_COLUMNS, fact_columns, get, intent_columns, signed, stored, text, unsigned,
@@ -237,6 +238,9 @@ impl CopySource for PostgresEnd {
                            HAVING sum(count) != 0) AS each";
                 self.query(sql, &[])?
             }
+            LedgerTable::Dedupe => {
+                self.query("SELECT count(*) FROM mesh.client_message_dedupe", &[])?
+            }
         };
         found.first().map_or(Ok(0), |row| unsigned(row, 0))
     }
@@ -250,6 +254,7 @@ impl CopySource for PostgresEnd {
             LedgerTable::Nonces => self.nonces(after, limit),
             LedgerTable::Records => self.records(after, limit),
             LedgerTable::Counts => self.counts(after, limit),
+            LedgerTable::Dedupe => self.dedupe(after, limit),
         }
     }
 }
@@ -342,6 +347,18 @@ impl PostgresEnd {
         })
     }
 
+    fn dedupe(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
+        let [mesh, key] = after.texts.each_ref().map(|text| stored(text));
+        let found = self.query(dedupe::PAGE, &[&mesh, &key, &limit])?;
+        let found = read(&found, dedupe::row)?;
+        Ok(RowPage {
+            next: found
+                .last()
+                .map(|row| Cursor::named([0; 3], &row.key.owner, &row.key.key)),
+            rows: TableRows::Once(found),
+        })
+    }
+
     fn counts(&self, after: &Cursor, limit: i64) -> Result<RowPage, Error> {
         let sql = "SELECT kind, face, name, state, sum(count)::bigint FROM counts \
                    WHERE (kind, face, name, state) > ($1::bigint, $2::bigint, $3, $4::bigint) \
@@ -373,14 +390,7 @@ fn counter(row: &Row) -> Result<(Counter, i64), Error> {
             namespace: text(row, 2)?,
             state: rows::coded(row, 3, State::from_code)?,
         },
-        2 => Counter::Unconsented {
-            face,
-            of: text(row, 2)?,
-        },
-        _ => Counter::Unsettled {
-            face,
-            owner: text(row, 2)?,
-        },
+        kind => Counter::named(u8::try_from(kind).unwrap_or(0), face, text(row, 2)?),
     };
     Ok((counter, get(row, 4)?))
 }
@@ -394,7 +404,7 @@ impl MarkedSource for PostgresEnd {
 impl CopyTarget for PostgresEnd {
     fn begin(&mut self, mark: &CopyMark) -> Result<(), Error> {
         self.in_transaction(async |client| {
-            let clear = "DROP TABLE IF EXISTS copying; TRUNCATE intents, facts, once, records, counts; \
+            let clear = "DROP TABLE IF EXISTS copying; TRUNCATE intents, facts, once, records, counts, mesh.client_message_dedupe; \
                 CREATE TABLE copying (source text NOT NULL, fingerprint bytea NOT NULL, began_at bigint NOT NULL, \
                 tables integer NOT NULL, first bigint NOT NULL, second bigint NOT NULL, third bigint NOT NULL, \
                 name text NOT NULL, key text NOT NULL)";
@@ -418,7 +428,7 @@ impl CopyTarget for PostgresEnd {
 
     fn finish(&mut self, position: Position) -> Result<(), Error> {
         // Without statistics the first claims would use the wrong indexes.
-        self.run("ANALYZE intents, facts, once, records, counts")?;
+        self.run("ANALYZE intents, facts, once, records, counts, mesh.client_message_dedupe")?;
         self.in_transaction(async |client| {
             // The blocks after those with the highest numbers. Never back, even if the target is empty and was used.
             let sql = "SELECT setval('intent_blocks', greatest($1, (SELECT last_value FROM intent_blocks))), \

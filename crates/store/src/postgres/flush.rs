@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use consign_kernel::fact::Fact;
-use consign_kernel::ids::{FactSeq, Seq};
+use consign_kernel::ids::{FactSeq, IntentId, Seq};
 use consign_kernel::intent::Shelf;
 use consign_kernel::state::State;
 use consign_kernel::{once, record};
 
+use super::dedupe;
 use super::load::keys;
 use super::row_encoder::RowEncoder;
 use super::rows::{signed, stored};
@@ -99,14 +100,31 @@ pub(super) struct DecidedWrites<'r> {
     pub(super) records_again: Vec<&'r record::Record>,
     pub(super) records_gone: Vec<&'r record::Key>,
     pub(super) counts: &'r [(Counter, i64)],
+    pub(super) messages_gone: &'r [(once::OnceKey, IntentId)],
 }
 
 impl DecidedWrites<'_> {
-    pub(super) fn encode(&self, node: i64, shard: i16) -> EncodedWrites {
+    pub(super) fn encode(&self, node: i64, shard: i16) -> Result<EncodedWrites, Error> {
         let gone = self.records_gone.iter();
         let (kinds, owners, names) = keys(gone.map(|key| (key.kind.code(), &key.owner, &key.name)));
         let owned = |texts: Vec<Cow<'_, str>>| texts.into_iter().map(Cow::into_owned).collect();
-        EncodedWrites {
+        let is_message = |row: &&&once::FirstUse| row.key.scope == once::Scope::MeshMessage;
+        let messages = |rows: &[&once::FirstUse]| {
+            rows.iter()
+                .filter(is_message)
+                .map(|row| dedupe::encoded(row))
+                .collect::<Result<Vec<_>, Error>>()
+        };
+        let keys = |rows: &[&once::FirstUse]| {
+            rows.iter()
+                .filter(|row| !is_message(row))
+                .map(|row| once_row(row))
+                .collect()
+        };
+        Ok(EncodedWrites {
+            messages: messages(&self.once)?,
+            messages_again: messages(&self.once_again)?,
+            messages_gone: messages_gone(self.messages_gone),
             removed: self.removed.iter().map(|seq| signed(seq.0)).collect(),
             records_gone: (kinds, owned(owners), owned(names)),
             records: self.records.iter().map(|row| record_row(row)).collect(),
@@ -115,8 +133,8 @@ impl DecidedWrites<'_> {
                 .iter()
                 .map(|row| record_row(row))
                 .collect(),
-            once: self.once.iter().map(|row| once_row(row)).collect(),
-            once_again: self.once_again.iter().map(|row| once_row(row)).collect(),
+            once: keys(&self.once),
+            once_again: keys(&self.once_again),
             new: self.new.iter().map(|row| new_row(row, node)).collect(),
             changed: self
                 .changed
@@ -128,7 +146,7 @@ impl DecidedWrites<'_> {
             counts_gone: self.counts.iter().filter_map(removable_counter).collect(),
             counts: self.counts.iter().map(counter_row).collect(),
             shard,
-        }
+        })
     }
 }
 
@@ -141,6 +159,10 @@ pub(super) struct EncodedWrites {
     records_again: Vec<RowEncoder>,
     once: Vec<RowEncoder>,
     once_again: Vec<RowEncoder>,
+    messages: Vec<RowEncoder>,
+    messages_again: Vec<RowEncoder>,
+    /// Meshes, keys and ids.
+    messages_gone: (Vec<String>, Vec<String>, Vec<Vec<u8>>),
     new: Vec<RowEncoder>,
     changed: Vec<RowEncoder>,
     facts: Vec<RowEncoder>,
@@ -186,7 +208,8 @@ impl EncodedWrites {
         let mut statements = Vec::new();
         let mut add = |text, parameters, rows: usize| {
             if rows > 0 {
-                let rows = (![FACTS_GONE, COUNTS_GONE].contains(&text)).then_some(rows as u64);
+                let any = [FACTS_GONE, COUNTS_GONE, dedupe::MESSAGES_GONE].contains(&text);
+                let rows = (!any).then_some(rows as u64);
                 statements.push((BoundStatement { text, parameters }, rows));
             }
         };
@@ -198,12 +221,20 @@ impl EncodedWrites {
             (RECORD_AGAIN, &self.records_again),
             (ONCE, &self.once),
             (ONCE_AGAIN, &self.once_again),
+            (dedupe::PUT, &self.messages),
+            (dedupe::PUT_AGAIN, &self.messages_again),
             (NEW, &self.new),
             (CHANGED, &self.changed),
             (FACTS, &self.facts),
         ] {
             add(text, vec![row_cells], row_cells.len());
         }
+        let gone = &self.messages_gone;
+        add(
+            dedupe::MESSAGES_GONE,
+            vec![&gone.0, &gone.1, &gone.2],
+            gone.0.len(),
+        );
         // A row may end and be removed in one transaction, so its last facts may be among those just written.
         add(FACTS_GONE, vec![&self.facts_gone], self.facts_gone.len());
         add(COUNTS, vec![&self.counts, &self.shard], self.counts.len());
@@ -278,6 +309,14 @@ fn once_row(row: &once::FirstUse) -> RowEncoder {
     row_cells
 }
 
+fn messages_gone(gone: &[(once::OnceKey, IntentId)]) -> (Vec<String>, Vec<String>, Vec<Vec<u8>>) {
+    let mut gone: Vec<_> = gone.iter().collect();
+    gone.sort_unstable();
+    let (meshes, keys) = dedupe::keys(gone.iter().map(|(key, _)| key));
+    let ids = gone.iter().map(|(_, id)| id.0.to_vec()).collect();
+    (meshes, keys, ids)
+}
+
 fn record_row(record: &record::Record) -> RowEncoder {
     let mut row_cells = RowEncoder::with_capacity(ROW_BYTES / 2);
     row_cells.int2(i16::from(record.key.kind.code()));
@@ -293,7 +332,10 @@ fn record_row(record: &record::Record) -> RowEncoder {
 fn removable_counter((counter, delta): &(Counter, i64)) -> Option<String> {
     match counter {
         Counter::Unconsented { of, .. } if *delta < 0 => Some(stored(of).into_owned()),
-        Counter::Unconsented { .. } | Counter::State { .. } | Counter::Unsettled { .. } => None,
+        Counter::Unconsented { .. }
+        | Counter::State { .. }
+        | Counter::Unsettled { .. }
+        | Counter::Messages { .. } => None,
     }
 }
 

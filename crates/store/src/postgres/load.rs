@@ -13,6 +13,7 @@ use consign_kernel::limits;
 use consign_kernel::once;
 use consign_kernel::record::{self, ApiKey};
 
+use super::dedupe;
 use super::rows::{self, INTENT_COLUMNS, intent_columns, stored};
 use super::session::Session;
 use super::wire::{BoundStatement, Row};
@@ -207,6 +208,9 @@ impl<'r> Prefetch<'r> {
     }
 
     fn add(&mut self, command: &'r Command, now: Micros) {
+        if let Command::Claim(claim) = command {
+            self.records.extend(claim.grant.clone());
+        }
         match needs(command, now) {
             Needs::Intent(id) => {
                 self.ids.insert(id);
@@ -278,6 +282,8 @@ pub(super) struct Prefetched {
     pub(super) blocks: Vec<Row>,
     pub(super) records: Vec<Row>,
     pub(super) once: Vec<Row>,
+    /// Once-keys of mesh messages.
+    pub(super) messages: Vec<Row>,
     /// Intents by id.
     pub(super) named: Vec<Intent>,
     pub(super) due: Vec<Intent>,
@@ -298,10 +304,11 @@ pub(super) fn load(
             .iter()
             .map(|key| (key.kind.code(), &key.owner, &key.name)),
     );
+    let (messages, once): (Vec<_>, Vec<_>) =
+        (prefetch.once.iter()).partition(|key| key.scope == once::Scope::MeshMessage);
+    let messages = dedupe::keys(messages.into_iter());
     let once = keys(
-        prefetch
-            .once
-            .iter()
+        once.into_iter()
             .map(|key| (key.scope.code(), &key.owner, &key.key)),
     );
     let ids: Vec<&[u8]> = prefetch.ids.iter().map(|id| &id.0[..]).collect();
@@ -328,6 +335,8 @@ pub(super) fn load(
         vec![&records.0, &records.1, &records.2],
     );
     ask(!once.0.is_empty(), ONCE, vec![&once.0, &once.1, &once.2]);
+    let any_message = !messages.0.is_empty();
+    ask(any_message, dedupe::LOAD, vec![&messages.0, &messages.1]);
     ask(!ids.is_empty(), INTENTS, vec![&ids]);
     for (column, (of_column, wanted)) in COLUMNS.iter().zip(&of_columns) {
         match (&of_column[..], &wanted[..]) {
@@ -347,6 +356,7 @@ pub(super) fn load(
             BEGIN | BRIEFLY | LOCK_OWNERS => {}
             RECORDS => found.records = rows,
             ONCE => found.once = rows,
+            dedupe::LOAD => found.messages = rows,
             INTENTS => found.named = intents(&rows)?,
             BLOCKS => found.blocks = rows,
             BLOCKS_AND_DUE => {

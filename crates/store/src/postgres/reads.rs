@@ -6,10 +6,12 @@ use consign_kernel::fact::Event;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::Shelf;
 use consign_kernel::lane::{Column, Probe};
+use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use tokio_postgres::Row;
 
+use super::dedupe;
 use super::fact_watermark::{FactWatermark, WatermarkWait, end_of};
 use super::readers::{PooledReader, PostgresReadPool};
 use super::rows::{
@@ -18,8 +20,9 @@ use super::rows::{
 use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, Error, EventFilter, EventPage, IntentColumns, IntentFilter, IntentPage, JobCount,
-    LeaseCount, MessageCount, MessagesOf, NamePage, OutlinePage, Query, Rows, SeqPage,
+    Count, Dump, EndingCount, Error, EventFilter, EventPage, IntentColumns, IntentFilter,
+    IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessagesOf, NamePage,
+    OutlinePage, Query, Rows, SeqPage,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -32,6 +35,11 @@ macro_rules! select {
 }
 
 const INTENT: &str = select!(intent_columns, " FROM intents i WHERE i.id = $1");
+
+const INTENTS_BY_ID: &str = select!(
+    intent_columns,
+    " FROM intents i WHERE i.id = ANY($1::bytea[])"
+);
 
 const CHILDREN: &str = select!(
     intent_columns,
@@ -94,8 +102,8 @@ macro_rules! messages {
     };
 }
 
-const MESSAGE_COUNTS: &str = "SELECT sender, owner, count(*) FROM intents WHERE profile = $1 AND profile IN (3, 4) \
-     AND sender IS NOT NULL GROUP BY sender, owner ORDER BY sender, owner LIMIT $2";
+const MESSAGE_COUNTS: &str = "SELECT name, sum(count)::bigint FROM counts WHERE kind = $1 AND face = $2 AND name >= $3 \
+     GROUP BY name HAVING sum(count) > 0 ORDER BY name LIMIT $4";
 
 const FIRST_USE: &str = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
      WHERE scope = $1 AND owner = $2 AND key = $3 AND until > $4";
@@ -141,6 +149,11 @@ const LAST_FACT_TO: &str = chain!(
 const RECORD: &str = "SELECT kind, owner, name, version, value, expires_at FROM records \
      WHERE kind = $1 AND owner = $2 AND name = $3 AND (expires_at IS NULL OR expires_at > $4)";
 
+/// A lookup for each key, and no join, as in `load.rs`.
+const RECORDS_BY_KEY: &str = "SELECT r.* FROM unnest($1::smallint[], $2::text[], $3::text[]) AS k (kind, owner, name), \
+     LATERAL (SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = k.kind AND owner = k.owner \
+     AND name = k.name AND (expires_at IS NULL OR expires_at > $4)) r";
+
 const RECORDS_AFTER: &str = "SELECT kind, owner, name, version, value, expires_at FROM records WHERE kind = $1 AND owner = $2 \
      AND name > $3 AND (expires_at IS NULL OR expires_at > $4) ORDER BY name LIMIT $5";
 
@@ -168,6 +181,10 @@ pub(super) async fn read(
         Query::Intent(id) => {
             let given: Parameters<'_> = &[&&id.0[..]];
             Rows::Intents(list(readers, INTENT, given, rows::intent).await?)
+        }
+        Query::IntentsById(ids) => {
+            let ids: Vec<&[u8]> = ids.iter().map(|id| &id.0[..]).collect();
+            Rows::Intents(list(readers, INTENTS_BY_ID, &[&ids], rows::intent).await?)
         }
         Query::Intents { filter, view } => page(readers, &filter, view).await?,
         Query::Children { parent, limit } => {
@@ -233,15 +250,40 @@ pub(super) async fn read(
             let given: Parameters<'_> = &[&profile, &signed(seq.0), &limit, &party];
             Rows::Intents(list(readers, sql, given, rows::intent).await?)
         }
-        Query::MessageCounts { profile, limit } => {
-            let given: Parameters<'_> = &[&i16::from(profile.code()), &i64::from(limit)];
+        Query::MessageCounts {
+            face,
+            tally,
+            from,
+            limit,
+        } => {
+            let (kind, face) = (i16::from(tally.kind()), i16::from(face.code()));
+            let given: Parameters<'_> = &[&kind, &face, &stored(&from), &i64::from(limit)];
             Rows::MessageCounts(list(readers, MESSAGE_COUNTS, given, message_count).await?)
+        }
+        Query::FirstUse(key) if key.scope == Scope::MeshMessage => {
+            let given: Parameters<'_> = &[&stored(&key.owner), &stored(&key.key)];
+            let mut found = list(readers, dedupe::GET, given, dedupe::row).await?;
+            found.retain(|row| row.until > now);
+            Rows::FirstUses(found)
         }
         Query::FirstUse(key) => {
             let scope = i16::from(key.scope.code());
             let (owner, name) = (stored(&key.owner), stored(&key.key));
             let given: Parameters<'_> = &[&scope, &owner, &name, &now.0];
             Rows::FirstUses(list(readers, FIRST_USE, given, rows::once).await?)
+        }
+        Query::LostMessages { after, limit } => {
+            Rows::LostMessages(lost_messages(readers, after, limit).await?)
+        }
+        Query::MeshEnding { until } => {
+            let ending = |row: &Row| {
+                Ok(EndingCount {
+                    messages: rows::unsigned(row, 0)?,
+                    keys: rows::unsigned(row, 1)?,
+                })
+            };
+            let found = list(readers, dedupe::ENDING, &[&until.0], ending).await?;
+            Rows::Ending(found.first().copied().unwrap_or_default())
         }
         Query::Dead { face, limit } => {
             let given: Parameters<'_> = &[&profile_codes(face), &i64::from(limit)];
@@ -271,6 +313,13 @@ pub(super) async fn read(
             let (owner, name) = (stored(&key.owner), stored(&key.name));
             let given: Parameters<'_> = &[&kind, &owner, &name, &now.0];
             Rows::Records(list(readers, RECORD, given, rows::record).await?)
+        }
+        Query::RecordsByKey(keys) => {
+            let kinds: Vec<i16> = keys.iter().map(|key| key.kind.code().into()).collect();
+            let owners: Vec<_> = keys.iter().map(|key| stored(&key.owner)).collect();
+            let names: Vec<_> = keys.iter().map(|key| stored(&key.name)).collect();
+            let given: Parameters<'_> = &[&kinds, &owners, &names, &now.0];
+            Rows::Records(list(readers, RECORDS_BY_KEY, given, rows::record).await?)
         }
         Query::Records {
             kind,
@@ -305,9 +354,8 @@ pub(super) async fn read(
 
 fn message_count(row: &Row) -> Result<MessageCount, Error> {
     Ok(MessageCount {
-        sender: rows::get(row, 0)?,
-        recipient: rows::get(row, 1)?,
-        count: rows::get::<i64>(row, 2)?.unsigned_abs(),
+        name: rows::text(row, 0)?,
+        count: rows::get::<i64>(row, 1)?.unsigned_abs(),
     })
 }
 
@@ -590,6 +638,10 @@ async fn dump_in(reader: &mut PooledReader<'_>) -> Result<Dump, Error> {
     for row in &reader.query(sql, &[]).await? {
         dump.once.push(rows::once(row)?);
     }
+    let given: Parameters<'_> = &[&"", &"", &i64::MAX];
+    for row in &reader.query(dedupe::PAGE, given).await? {
+        dump.once.push(dedupe::row(row)?);
+    }
     let sql = "SELECT kind, owner, name, version, value, expires_at FROM records ORDER BY kind, owner, name";
     for row in &reader.query(sql, &[]).await? {
         dump.records.push(rows::record(row)?);
@@ -598,6 +650,31 @@ async fn dump_in(reader: &mut PooledReader<'_>) -> Result<Dump, Error> {
         dump.counts.push((format!("{counter:?}"), count));
     }
     Ok(dump)
+}
+
+async fn lost_messages(
+    readers: &PostgresReadPool,
+    (mesh, key): (String, String),
+    limit: u32,
+) -> Result<LostMessagePage, Error> {
+    let looked = |row: &Row| {
+        let key = OnceKey {
+            scope: Scope::MeshMessage,
+            owner: rows::text(row, 0)?,
+            key: rows::text(row, 1)?,
+        };
+        Ok((key, rows::get::<bool>(row, 2)?))
+    };
+    let given: Parameters<'_> = &[&stored(&mesh), &stored(&key), &i64::from(limit)];
+    let found = list(readers, dedupe::LOST, given, looked).await?;
+    let full = found.len() == limit as usize;
+    Ok(LostMessagePage {
+        checked: found.len() as u64,
+        next: (found.last().filter(|_| full)).map(|(key, _)| (key.owner.clone(), key.key.clone())),
+        lost: (found.into_iter())
+            .filter_map(|(key, lost)| lost.then_some(key))
+            .collect(),
+    })
 }
 
 pub(super) async fn counters(reader: &mut PooledReader<'_>) -> Result<Vec<(Counter, i64)>, Error> {
@@ -611,14 +688,7 @@ pub(super) async fn counters(reader: &mut PooledReader<'_>) -> Result<Vec<(Count
                 namespace: rows::text(row, 2)?,
                 state: rows::coded(row, 3, State::from_code)?,
             },
-            2 => Counter::Unconsented {
-                face,
-                of: rows::text(row, 2)?,
-            },
-            _ => Counter::Unsettled {
-                face,
-                owner: rows::text(row, 2)?,
-            },
+            kind => Counter::named(u8::try_from(kind).unwrap_or(0), face, rows::text(row, 2)?),
         };
         Ok((counter, rows::get(row, 4)?))
     };

@@ -183,7 +183,7 @@ fn small(row: &impl SqlRow, index: usize) -> Result<u32, Error> {
     u32::try_from(value).map_err(|_| unfit(row, index, value))
 }
 
-fn bytes<const N: usize>(row: &impl SqlRow, index: usize) -> Result<[u8; N], Error> {
+pub(super) fn bytes<const N: usize>(row: &impl SqlRow, index: usize) -> Result<[u8; N], Error> {
     let value: &[u8] = get(row, index)?;
     value
         .try_into()

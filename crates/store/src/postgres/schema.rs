@@ -35,13 +35,22 @@ enum MigrationMode {
     Online,
 }
 
-const MIGRATIONS: &[PostgresMigration] = &[PostgresMigration {
-    version: 1,
-    name: "initial",
-    oldest: 1,
-    run: MigrationMode::Together,
-    sql: include_str!("migrations/0001_initial.sql"),
-}];
+const MIGRATIONS: &[PostgresMigration] = &[
+    PostgresMigration {
+        version: 1,
+        name: "initial",
+        oldest: 1,
+        run: MigrationMode::Together,
+        sql: include_str!("migrations/0001_initial.sql"),
+    },
+    PostgresMigration {
+        version: 2,
+        name: "mesh",
+        oldest: 1,
+        run: MigrationMode::Together,
+        sql: include_str!("migrations/0002_mesh.sql"),
+    },
+];
 
 /// `hashtext`, sequences as relations and the setting for cached plans need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;

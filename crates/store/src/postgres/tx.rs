@@ -17,6 +17,7 @@ use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use tokio_postgres::types::ToSql;
 
+use super::dedupe;
 use super::flush::{DecidedWrites, EncodedWrites};
 use super::load::{self, BLOCK, LockTimeout, Prefetch};
 use super::rows::{self, intent_columns, signed, stored};
@@ -47,6 +48,8 @@ pub(super) struct PostgresTx<'a> {
     facts_gone: Vec<FactSeq>,
     last_fact: FactSeq,
     counts: Vec<(Counter, i64)>,
+    /// Messages that are removed, and the keys that remain of them.
+    messages_gone: Vec<(once::OnceKey, IntentId)>,
 }
 
 impl<'a> PostgresTx<'a> {
@@ -71,12 +74,14 @@ impl<'a> PostgresTx<'a> {
             facts_gone: Vec::new(),
             last_fact: FactSeq(0),
             counts: Vec::new(),
+            messages_gone: Vec::new(),
         };
         let blocks = found.blocks.first().ok_or(Error::Closed)?;
         position.seq = rows::unsigned(blocks, 1)? * BLOCK;
         position.fact = rows::unsigned(blocks, 2)? * BLOCK;
         open.take_records(&found.records)?;
         open.take_once(&found.once)?;
+        open.take_messages(&found.messages)?;
         for intent in found.named {
             open.working_set.load(intent);
         }
@@ -126,6 +131,14 @@ impl<'a> PostgresTx<'a> {
         Ok(())
     }
 
+    fn take_messages(&mut self, found: &[Row]) -> Result<(), Error> {
+        for row in found {
+            let row = dedupe::row(row)?;
+            self.once.insert(row.key.clone(), KeyedEntry::found(row));
+        }
+        Ok(())
+    }
+
     /// The last fact of this transaction; zero if there is none.
     pub(super) fn last_fact(&self) -> FactSeq {
         self.last_fact
@@ -133,22 +146,23 @@ impl<'a> PostgresTx<'a> {
 
     /// Writes all decisions so far.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        self.pending().send(self.session)?;
+        self.pending()?.send(self.session)?;
         self.working_set.mark_written();
         self.facts.clear();
         self.facts_gone.clear();
         self.counts.clear();
+        self.messages_gone.clear();
         self.once.values_mut().for_each(KeyedEntry::written);
         self.records.values_mut().for_each(KeyedEntry::written);
         Ok(())
     }
 
     /// The decisions that are not written yet, to be written together with the commit.
-    pub(super) fn into_writes(mut self) -> EncodedWrites {
+    pub(super) fn into_writes(mut self) -> Result<EncodedWrites, Error> {
         self.pending()
     }
 
-    fn pending(&mut self) -> EncodedWrites {
+    fn pending(&mut self) -> Result<EncodedWrites, Error> {
         let (new, changed, removed) = self.working_set.take_pending();
         let mut decided = DecidedWrites {
             new,
@@ -157,6 +171,7 @@ impl<'a> PostgresTx<'a> {
             facts: &self.facts,
             facts_gone: &self.facts_gone,
             counts: &self.counts,
+            messages_gone: &self.messages_gone,
             ..DecidedWrites::default()
         };
         for entry in self.once.values().filter(|entry| entry.changed) {
@@ -340,11 +355,17 @@ impl Tx for PostgresTx<'_> {
 
     fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error> {
         if !self.once.contains_key(key) {
-            let keys = load::keys([(key.scope.code(), &key.owner, &key.key)].into_iter());
-            let found = self
-                .session
-                .query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
-            self.take_once(&found)?;
+            if key.scope == once::Scope::MeshMessage {
+                let keys = dedupe::keys(std::iter::once(key));
+                let found = self.session.query(dedupe::LOAD, &[&keys.0, &keys.1])?;
+                self.take_messages(&found)?;
+            } else {
+                let keys = load::keys([(key.scope.code(), &key.owner, &key.key)].into_iter());
+                let found = self
+                    .session
+                    .query(load::ONCE, &[&keys.0, &keys.1, &keys.2])?;
+                self.take_once(&found)?;
+            }
         }
         let entry = self
             .once
@@ -438,6 +459,16 @@ impl Tx for PostgresTx<'_> {
         Ok(())
     }
 
+    fn message_gone(&mut self, key: &once::OnceKey, message: IntentId) -> Result<(), Error> {
+        // The statement that notes it finds the row; the later commands of this transaction see it here.
+        let known = self.once.get_mut(key).and_then(|entry| entry.now.as_mut());
+        if let Some(row) = known.filter(|row| row.intent == Some(message)) {
+            row.forget_history();
+        }
+        self.messages_gone.push((key.clone(), message));
+        Ok(())
+    }
+
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
         let entry = self.records.entry(record.key.clone());
         entry.or_insert_with(KeyedEntry::none).set(Some(record));
@@ -501,14 +532,31 @@ impl PostgresTx<'_> {
         Ok(intents)
     }
 
+    fn forget_over(&mut self, scope: once::Scope, until: Micros, limit: u32) -> Result<u64, Error> {
+        let limit = i64::from(limit);
+        if scope == once::Scope::MeshMessage {
+            let sql = dedupe::FORGET_OVER;
+            return self.session.execute_anew(sql, &[&until.0, &limit]);
+        }
+        let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
+                   WHERE scope = $1 AND until <= $2 ORDER BY until, owner, key LIMIT $3 FOR UPDATE SKIP LOCKED)";
+        let scope = i16::from(scope.code());
+        self.session.execute_anew(sql, &[&scope, &until.0, &limit])
+    }
+
     /// Rows that another transaction has locked are left for the next call.
     fn forget_stored(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
         match forget {
-            Forget::Once { scope, limit } => {
-                let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
-                           WHERE scope = $1 AND until <= $2 ORDER BY until, owner, key LIMIT $3 FOR UPDATE SKIP LOCKED)";
-                let (scope, limit) = (i16::from(scope.code()), i64::from(*limit));
-                self.session.execute_anew(sql, &[&scope, &now.0, &limit])
+            Forget::Once { scope, limit } => self.forget_over(*scope, now, *limit),
+            Forget::OnceEnding {
+                scope,
+                ahead_us,
+                limit,
+            } => self.forget_over(*scope, now.plus(*ahead_us), *limit),
+            Forget::LostMessages { keys } => {
+                let keys = dedupe::keys(keys.iter());
+                self.session
+                    .execute_anew(dedupe::NOTE_LOST, &[&keys.0, &keys.1])
             }
             Forget::OnceOf { owner } => {
                 // With all scopes listed, the index of the key is used.
@@ -517,7 +565,9 @@ impl PostgresTx<'_> {
                     .map(|scope| scope.code().into())
                     .collect();
                 let sql = "DELETE FROM once WHERE scope = ANY($1::smallint[]) AND owner = $2";
-                self.session.execute_anew(sql, &[&scopes, &stored(owner)])
+                let others = self.session.execute_anew(sql, &[&scopes, &stored(owner)])?;
+                let messages = dedupe::FORGET_OWNER;
+                Ok(others + self.session.execute_anew(messages, &[&stored(owner)])?)
             }
             // Scope by scope, so that the first rows are found by the key. None may remain, so this waits for locks.
             Forget::OnceOfFace { face, limit } => {
@@ -526,6 +576,11 @@ impl PostgresTx<'_> {
                 let mut forgotten = 0;
                 for scope in once::Scope::purged(*face) {
                     let room = i64::from(*limit) - i64::try_from(forgotten).unwrap_or(i64::MAX);
+                    if scope == once::Scope::MeshMessage {
+                        let sql = dedupe::FORGET_FIRST;
+                        forgotten += self.session.execute_anew(sql, &[&room])?;
+                        continue;
+                    }
                     let scope = i16::from(scope.code());
                     forgotten += self.session.execute_anew(sql, &[&scope, &room])?;
                 }

@@ -216,7 +216,7 @@ impl Transact for PostgresWriter<'_> {
         let wrote = batch.wrote;
         let news = batch.finish()?;
         let last_fact = tx.last_fact().0;
-        self.last = Some(tx.into_writes());
+        self.last = Some(tx.into_writes()?);
         group.answer_with(replies);
         Ok(Executed {
             news,

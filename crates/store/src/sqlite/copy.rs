@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use consign_kernel::once;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
+use super::dedupe;
 use super::file_lock::FileLock;
 use super::nonces::Nonces;
 use super::rows::{self, fact_columns, intent_columns, signed};
@@ -178,6 +179,7 @@ impl CopySource for SqliteSource {
             }
             LedgerTable::Records => "SELECT count(*) FROM records",
             LedgerTable::Counts => "SELECT count(*) FROM counts WHERE count != 0",
+            LedgerTable::Dedupe => "SELECT count(*) FROM client_message_dedupe",
         };
         Ok(self
             .connection
@@ -192,6 +194,7 @@ impl CopySource for SqliteSource {
             LedgerTable::Nonces => self.nonces(after, limit),
             LedgerTable::Records => self.records(after, limit),
             LedgerTable::Counts => self.counts(after, limit),
+            LedgerTable::Dedupe => self.dedupe(after, limit),
         }
     }
 }
@@ -288,6 +291,17 @@ impl SqliteSource {
         Ok(RowPage {
             rows: TableRows::Records(found),
             next,
+        })
+    }
+
+    fn dedupe(&self, after: &Cursor, limit: u32) -> Result<RowPage, Error> {
+        let [mesh, key] = &after.texts;
+        let found = dedupe::page(&self.connection, (mesh, key), limit)?;
+        Ok(RowPage {
+            next: found
+                .last()
+                .map(|row| Cursor::named([0; 3], &row.key.owner, &row.key.key)),
+            rows: TableRows::Once(found),
         })
     }
 
@@ -407,7 +421,7 @@ impl CopyTarget for SqliteTarget {
         self.in_transaction(|connection| {
             connection.execute_batch(
                 "DROP TABLE IF EXISTS copying; DELETE FROM intents; DELETE FROM facts; DELETE FROM news; DELETE FROM once; \
-                 DELETE FROM nonces; DELETE FROM records; DELETE FROM counts; \
+                 DELETE FROM nonces; DELETE FROM records; DELETE FROM counts; DELETE FROM client_message_dedupe; \
                  CREATE TABLE copying (id INTEGER PRIMARY KEY CHECK (id = 1), source TEXT NOT NULL, \
                  fingerprint BLOB NOT NULL, began_at INTEGER NOT NULL, tables INTEGER NOT NULL, first INTEGER NOT NULL, \
                  second INTEGER NOT NULL, third INTEGER NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL) STRICT",

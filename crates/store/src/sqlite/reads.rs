@@ -9,10 +9,12 @@ use consign_kernel::fact::{Event, Fact};
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
+use consign_kernel::once::Scope;
 use consign_kernel::profile::Face;
 use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
+use super::dedupe;
 use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
 use super::writer::read_position;
@@ -161,8 +163,8 @@ macro_rules! messages {
     };
 }
 
-const MESSAGE_COUNTS: &str = "SELECT sender, owner, count(*) FROM intents WHERE profile = ?1 AND profile IN (3, 4) \
-     AND sender IS NOT NULL GROUP BY sender, owner ORDER BY sender, owner LIMIT ?2";
+const MESSAGE_COUNTS: &str = "SELECT name, count FROM counts WHERE kind = ?1 AND face = ?2 AND name >= ?3 AND count > 0 \
+     ORDER BY name LIMIT ?4";
 
 const FIRST_USE: &str = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
      WHERE scope = ?1 AND owner = ?2 AND key = ?3 AND until > ?4";
@@ -192,6 +194,13 @@ const DUE: &str = "SELECT min(wake_at) FROM intents WHERE shelf = ?1";
 pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Result<Rows, Error> {
     Ok(match query {
         Query::Intent(id) => Rows::Intents(list(connection, INTENT, [id.0], rows::intent)?),
+        Query::IntentsById(ids) => {
+            let mut found = Vec::with_capacity(ids.len());
+            for id in ids {
+                found.extend(list(connection, INTENT, [id.0], rows::intent)?);
+            }
+            Rows::Intents(found)
+        }
         Query::Intents { filter, view } => page(connection, filter, *view)?,
         Query::Children { parent, limit } => {
             let given = params![parent.0, limit];
@@ -250,14 +259,33 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
             let given = params![profile, signed(seq.0), filter.limit, party];
             Rows::Intents(list(connection, sql, given, rows::intent)?)
         }
-        Query::MessageCounts { profile, limit } => {
-            let given = params![profile.code(), limit];
+        Query::MessageCounts {
+            face,
+            tally,
+            from,
+            limit,
+        } => {
+            let given = params![tally.kind(), face.code(), from, limit];
             Rows::MessageCounts(list(connection, MESSAGE_COUNTS, given, message_count)?)
+        }
+        Query::FirstUse(key) if key.scope == Scope::MeshMessage => {
+            let mut found = list(
+                connection,
+                dedupe::GET,
+                params![key.owner, key.key],
+                dedupe::row,
+            )?;
+            found.retain(|row| row.until > now);
+            Rows::FirstUses(found)
         }
         Query::FirstUse(key) => {
             let given = params![key.scope.code(), key.owner, key.key, now.0];
             Rows::FirstUses(list(connection, FIRST_USE, given, rows::once)?)
         }
+        Query::LostMessages { after, limit } => {
+            Rows::LostMessages(dedupe::lost_messages(connection, after, *limit)?)
+        }
+        Query::MeshEnding { until } => Rows::Ending(dedupe::ending(connection, *until)?),
         Query::Dead { face, limit } => Rows::Intents(dead(connection, *face, *limit)?),
         Query::Facts { intent, limit } => Rows::Facts(facts(connection, *intent, *limit)?),
         Query::LastFactTo {
@@ -276,6 +304,14 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
         Query::Record(key) => {
             let given = params![key.kind.code(), key.owner, key.name, now.0];
             Rows::Records(list(connection, RECORD, given, rows::record)?)
+        }
+        Query::RecordsByKey(keys) => {
+            let mut found = Vec::with_capacity(keys.len());
+            for key in keys {
+                let given = params![key.kind.code(), key.owner, key.name, now.0];
+                found.extend(list(connection, RECORD, given, rows::record)?);
+            }
+            Rows::Records(found)
         }
         Query::Records {
             kind,
@@ -375,9 +411,8 @@ fn scan<T>(
 
 fn message_count(row: &Row<'_>) -> rusqlite::Result<MessageCount> {
     Ok(MessageCount {
-        sender: row.get(0)?,
-        recipient: row.get(1)?,
-        count: rows::unsigned(row, 2)?,
+        name: row.get(0)?,
+        count: rows::unsigned(row, 1)?,
     })
 }
 
@@ -578,6 +613,8 @@ pub(super) fn dump(connection: &Connection) -> Result<Dump, Error> {
         nonces.insert(row.key.clone(), row);
     }
     dump.once.extend(nonces.into_values());
+    dump.once
+        .extend(dedupe::page(connection, ("", ""), u32::MAX)?);
     let mut statement = connection.prepare(
         "SELECT kind, owner, name, version, value, expires_at FROM records ORDER BY kind, owner, name",
     )?;
@@ -607,14 +644,7 @@ pub(super) fn counter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Counter, i64
             namespace: row.get(2)?,
             state: rows::coded(row, 3, State::from_code)?,
         },
-        2 => Counter::Unconsented {
-            face,
-            of: row.get(2)?,
-        },
-        _ => Counter::Unsettled {
-            face,
-            owner: row.get(2)?,
-        },
+        kind => Counter::named(kind, face, row.get(2)?),
     };
     Ok((counter, row.get(4)?))
 }

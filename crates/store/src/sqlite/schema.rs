@@ -31,11 +31,18 @@ struct SqliteMigration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[SqliteMigration] = &[SqliteMigration {
-    version: 1,
-    name: "initial",
-    sql: include_str!("migrations/0001_initial.sql"),
-}];
+const MIGRATIONS: &[SqliteMigration] = &[
+    SqliteMigration {
+        version: 1,
+        name: "initial",
+        sql: include_str!("migrations/0001_initial.sql"),
+    },
+    SqliteMigration {
+        version: 2,
+        name: "mesh",
+        sql: include_str!("migrations/0002_mesh.sql"),
+    },
+];
 
 /// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,15 +350,21 @@ fn apply(
 mod tests {
     use super::*;
 
-    const SECOND: SqliteMigration = SqliteMigration {
-        version: 2,
-        name: "second",
-        sql: "ALTER TABLE position ADD COLUMN note TEXT; UPDATE position SET note = 'kept'",
-    };
-
-    fn first() -> SqliteMigration {
-        let SqliteMigration { version, name, sql } = MIGRATIONS[0];
-        SqliteMigration { version, name, sql }
+    /// The migrations of this version and one after them.
+    fn with_next(sql: &'static str) -> Vec<SqliteMigration> {
+        let known = MIGRATIONS
+            .iter()
+            .map(|SqliteMigration { version, name, sql }| SqliteMigration {
+                version: *version,
+                name,
+                sql,
+            });
+        let next = SqliteMigration {
+            version: 3,
+            name: "next",
+            sql,
+        };
+        known.chain([next]).collect()
     }
 
     fn applied(connection: &Connection) -> Vec<(u32, i64)> {
@@ -366,10 +379,12 @@ mod tests {
     fn an_older_schema_gets_only_the_migrations_that_it_lacks() {
         let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
         apply(&mut connection, path, 10, MIGRATIONS).unwrap();
-        let list = [first(), SECOND];
+        let list = with_next(
+            "ALTER TABLE position ADD COLUMN note TEXT; UPDATE position SET note = 'kept'",
+        );
         for now in [20, 30] {
             apply(&mut connection, path, now, &list).unwrap();
-            assert_eq!(applied(&connection), [(1, 10), (2, 20)]);
+            assert_eq!(applied(&connection), [(1, 10), (2, 10), (3, 20)]);
         }
         let note: String = connection
             .query_row("SELECT note FROM position", [], |row| row.get(0))
@@ -379,8 +394,8 @@ mod tests {
         assert!(matches!(
             refused,
             Error::TooNew {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ));
@@ -405,13 +420,55 @@ mod tests {
     fn a_migration_that_fails_changes_nothing() {
         let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
         apply(&mut connection, path, 10, MIGRATIONS).unwrap();
-        let third = SqliteMigration {
-            version: 3,
-            name: "third",
+        let mut list = with_next("ALTER TABLE position ADD COLUMN note TEXT");
+        list.push(SqliteMigration {
+            version: 4,
+            name: "after next",
             sql: "CREATE TABLE later (x); SELECT missing FROM later",
-        };
-        apply(&mut connection, path, 20, &[first(), SECOND, third]).unwrap_err();
-        assert_eq!(applied(&connection), [(1, 10)]);
+        });
+        apply(&mut connection, path, 20, &list).unwrap_err();
+        assert_eq!(applied(&connection), [(1, 10), (2, 10)]);
         assert!(!connection.column_exists(None, "position", "note").unwrap());
+    }
+
+    #[test]
+    fn cm_041_cm_042_a_file_of_the_first_version_gets_the_tables_of_the_mesh() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, &MIGRATIONS[..1]).unwrap();
+        let kept = "INSERT INTO once VALUES (1, 'alice', 'a', x'00', NULL, '', 7)";
+        connection.execute_batch(kept).unwrap();
+        apply(&mut connection, path, 20, MIGRATIONS).unwrap();
+        assert_eq!(applied(&connection), [(1, 10), (2, 20)]);
+        let until: i64 = connection
+            .query_row("SELECT until FROM once", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(until, 7);
+        let columns = |table: &str| {
+            let sql = "SELECT group_concat(name, ' ') FROM pragma_table_info(?1)";
+            let names = connection.query_row(sql, [table], |row| row.get::<_, String>(0));
+            names.unwrap()
+        };
+        assert_eq!(
+            columns("client_message_dedupe"),
+            "mesh_id client_message_id broker_message_id request_fingerprint destination_kind destination_ref \
+             first_seen_at expires_at history_available"
+        );
+        for view in [
+            "topic_message",
+            "message_queue",
+            "message_history",
+            "delivery_queue",
+            "mention_index",
+        ] {
+            let rows = format!("SELECT count(*) FROM {view}");
+            let rows: i64 = connection.query_row(&rows, [], |row| row.get(0)).unwrap();
+            assert_eq!(rows, 0, "{view}");
+        }
+        let unknown = "INSERT INTO client_message_dedupe (mesh_id, client_message_id, broker_message_id, \
+            request_fingerprint, destination_kind, destination_ref) VALUES ('m', 'c', 'b', x'00', 'nowhere', '')";
+        connection.execute_batch(unknown).unwrap_err();
+        connection
+            .execute_batch(&unknown.replace("nowhere", "topic"))
+            .unwrap();
     }
 }

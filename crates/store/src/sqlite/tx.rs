@@ -7,13 +7,14 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Series, Shelf};
 use consign_kernel::lane::{Column, Lanes, Probe};
-use consign_kernel::once;
+use consign_kernel::once::{self, Scope};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use consign_kernel::record::{self, Record};
 use consign_kernel::state::State;
 use rusqlite::{OptionalExtension, params, params_from_iter};
 
+use super::dedupe;
 use super::nonces::Nonces;
 use super::rows::{self, fact_columns, intent_columns, signed};
 use super::schema;
@@ -178,6 +179,9 @@ impl Tx for SqliteTx<'_, '_> {
     fn once(&mut self, key: &once::OnceKey) -> Result<Option<once::FirstUse>, Error> {
         if key.scope.is_bare() {
             return Ok(self.nonces.get(key));
+        }
+        if key.scope == Scope::MeshMessage {
+            return dedupe::get(self.prepared, key);
         }
         let sql = "SELECT scope, owner, key, fingerprint, intent, answer, until FROM once \
                    WHERE scope = ?1 AND owner = ?2 AND key = ?3";
@@ -350,6 +354,9 @@ impl Tx for SqliteTx<'_, '_> {
         if row.key.scope.is_bare() {
             return self.nonces.put(self.prepared, &row);
         }
+        if row.key.scope == Scope::MeshMessage {
+            return dedupe::put(self.prepared, &row);
+        }
         // The kernel saw no valid row under this key; an expired row is replaced.
         let sql = "INSERT OR REPLACE INTO once (scope, owner, key, fingerprint, intent, answer, until) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -368,6 +375,10 @@ impl Tx for SqliteTx<'_, '_> {
                 .execute_batch("COMMIT; BEGIN IMMEDIATE")?;
         }
         Ok(())
+    }
+
+    fn message_gone(&mut self, key: &once::OnceKey, message: IntentId) -> Result<(), Error> {
+        dedupe::message_gone(self.prepared, key, message)
     }
 
     fn put_record(&mut self, record: Record) -> Result<(), Error> {
@@ -401,7 +412,7 @@ impl Tx for SqliteTx<'_, '_> {
         self.prepared
             .get(sql)?
             .execute(params![kind, face, name, state, delta])?;
-        if kind == UNCONSENTED {
+        if kind >= UNCONSENTED && delta <= 0 {
             let sql = "DELETE FROM counts WHERE kind = ?1 AND face = ?2 AND name = ?3 AND state = ?4 AND count = 0";
             let statement = self.prepared.get(sql)?;
             statement.execute(params![kind, face, name, state])?;
@@ -411,28 +422,24 @@ impl Tx for SqliteTx<'_, '_> {
 
     fn forget(&mut self, forget: &Forget, now: Micros) -> Result<u64, Error> {
         let changed = match forget {
-            Forget::Once { scope, limit } if scope.is_bare() => {
-                self.nonces
-                    .forget_over(self.prepared, *scope, now, *limit)?
-            }
-            Forget::Once { scope, limit } => {
-                let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
-                           WHERE scope = ?1 AND until <= ?2 ORDER BY until, owner, key LIMIT ?3)";
-                self.prepared
-                    .get(sql)?
-                    .execute(params![scope.code(), now.0, limit])?
-            }
+            Forget::Once { scope, limit } => self.forget_over(*scope, now, *limit)?,
+            Forget::OnceEnding {
+                scope,
+                ahead_us,
+                limit,
+            } => self.forget_over(*scope, now.plus(*ahead_us), *limit)?,
+            Forget::LostMessages { keys } => dedupe::note_lost(self.prepared, keys)?,
             // Scope by scope, so that the primary key finds the rows.
             Forget::OnceOf { owner } => {
                 let mut changed = 0;
-                for scope in once::Scope::ALL {
+                for scope in Scope::ALL {
                     changed += self.forget_owner(*scope, owner)?;
                 }
                 changed
             }
             Forget::OnceOfFace { face, limit } => {
                 let mut changed = 0;
-                for scope in once::Scope::purged(*face) {
+                for scope in Scope::purged(*face) {
                     changed += self.forget_scope(scope, *limit as usize - changed)?;
                 }
                 changed
@@ -493,9 +500,25 @@ impl Tx for SqliteTx<'_, '_> {
 }
 
 impl SqliteTx<'_, '_> {
-    fn forget_owner(&mut self, scope: once::Scope, owner: &str) -> Result<usize, Error> {
+    fn forget_over(&mut self, scope: Scope, until: Micros, limit: u32) -> Result<usize, Error> {
+        if scope.is_bare() {
+            return self.nonces.forget_over(self.prepared, scope, until, limit);
+        }
+        if scope == Scope::MeshMessage {
+            return dedupe::forget_over(self.prepared, until, limit);
+        }
+        let sql = "DELETE FROM once WHERE (scope, owner, key) IN (SELECT scope, owner, key FROM once \
+                   WHERE scope = ?1 AND until <= ?2 ORDER BY until, owner, key LIMIT ?3)";
+        let statement = self.prepared.get(sql)?;
+        Ok(statement.execute(params![scope.code(), until.0, limit])?)
+    }
+
+    fn forget_owner(&mut self, scope: Scope, owner: &str) -> Result<usize, Error> {
         if scope.is_bare() {
             return self.nonces.forget_owner(self.prepared, scope, owner);
+        }
+        if scope == Scope::MeshMessage {
+            return dedupe::forget_owner(self.prepared, owner);
         }
         let sql = "DELETE FROM once WHERE scope = ?1 AND owner = ?2";
         let statement = self.prepared.get(sql)?;
@@ -503,9 +526,12 @@ impl SqliteTx<'_, '_> {
     }
 
     /// Removes once-keys of all owners, at most so many.
-    fn forget_scope(&mut self, scope: once::Scope, limit: usize) -> Result<usize, Error> {
+    fn forget_scope(&mut self, scope: Scope, limit: usize) -> Result<usize, Error> {
         if scope.is_bare() {
             return self.nonces.forget_first(self.prepared, scope, limit);
+        }
+        if scope == Scope::MeshMessage {
+            return dedupe::forget_first(self.prepared, limit);
         }
         let sql = "DELETE FROM once WHERE (scope, owner, key) IN \
                    (SELECT scope, owner, key FROM once WHERE scope = ?1 ORDER BY owner, key LIMIT ?2)";

@@ -241,7 +241,7 @@ async fn a_look_tells_what_would_happen_and_makes_nothing() {
     let first = filled(&folder, "first.db", &clock, 50).await;
     let second = file(&folder, "second.db");
     let plan = look(&first, &second).await;
-    assert_eq!(plan.tables[0], (LedgerTable::Intents, 50));
+    assert_eq!(plan.tables[0], (LedgerTable::Intents, 51));
     assert_eq!(
         (plan.found, plan.obstacles),
         (TargetContent::Nothing, vec![])

@@ -2,6 +2,7 @@
 
 mod entry;
 mod locked;
+mod mesh;
 mod migrations;
 mod nodes;
 mod silent;

@@ -3,7 +3,9 @@
 mod foreign;
 mod import;
 mod import_beam;
+mod mesh;
 mod nonces;
+mod outbox;
 mod positions;
 mod reopen;
 mod settings;

@@ -30,10 +30,21 @@ pub enum Promise {
     ClockMoved,
     /// An intent published on one node reaches a waiting client on another.
     Reached,
+    BeamResultStays,
+    BeamOneResult,
+    BeamNonceFree,
+    BeamStoredFirst,
+    BeamDeliveredOpen,
+    BeamLegalSteps,
+    BusMessageStays,
+    BusNonceOnce,
+    BusAckStays,
+    BusLegalSteps,
+    BeamEnds,
 }
 
 impl Promise {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 30] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
         Self::LeaseSurvives,
@@ -53,6 +64,31 @@ impl Promise {
         Self::Alive,
         Self::ClockMoved,
         Self::Reached,
+        Self::BeamResultStays,
+        Self::BeamOneResult,
+        Self::BeamNonceFree,
+        Self::BeamStoredFirst,
+        Self::BeamDeliveredOpen,
+        Self::BeamLegalSteps,
+        Self::BusMessageStays,
+        Self::BusNonceOnce,
+        Self::BusAckStays,
+        Self::BusLegalSteps,
+        Self::BeamEnds,
+    ];
+
+    /// The promises about Beam that a campaign with its clients must check.
+    pub const BEAM: [Self; 10] = [
+        Self::BeamResultStays,
+        Self::BeamOneResult,
+        Self::BeamNonceFree,
+        Self::BeamStoredFirst,
+        Self::BeamLegalSteps,
+        Self::BusMessageStays,
+        Self::BusNonceOnce,
+        Self::BusAckStays,
+        Self::BusLegalSteps,
+        Self::BeamEnds,
     ];
 
     /// The promises that every campaign must check.
@@ -89,6 +125,19 @@ impl Promise {
             Self::Alive => "every_node_works_again_soon_after_a_fault",
             Self::ClockMoved => "a_clock_that_was_moved_was_read",
             Self::Reached => "whoever_waits_at_another_node_gets_an_intent",
+            Self::BeamResultStays => {
+                "be_094_be_155_a_result_that_a_sender_got_is_stored_and_repeated"
+            }
+            Self::BeamOneResult => "be_095_a_nonce_is_never_answered_with_two_results",
+            Self::BeamNonceFree => "be_098_a_nonce_is_refused_for_another_intent_only",
+            Self::BeamStoredFirst => "an_intent_is_stored_before_its_recipient_gets_it",
+            Self::BeamDeliveredOpen => "be_154_a_delivered_intent_is_failed_by_its_timeout_only",
+            Self::BeamLegalSteps => "be_008_every_trace_is_a_walk_of_legal_steps",
+            Self::BusMessageStays => "be_045_an_accepted_message_survives_with_its_content",
+            Self::BusNonceOnce => "be_024_be_025_a_nonce_of_the_bus_is_one_message",
+            Self::BusAckStays => "be_038_an_acknowledged_message_keeps_its_first_response",
+            Self::BusLegalSteps => "be_006_be_007_the_events_of_a_message_are_legal_steps",
+            Self::BeamEnds => "every_intent_and_message_comes_to_its_end",
         }
     }
 }

@@ -74,6 +74,11 @@ impl Http {
         self
     }
 
+    /// `address:port`.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
     pub fn get(&mut self, path: &str) -> io::Result<Reply> {
         self.send("GET", path, &[], None)
     }

@@ -124,6 +124,7 @@ impl Site {
             capabilities: Vec::new(),
             max,
             lease_us,
+            grant: None,
         };
         let claimed = self.engine().claim(None, claim, wait).await;
         claimed.map_err(|error| unavailable(&error))

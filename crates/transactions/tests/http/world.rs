@@ -122,6 +122,7 @@ impl World {
             maintenance: false,
             draining,
             release_reserve: None,
+            queues: Vec::new(),
         };
         let transactions = consign_transactions::http::Options {
             admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),

@@ -74,6 +74,7 @@ impl Shop {
             capabilities: Vec::new(),
             max: 10,
             lease_us: 10 * SECOND_US,
+            grant: None,
         };
         self.world
             .engine

@@ -227,3 +227,36 @@ fn what_later_versions_write_loads_even_when_strict_du_014() {
         "{problems}"
     );
 }
+
+#[test]
+fn received_messages_need_an_agent_and_an_intent() {
+    let receive = |rest: &str| format!("plugins: {{}}\nbeam:\n  receive:\n    - {{{rest}}}");
+    refused(
+        &receive("agent: bob, intent: agent.ping"),
+        "Error config.yaml:4: `beam.receive[0].agent` is not a Beam-ID; write agent@org.beam.directory",
+    );
+    refused(
+        &receive("agent: bob@acme.beam.directory"),
+        "Error config.yaml:4: `beam.receive[0].intent` is missing",
+    );
+    refused(
+        &receive("intent: agent.ping"),
+        "`beam.receive[0].agent` is missing",
+    );
+    let long = "b".repeat(60);
+    refused(
+        &receive(&format!("agent: {long}@beam.directory, intent: agent.ping")),
+        "`beam.receive[0].agent` is longer than 74 characters",
+    );
+    let one = "{agent: bob@acme.beam.directory, intent: agent.ping}";
+    refused(
+        &format!("beam: {{receive: [{one}, {one}]}}"),
+        "`beam.receive[1]` has the same `agent` and `intent` as another entry",
+    );
+    warned(
+        &receive("agent: bob@acme.beam.directory, intent: agent.ping, evnt: x"),
+        "Warning config.yaml:4: unknown key `beam.receive[0].evnt`; did you mean `event`?",
+    );
+    let config = World::new(&format!("beam: {{receive: [{one}]}}")).config();
+    assert_eq!(config.received[0].event, "message.received");
+}

@@ -8,12 +8,13 @@ use consign_engine::{Error, Operator};
 use super::is_over;
 use super::jobs::{SCANNED_MAX, every_job};
 use crate::breaker;
-use crate::pipeline::{PUBLISH_PLUGIN, SWITCH_PLUGIN};
+use crate::pipeline::{SEND_PLUGIN, SWITCH_PLUGIN, StepKind};
 use crate::program::Program;
-use crate::runtime::job::{Job, SubmittedBy, job_id};
+use crate::runtime::job::{Job, SubmittedBy, WAITING, job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records::{self, ScheduleStatus};
 use crate::runtime::schedules::ScheduleInfo;
+use crate::runtime::send;
 
 /// How many faulty rows a check names.
 const NAMED_MAX: usize = 5;
@@ -63,6 +64,7 @@ impl Runtime {
         }
         checks.extend(left_out(&self.program()));
         checks.extend(self.stranded_checks().await?);
+        checks.extend(self.sender_checks());
         for schedule in self.schedules().await? {
             let detail = match schedule.status {
                 ScheduleStatus::PausedInvalid => Some(
@@ -78,6 +80,28 @@ impl Runtime {
             checks.push(ServiceCheck::of(&name, detail));
         }
         Ok(checks)
+    }
+
+    /// Whether the message bus can sign for each sender of a `core.send` step.
+    fn sender_checks(&self) -> Vec<ServiceCheck> {
+        let program = self.program();
+        let nodes = (program.pipelines().iter()).flat_map(|pipeline| pipeline.graph.nodes());
+        let senders: BTreeSet<&str> = nodes
+            .filter_map(|node| match &node.kind {
+                StepKind::Step(uses) if uses.plugin == SEND_PLUGIN => uses.with.literal("from"),
+                StepKind::Step(_) | StepKind::Switch(_) => None,
+            })
+            .collect();
+        let bus = self.inner.bus.as_deref();
+        let check = |sender: &str| {
+            let detail = match bus {
+                None => Some(send::NO_BUS.to_owned()),
+                Some(bus) if bus.signs_for(sender) => None,
+                Some(_) => Some(send::no_identity(sender)),
+            };
+            ServiceCheck::of(&format!("sender {sender}"), detail)
+        };
+        senders.into_iter().map(check).collect()
     }
 
     /// Why a plugin that can be run does not work.
@@ -100,7 +124,7 @@ impl Runtime {
         let mut stranded = BTreeMap::new();
         for work in self.engine().job_counts().await? {
             let plugin = work.capability.unwrap_or_default();
-            let is_ours = [PUBLISH_PLUGIN, SWITCH_PLUGIN].contains(&plugin.as_str());
+            let is_ours = plugin == SWITCH_PLUGIN || WAITING.contains(&plugin.as_str());
             if work.queued > 0 && !is_ours && program.plugin(&plugin).is_none() {
                 stranded.insert(plugin, work.queued);
             }

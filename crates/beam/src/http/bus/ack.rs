@@ -54,7 +54,9 @@ pub(super) async fn requeue(
     State(face): State<BeamFace>,
     _: BusCaller,
     id: Result<Path<String>, PathRejection>,
+    request: Request,
 ) -> Result<Response, BeamProblemResponse> {
+    receive::whole(request).await?;
     let Ok(Path(id)) = id else {
         let text = "Message not found";
         return Err(BeamProblemResponse::new(Code::MessageNotFound, text));

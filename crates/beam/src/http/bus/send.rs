@@ -6,13 +6,10 @@ use consign_kernel::error::Code;
 use http::StatusCode;
 
 use super::{BusCaller, views};
-use crate::bus::{NewMessage, SentMessage};
+use crate::bus::{NAME_BYTES_MAX, NewMessage, SentMessage};
 use crate::http::problem_response::BeamProblemResponse;
 use crate::http::{BeamFace, receive};
 use crate::text::{BeamObject, BeamValue};
-
-/// The longest sender, recipient, intent, nonce or trace id.
-pub(in crate::http) const NAME_BYTES_MAX: usize = 255;
 
 pub(super) async fn send(
     State(face): State<BeamFace>,

@@ -15,7 +15,7 @@ use super::schemas::{
 };
 use crate::directory::PAGE_AGENTS_MAX;
 use crate::directory::registration::{
-    CAPABILITIES_MAX, CAPABILITY_CHARS_MAX, DESCRIPTION_CHARS_MAX, DH_KEY_CHARS_MAX,
+    CAPABILITIES_MAX, CAPABILITY_CHARS_MAX, DESCRIPTION_BYTES_MAX, DH_KEY_CHARS_MAX,
     DISPLAY_NAME_CHARS_MAX, EMAIL_CHARS_MAX, URL_CHARS_MAX,
 };
 use crate::http::agents::{BROWSE_DEFAULT, SEARCH_DEFAULT};
@@ -105,7 +105,7 @@ fn registration() -> Schema {
         optional("email", text().rule("maxLength", EMAIL_CHARS_MAX)),
         optional(
             "description",
-            text().rule("maxLength", DESCRIPTION_CHARS_MAX),
+            text().rule("maxLength", DESCRIPTION_BYTES_MAX),
         ),
         optional("logoUrl", web_address()),
         optional(
@@ -244,7 +244,7 @@ fn updates() -> Vec<Endpoint> {
     let profile = object(vec![
         optional(
             "description",
-            text().nullable().rule("maxLength", DESCRIPTION_CHARS_MAX),
+            text().nullable().rule("maxLength", DESCRIPTION_BYTES_MAX),
         ),
         optional("logo_url", web_address().nullable()),
         optional("website", web_address().nullable()),

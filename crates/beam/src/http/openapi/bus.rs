@@ -10,10 +10,10 @@ use http::StatusCode;
 use super::BUS;
 use super::operation::{BUS_CLIENT, BUS_KEY, BeamOperation as _, get, post};
 use super::schemas::{clamped, count, seconds, state};
+use crate::bus::NAME_BYTES_MAX;
 use crate::http::bus::reads::{
     DEAD_LETTERS_DEFAULT, HISTORY_DEFAULT, LIST_MAX, POLL_DEFAULT, POLL_MAX, WAIT_MAX_S,
 };
-use crate::http::bus::send::NAME_BYTES_MAX;
 
 const MESSAGE: &str = r#"{"from":"night@acme.beam.directory","to":"desk@acme.beam.directory","intent":"conversation.message","payload":{"message":"Is a room free tonight?"},"priority":0,"nonce":"order-17"}"#;
 const SENT: &str = r#"{"message_id":"0193f7a2-6c54-7d61-8a4e-3b0f6f2c9e10","nonce":"order-17","status":"delivered","created_at":1769860800.25}"#;

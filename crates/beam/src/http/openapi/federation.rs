@@ -8,7 +8,10 @@ use consign_web::openapi::{Access, Endpoint, Operation};
 use http::StatusCode;
 
 use super::FEDERATION;
-use super::operation::{ANYONE, BeamOperation as _, FEDERATION_SECRET, PEER, delete, get, post};
+use super::operation::{
+    ANYONE, BeamOperation as _, FEDERATION_SECRET, PEER, SESSION_BEARER, SESSION_IN_COOKIE, delete,
+    get, post,
+};
 use super::schemas::{beam_id, clamped, count, instant, intent_frame, public_key, result_frame};
 use crate::trust::HOPS_MAX;
 
@@ -19,8 +22,19 @@ const ANYONE_OR_PEER: Access = Access {
     ..PEER
 };
 
-const LOCAL: Access = Access {
-    words: "a program on this machine",
+const PEER_OR_ADMIN: Access = Access {
+    words: "secret of the federation, or an administrator's session",
+    schemes: &[
+        &[FEDERATION_SECRET],
+        &[SESSION_BEARER],
+        &[SESSION_IN_COOKIE],
+    ],
+    ..PEER
+};
+
+const LOCAL_OR_ADMIN: Access = Access {
+    words: "an administrator's session, unless the request comes from this machine",
+    schemes: &[&[], &[SESSION_BEARER], &[SESSION_IN_COOKIE]],
     codes: &[
         Code::Unauthorized,
         Code::RateLimited,
@@ -60,7 +74,7 @@ fn peers() -> Vec<Endpoint> {
     vec![
         post(
             "/federation/peers",
-            Operation::new(FEDERATION, PEER, "beamRegisterPeer", "Register a directory as a peer")
+            Operation::new(FEDERATION, PEER_OR_ADMIN, "beamRegisterPeer", "Register a directory as a peer")
                 .about("The public agents of the peer are read before the response. A peer whose agents cannot be read stays registered.")
                 .takes_object(
                     body.named("BeamNewPeer"),
@@ -71,7 +85,7 @@ fn peers() -> Vec<Endpoint> {
         ),
         get(
             "/federation/peers",
-            Operation::new(FEDERATION, PEER, "beamPeers", "List the peers").shows(
+            Operation::new(FEDERATION, PEER_OR_ADMIN, "beamPeers", "List the peers").shows(
                 "The peers, those with the highest trust level first.",
                 peers.named("BeamPeers"),
                 "",
@@ -79,8 +93,8 @@ fn peers() -> Vec<Endpoint> {
         ),
         delete(
             "/federation/peers",
-            Operation::new(FEDERATION, LOCAL, "beamRemovePeer", "Remove a peer")
-                .about("Only for programs on this machine, because every peer has the secret.")
+            Operation::new(FEDERATION, LOCAL_OR_ADMIN, "beamRemovePeer", "Remove a peer")
+                .about("Not by the secret, because every peer has it.")
                 .query("directoryUrl", url().about("Required."))
                 .without_content(StatusCode::NO_CONTENT, "The peer is removed.")
                 .refuses(&[Code::InvalidPeer, Code::NotFound]),

@@ -68,7 +68,7 @@ pub(super) fn all() -> Vec<Endpoint> {
 fn send() -> Operation {
     Operation::new(INTENTS, ANYONE, "beamSendIntent", "Send an intent and wait for its result")
         .about(
-            "The frame proves its sender by its signature. A missing `nonce` or `timestamp` is filled in, and unknown fields are \
+            "The frame proves its sender by its signature. A missing `nonce`, `timestamp` or `payload` is filled in, and unknown fields are \
              dropped. The same nonce returns the stored result. A result with `success` false has the status 200 too.",
         )
         .takes_object(intent_frame(), FRAME)

@@ -9,7 +9,9 @@ use consign_web::openapi::{
 };
 use http::{Method, StatusCode};
 
+use super::operators::OFFER_LOGIN;
 use super::schemas;
+use crate::http::listener_policy::is_open_in_maintenance;
 use crate::http::problem_response::word;
 use crate::http::receive::BODY_BYTES_MAX;
 
@@ -118,7 +120,7 @@ pub(super) fn delete(path: &'static str, operation: Operation) -> Endpoint {
     endpoint(Method::DELETE, path, operation)
 }
 
-/// One method of one path; a Beam-ID in the path is added as its parameter.
+/// One method of one path; a Beam-ID in the path is added as its parameter, and the policy of the listener as refusals.
 fn endpoint(method: Method, path: &'static str, operation: Operation) -> Endpoint {
     let operation = if path.contains("{beam_id}") {
         operation
@@ -126,6 +128,11 @@ fn endpoint(method: Method, path: &'static str, operation: Operation) -> Endpoin
             .refuses(&[Code::InvalidBeamId, Code::NotFound])
     } else {
         operation
+    };
+    let operation = if is_open_in_maintenance(path) {
+        operation.refuses(&[Code::HttpsRequired])
+    } else {
+        operation.refuses(&[Code::HttpsRequired, Code::Maintenance])
     };
     Endpoint {
         method,
@@ -196,12 +203,12 @@ impl Dialect for BeamDialect {
         BTreeMap::from([(status, Vec::new())])
     }
 
-    fn refusal(&self, _: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec {
+    fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec {
+        let mut codes = codes.to_vec();
         // An address that is no operator's is refused with the code of another status.
-        let codes = match (status, codes) {
-            (403, []) => &[Code::Unauthorized],
-            _ => codes,
-        };
+        if (operation.id, status) == (OFFER_LOGIN, 403) {
+            codes.push(Code::Unauthorized);
+        }
         let shared_as = (codes.len() <= SHARED_CODES_MAX).then(|| {
             let names = codes.iter().map(|code| code.name());
             names.fold(format!("Beam-{status}"), |name, code| {
@@ -211,7 +218,7 @@ impl Dialect for BeamDialect {
         let schema = if status == 431 {
             object(vec![required("error", anything())]).named("BeamUnreadable")
         } else {
-            error(codes)
+            error(&codes)
         };
         ErrorResponseSpec {
             about: meaning(status),

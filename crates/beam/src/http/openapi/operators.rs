@@ -11,8 +11,8 @@ use super::operation::{ANYONE, BeamOperation as _, VIEWER, get, post};
 use super::schemas::instant;
 use crate::sessions::Role;
 
-/// The status 403 has the code of another status.
-const NO_OPERATOR: u16 = 403;
+/// The operation whose status 403 has the code of another status.
+pub(super) const OFFER_LOGIN: &str = "beamOfferLogin";
 
 const LOGIN: Access = Access {
     codes: &[
@@ -77,10 +77,9 @@ fn offer() -> Operation {
             "dev",
             boolean().about("Whether the response has the token."),
         ),
-        optional("url", text()),
         optional("token", text().about("Only for programs on this machine.")),
     ]);
-    Operation::new(OPERATORS, LOGIN, "beamOfferLogin", "Create a login token")
+    Operation::new(OPERATORS, LOGIN, OFFER_LOGIN, "Create a login token")
         .about("No mail is sent: only a program on this machine gets the token.")
         .takes_object(
             body.named("BeamLoginRequest"),
@@ -88,7 +87,6 @@ fn offer() -> Operation {
         )
         .shows("The login.", object(fields).named("BeamLogin"), "")
         .refuses(&[Code::InvalidEmail])
-        .refuses_with(&[NO_OPERATOR])
 }
 
 fn verify() -> Operation {

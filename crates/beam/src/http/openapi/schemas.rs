@@ -161,7 +161,7 @@ pub(super) fn intent_frame() -> Schema {
         optional(
             "payload",
             object(Vec::new())
-                .about("As the catalog prescribes. Required, unless `params` is present."),
+                .about("As the catalog prescribes. Without it, `params` is read; without both, it is `{}`."),
         ),
         optional(
             "nonce",

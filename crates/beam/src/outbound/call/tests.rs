@@ -142,7 +142,7 @@ async fn an_endless_response_ends_at_the_size_limit() {
         endless("HTTP/1.1 200 OK\r\n\r\n", &[b'x'; 4096]).await,
         endless(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
-            b"4\r\nabcd\r\n",
+            b"80\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n",
         )
         .await,
         // The declared length is enough.
@@ -332,9 +332,9 @@ async fn a_slow_target_does_not_take_the_slots_of_others() {
     let slow = sending("").await;
     let fast = sending("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
     let options = OutboundOptions {
-        calls_max: 3,
-        calls_per_target_max: 2,
-        ca_file: None,
+        endpoint_calls_max: 3,
+        calls_per_endpoint_max: 2,
+        ..OutboundOptions::default()
     };
     let call = Arc::new(with_options(&[&slow, &fast], &options));
     let patient = CallLimits {
@@ -358,8 +358,33 @@ async fn a_slow_target_does_not_take_the_slots_of_others() {
     }
     // Calls that are cancelled free their slots and leave nothing behind.
     waiting.shutdown().await;
-    assert_eq!(call.slots.targets_in_use(), 0);
+    assert_eq!(call.endpoint_slots.targets_in_use(), 0);
     let error = call.call(&slow, OutboundRequest::get(), short()).await;
     let after = SECOND / 10;
     assert_eq!(error.unwrap_err(), OutboundError::Timeout { after });
+}
+
+#[tokio::test]
+async fn hanging_endpoints_take_no_slots_from_peers() {
+    let slow = sending("").await;
+    let peer = sending("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await;
+    let options = OutboundOptions {
+        endpoint_calls_max: 1,
+        ..OutboundOptions::default()
+    };
+    let call = Arc::new(with_options(&[&slow, &peer], &options));
+    let long = CallLimits::relay(60 * SECOND);
+    let running = Arc::clone(&call);
+    let running =
+        tokio::spawn(async move { running.call(&slow, OutboundRequest::get(), long).await });
+    while call.endpoint_slots.targets_in_use() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let endpoint = call.call(&peer, OutboundRequest::get(), short()).await;
+    assert_eq!(endpoint.unwrap_err(), OutboundError::Busy);
+    let answer = call
+        .call_peer(&peer, OutboundRequest::get(), limits())
+        .await;
+    assert_eq!(answer.unwrap().body, "ok");
+    running.abort();
 }

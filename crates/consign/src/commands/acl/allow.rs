@@ -1,8 +1,10 @@
 //! `consign acl allow TARGET INTENT FROM`
 
+use consign_beam::acl;
+
 use crate::commands::OutputArgs;
 use crate::commands::beam::{BeamLinkArgs, cell};
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
@@ -33,6 +35,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        check_sender(&self.from)?;
         let rule = format!("{} from {} to {}", self.intent, self.from, self.target);
         let rule = render::safe(&rule);
         if self.dry_run {
@@ -50,4 +53,16 @@ impl Args {
         }
         Ok(Exit::Done)
     }
+}
+
+/// The server keeps any text, but a sender that is neither an id nor a pattern matches nothing.
+fn check_sender(from: &str) -> Result<(), Failure> {
+    if acl::is_sender_or_pattern(from) {
+        return Ok(());
+    }
+    Err(
+        Failure::usage(format!("{from:?} matches no sender")).hint(
+            "use a Beam-ID, a pattern such as '*@acme.beam.directory' or '*.beam.directory', or '*' for all",
+        ),
+    )
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use consign_beam::beam_id::{BeamId, PERSONAL_ORG, slug};
+use consign_client::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use crate::commands::OutputArgs;
@@ -12,6 +13,9 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+The key pair of the agent is written to the file of its identity, which the other commands use. An agent that is
+registered again keeps what is not given, and gets a new API key; the earlier one is no longer valid.
+
 Example:
   consign agent register Alice --org acme --capability quote
   consign agent register alice@acme.beam.directory --key alice.json")]
@@ -80,7 +84,13 @@ impl Args {
             // Before the registration, so that the key of a registered agent is never lost.
             identity.create()?;
         }
-        let registered = client.beam_register(&self.registration(&identity)).await;
+        let known = if is_new {
+            None
+        } else {
+            known_agent(&client, &identity).await?
+        };
+        let registration = self.registration(&identity, known.as_ref());
+        let registered = client.beam_register(&registration).await;
         if let (Err(error), true) = (&registered, is_new)
             && error.status().is_some()
         {
@@ -91,14 +101,28 @@ impl Args {
         self.show(&identity, is_new, registered["apiKey"].as_str())
     }
 
-    fn registration(&self, identity: &BeamIdentity) -> Value {
+    /// The protocol requires name and capabilities in every registration, so those of a known agent are repeated.
+    fn registration(&self, identity: &BeamIdentity, known: Option<&Value>) -> Value {
+        let known = |name: &str| known.map(|known| known[name].clone());
+        let display_name = if self.name.contains('@') {
+            known("display_name").unwrap_or_else(|| json!(identity.beam_id.agent()))
+        } else {
+            json!(self.name)
+        };
+        let capabilities = if self.capabilities.is_empty() {
+            known("capabilities").unwrap_or_else(|| json!([]))
+        } else {
+            json!(self.capabilities)
+        };
         let mut body = json!({
             "beamId": identity.beam_id.as_str(),
-            "displayName": self.name,
-            "capabilities": self.capabilities,
+            "displayName": display_name,
+            "capabilities": capabilities,
             "publicKey": identity.public_key(),
-            "visibility": if self.public { "public" } else { "unlisted" },
         });
+        if self.public {
+            body["visibility"] = json!("public");
+        }
         for (name, value) in [
             ("description", &self.description),
             ("httpEndpoint", &self.http_endpoint),
@@ -139,14 +163,30 @@ impl Args {
             out::note(
                 "the API key is shown only now; keep it and the identity in files of mode 600",
             );
+            if !is_new {
+                out::note("an earlier API key of the agent is no longer valid");
+            }
         }
         Ok(Exit::Done)
     }
 }
 
+/// The agent as the directory describes it, if it is registered.
+async fn known_agent(client: &Client, identity: &BeamIdentity) -> anyhow::Result<Option<Value>> {
+    match client.beam_agent(identity.beam_id.as_str()).await {
+        Ok(agent) => Ok(Some(agent)),
+        Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The Beam-ID that a name stands for.
 fn beam_id(name: &str, org: Option<&str>) -> anyhow::Result<BeamId> {
-    let unfit = || Failure::usage(format!("{name:?} gives no Beam-ID"));
+    let unfit = || {
+        Failure::usage(format!("{name:?} gives no Beam-ID")).hint(
+            "use a name with letters or digits, or a Beam-ID such as alice@acme.beam.directory",
+        )
+    };
     if name.contains('@') {
         let beam_id = BeamId::parse(name).map_err(|_| unfit())?;
         if org.is_some_and(|org| org != beam_id.org()) {

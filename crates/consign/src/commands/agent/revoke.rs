@@ -13,7 +13,7 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The current key cannot be revoked; replace it with: consign agent rotate
+The current key cannot be revoked; replace it with: consign agent rotate, which revokes it.
 
 Example:
   consign agent revoke MCowBQYDK2VwAyEA... --key alice.beam.json --yes")]

@@ -1,7 +1,9 @@
 //! `consign agent show BEAM-ID`
 
+use serde_json::Value;
+
 use crate::commands::OutputArgs;
-use crate::commands::beam::{BeamLinkArgs, member, rows};
+use crate::commands::beam::{BeamLinkArgs, cell, member, rows};
 use crate::failure::Exit;
 use crate::{out, render};
 
@@ -27,23 +29,46 @@ impl Args {
             out::json(&agent)?;
             return Ok(Exit::Done);
         }
-        let keys = &agent["keyState"];
         out::data(&render::fields(&[
             ("beam id", member(&agent, "beam_id")),
             ("name", member(&agent, "display_name")),
-            ("capabilities", member(&agent, "capabilities")),
+            (
+                "capabilities",
+                Some(capabilities(&agent)).filter(|text| !text.is_empty()),
+            ),
             ("description", member(&agent, "description")),
             ("visibility", member(&agent, "visibility")),
             ("trust", member(&agent, "trust_score")),
             ("created", member(&agent, "created_at")),
             ("last seen", member(&agent, "last_seen")),
             ("connected", member(&agent, "connected")),
-            ("public key", member(&keys["active"], "publicKey")),
-            (
-                "revoked keys",
-                Some(rows(keys, "revoked").len().to_string()),
-            ),
         ]))?;
+        let keys: Vec<Vec<String>> = rows(&agent["keyState"], "keys")
+            .iter()
+            .map(|key| {
+                vec![
+                    cell(key, "publicKey"),
+                    cell(key, "status"),
+                    time(key, "createdAt"),
+                    time(key, "revokedAt"),
+                ]
+            })
+            .collect();
+        out::data(&render::table(
+            &["PUBLIC KEY", "STATUS", "CREATED", "REVOKED"],
+            &keys,
+        ))?;
         Ok(Exit::Done)
     }
+}
+
+/// A time in milliseconds.
+fn time(key: &Value, name: &str) -> String {
+    let seconds = key[name].as_f64().map(|ms| ms / 1_000.0);
+    seconds.map(render::time).unwrap_or_default()
+}
+
+fn capabilities(agent: &Value) -> String {
+    let words = rows(agent, "capabilities").iter().filter_map(Value::as_str);
+    render::safe(&words.collect::<Vec<_>>().join(", "))
 }

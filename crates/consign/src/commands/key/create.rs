@@ -1,8 +1,9 @@
-//! `consign key create --owner NAME`
+//! `consign key create --owner NAME [--grant NAMESPACE]…`
 
 use consign_kernel::limits::OWNER_CHARS_MAX;
 use serde::Serialize;
 
+use super::granted_namespace::GrantedNamespace;
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::link::AdminArgs;
@@ -13,6 +14,10 @@ pub(crate) struct Args {
     /// The owner of the key; shown in lists
     #[arg(long, value_name = "NAME")]
     owner: String,
+
+    /// Let the key claim in this namespace: beam.AGENT.ORG, beam.AGENT, or the Beam-ID of the agent; may be repeated
+    #[arg(long = "grant", value_name = "NAMESPACE")]
+    grants: Vec<GrantedNamespace>,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -25,6 +30,8 @@ pub(crate) struct Args {
 struct CreatedKey<'a> {
     api_key: &'a str,
     owner: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    grants: &'a [String],
 }
 
 impl Args {
@@ -34,11 +41,17 @@ impl Args {
             return Err(Failure::usage(message).into());
         }
         let client = self.admin.client()?;
-        let made = client.generate_key(Some(&self.owner)).await?;
+        let grants: Vec<String> = self
+            .grants
+            .iter()
+            .map(|namespace| namespace.as_str().to_owned())
+            .collect();
+        let made = client.generate_key(Some(&self.owner), &grants).await?;
         if self.output.json {
             out::json(&CreatedKey {
                 api_key: made.key.reveal(),
                 owner: &made.owner,
+                grants: &made.grants,
             })?;
         } else {
             out::data(made.key.reveal())?;

@@ -38,11 +38,19 @@ fn human(keys: &[ApiKeyInfo]) -> String {
                 render::safe(&key.id),
                 key.total_requests.to_string(),
                 render::time(key.created_at),
+                grants(key),
                 render::safe(&key.owner),
             ]
         })
         .collect();
-    render::table(&["ID", "REQUESTS", "CREATED", "OWNER"], &rows)
+    render::table(&["ID", "REQUESTS", "CREATED", "GRANTS", "OWNER"], &rows)
+}
+
+fn grants(key: &ApiKeyInfo) -> String {
+    if key.grants.is_empty() {
+        return "-".to_owned();
+    }
+    render::safe(&key.grants.join(","))
 }
 
 #[cfg(test)]
@@ -51,13 +59,14 @@ mod tests {
 
     #[test]
     fn a_list_of_keys_is_a_table() {
-        let json =
-            r#"[{"id":"k1","owner":"a\u001bb","total_requests":12,"created_at":1700000000.25}]"#;
+        let json = r#"[{"id":"k1","owner":"a\u001bb","total_requests":12,"created_at":1700000000.25},
+            {"id":"k2","owner":"b","total_requests":0,"created_at":1700000000,"grants":["beam.bob.acme","beam.al"]}]"#;
         let keys: Vec<ApiKeyInfo> = serde_json::from_str(json).unwrap();
         assert_eq!(
             human(&keys),
-            "ID  REQUESTS  CREATED               OWNER\n\
-             k1  12        2023-11-14T22:13:20Z  a\\u{1b}b\n"
+            "ID  REQUESTS  CREATED               GRANTS                 OWNER\n\
+             k1  12        2023-11-14T22:13:20Z  -                      a\\u{1b}b\n\
+             k2  0         2023-11-14T22:13:20Z  beam.bob.acme,beam.al  b\n"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use consign_client::MessageSearch;
 
+use super::STATES;
 use crate::commands::OutputArgs;
 use crate::commands::beam::{BeamLinkArgs, cell, rows, time_cell};
 use crate::failure::Exit;
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     intent: Option<String>,
 
     /// Only messages with this status
-    #[arg(long)]
+    #[arg(long, value_parser = STATES)]
     status: Option<String>,
 
     /// Only messages created at or after this time, in Unix seconds

@@ -2,6 +2,7 @@
 
 use consign_client::MessagePoll;
 
+use super::STATES;
 use crate::commands::OutputArgs;
 use crate::commands::beam::{BeamLinkArgs, cell, rows, time_cell};
 use crate::failure::Exit;
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     agent: String,
 
     /// Status of the messages
-    #[arg(long, default_value = "delivered")]
+    #[arg(long, default_value = "delivered", value_parser = STATES)]
     status: String,
 
     /// Only messages created after this time, in Unix seconds

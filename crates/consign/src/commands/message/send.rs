@@ -14,8 +14,17 @@ use crate::commands::beam::{BeamIdentity, BeamLinkArgs, member};
 use crate::failure::{Exit, Failure};
 use crate::{input, out, render};
 
+/// What the directory says about a message that the bus could not sign.
+const UNSIGNED: &str = "Signature verification failed";
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+The recipient must allow it, see consign acl allow. GET /intents/catalog lists the types of intents and their
+payloads. Exit code 1 means that the recipient reported a failure, or that the message is a dead letter.
+
+The bus signs with the identities in the file that BEAM_BUS_IDENTITY_PATH of the server names:
+{\"alice\": CONTENT OF alice.beam.json, ...}. The directory refuses messages of other senders.
+
 Example:
   consign message send --from alice.beam.json bob@acme.beam.directory conversation.message \\
     '{\"message\":\"hello\"}'
@@ -153,6 +162,13 @@ impl Args {
                 ("error", member(sent, "error")),
                 ("error code", member(sent, "error_code")),
             ]))?;
+        }
+        if sent["error"] == UNSIGNED {
+            out::note(
+                "hint: the bus has no identity of this sender, or an old one; add it to the file that \
+                 BEAM_BUS_IDENTITY_PATH of the server names, start the server again, and then use: \
+                 consign message requeue",
+            );
         }
         let is_dead = sent["status"] == "dead_letter" || sent["status"] == "failed";
         Ok(if is_dead { Exit::Failed } else { Exit::Done })

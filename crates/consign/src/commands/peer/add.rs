@@ -10,6 +10,9 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Both directories need the same BEAM_FEDERATION_SHARED_SECRET, and each registers the other one. A URL that is
+not public or not https must be listed in BEAM_ALLOW_TARGETS of the server.
+
 Example:
   consign peer add https://peer.example --secret-file federation_secret")]
 pub(crate) struct Args {

@@ -6,9 +6,10 @@ use http::StatusCode;
 
 use super::super::access;
 use super::super::schemas;
+use crate::grants::GRANTS_PER_REQUEST_MAX;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
-    anything, boolean, exactly, integer, list, number, object, optional, required, text,
+    Schema, anything, boolean, exactly, integer, list, number, object, optional, required, text,
 };
 
 fn reads(id: &'static str, summary: &'static str) -> Operation {
@@ -42,10 +43,18 @@ pub(crate) fn generate_key() -> Operation {
             "id",
             text().about("The id of the key, which intents and responses contain."),
         ),
+        optional(
+            "grants",
+            list(text()).about("As they were asked for; absent if there are none."),
+        ),
     ]);
+    let granted = list(schemas::granted_namespace())
+        .about("The reserved namespaces in which the key may claim.")
+        .rule("maxItems", GRANTS_PER_REQUEST_MAX)
+        .nullable();
     changes("generateKey", "Create an API key")
         .may_take(
-            object(vec![optional("owner", owner)]),
+            object(vec![optional("owner", owner), optional("grants", granted)]),
             limits::BODY_BYTES_MAX,
             r#"{"owner":"alice"}"#,
         )
@@ -55,6 +64,7 @@ pub(crate) fn generate_key() -> Operation {
             answer,
             r#"{"api_key":"tk_…","owner":"alice","id":"k_0a6ddb62b508491b"}"#,
         )
+        .refuses(&[Code::InvalidNamespace])
 }
 
 pub(crate) fn revoke_key() -> Operation {
@@ -82,12 +92,70 @@ pub(crate) fn keys() -> Operation {
         required("owner", text()),
         required("total_requests", integer()),
         required("created_at", number().limit("Unix time in seconds")),
+        required(
+            "grants",
+            list(text()).about("The reserved namespaces in which it may claim."),
+        ),
     ]);
     reads("listKeys", "List the API keys").answers(
         StatusCode::OK,
         "The ids and owners, never the keys.",
         list(key),
-        r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614}]"#,
+        r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614,"grants":["beam.bob.acme"]}]"#,
+    )
+}
+
+fn grant_body() -> Schema {
+    object(vec![
+        required(
+            "key_id",
+            text()
+                .about("The id of the key, main for the main key.")
+                .rule("minLength", 1),
+        ),
+        required("namespace", schemas::granted_namespace()),
+    ])
+}
+
+fn grant_answer() -> Schema {
+    exactly(vec![
+        required("ok", boolean().always(true)),
+        required("key_id", text()),
+        required("namespace", text()),
+    ])
+}
+
+const GRANT_EXAMPLE: &str = r#"{"key_id":"k_0a6ddb62b508491b","namespace":"beam.bob.acme"}"#;
+const GRANTED_EXAMPLE: &str =
+    r#"{"ok":true,"key_id":"k_0a6ddb62b508491b","namespace":"beam.bob.acme"}"#;
+
+pub(crate) fn grant() -> Operation {
+    changes("grant", "Let a key claim in a reserved namespace")
+        .about("Messages to bob@acme.beam.directory are claimed in the namespace beam.bob.acme. A grant that exists is no error.")
+        .takes(grant_body(), limits::BODY_BYTES_MAX, GRANT_EXAMPLE)
+        .answers(StatusCode::OK, "The key has the grant.", grant_answer(), GRANTED_EXAMPLE)
+        .refuses(&[Code::InvalidNamespace, Code::NotFound])
+}
+
+pub(crate) fn revoke_grant() -> Operation {
+    changes("revokeGrant", "Take a grant from a key")
+        .about("Its claims in this namespace are refused from now on; what it holds it may still settle.")
+        .takes(grant_body(), limits::BODY_BYTES_MAX, GRANT_EXAMPLE)
+        .answers(StatusCode::OK, "The grant is revoked.", grant_answer(), GRANTED_EXAMPLE)
+        .refuses(&[Code::InvalidNamespace, Code::NotFound])
+}
+
+pub(crate) fn grants() -> Operation {
+    let grant = exactly(vec![
+        required("key_id", text()),
+        required("namespace", text()),
+        required("granted_at", number().limit("Unix time in seconds")),
+    ]);
+    reads("listGrants", "List the grants").answers(
+        StatusCode::OK,
+        "Which key may claim in which reserved namespace.",
+        list(grant),
+        r#"[{"key_id":"k_0a6ddb62b508491b","namespace":"beam.bob.acme","granted_at":1794736934.332614}]"#,
     )
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn claim() -> Operation {
     let operation = Operation::new(access::WORK, access::CLIENT, "claim", "Claim work")
         .about("The lease lasts claim_timeout seconds. Settle the intent with fulfill or fail, or extend the lease in time. With max the response is {\"intents\":[…]}, and the request counts as max requests.")
         .query("goal", text().about("Only intents with this goal."))
-        .query("namespace", schemas::namespace().by_default("default"))
+        .query("namespace", schemas::claimed_namespace().by_default("default"))
         .query(
             "wait",
             number()
@@ -86,6 +86,7 @@ pub(crate) fn claim() -> Operation {
             Code::InvalidNamespace,
             Code::InvalidMax,
             Code::InvalidWait,
+            Code::InvalidRequest,
             Code::Forbidden,
             Code::LimitExceeded,
             Code::NodeDraining,

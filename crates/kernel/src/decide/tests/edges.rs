@@ -36,10 +36,15 @@ fn settlements() -> Vec<Settlement> {
     let mut all = vec![
         Settlement::Complete { result: None },
         Settlement::Fail { error: error() },
+        Settlement::FailSince {
+            error: error(),
+            since: NOW,
+        },
         Settlement::Deliver,
         Settlement::Reject { error: error() },
         Settlement::LetGo { after_us: LEASE_US },
         Settlement::GiveBack,
+        Settlement::HandOver,
         Settlement::RetryLater {
             after_us: LEASE_US,
             error: None,
@@ -126,8 +131,9 @@ fn variants(profile: ProfileId, state: State) -> Vec<Intent> {
         let mut row = row(profile, state);
         row.attempts = attempts;
         row.release();
-        let awaits_ack = profile.profile().delivered == Delivery::AwaitsAck;
-        let can_be_leased = state == State::Dispatched || state == State::Delivered && !awaits_ack;
+        let delivered = profile.profile().delivered;
+        let ends_lease = matches!(delivered, Delivery::AwaitsAck | Delivery::Rests);
+        let can_be_leased = state == State::Dispatched || state == State::Delivered && !ends_lease;
         if held && can_be_leased {
             row.holder = Some(HOLDER.to_owned());
             row.token = Some(TOKEN);
@@ -254,7 +260,7 @@ fn a_message_past_its_maximum_age_is_dead_and_not_deleted() {
 }
 
 #[test]
-fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_lease() {
+fn a_message_that_waits_for_its_recipient_has_no_lease_and_its_ack_needs_none() {
     let deliver = Command::Settle(Settle {
         detail: None,
         id: ID,
@@ -267,7 +273,7 @@ fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_
     let delivered = changed(&decision.writes)[0].clone();
     assert_eq!(
         (delivered.shelf, delivered.wake_at),
-        (Shelf::Delayed, Micros::MAX)
+        (Shelf::Ready, delivered.expires_at)
     );
     assert_eq!(delivered.lease_until, None);
     let take = Command::Take(Take {
@@ -298,12 +304,44 @@ fn a_message_that_waits_for_its_recipient_is_not_claimable_and_its_ack_needs_no_
     let again = decided(std::slice::from_ref(&acked), &ack(None), NOW.plus(1)).unwrap();
     assert_eq!(changed(&again.writes)[0].result, acked.result);
     assert_eq!(changed(&again.writes)[0].settled_at, acked.settled_at);
+    let Command::Advance(mut once) = ack(None) else {
+        panic!("an acknowledgement is a step");
+    };
+    once.refuse_repeated = true;
+    let once = Command::Advance(once);
+    assert!(decided(rows, &once, NOW).is_ok());
+    let repeated = decided(std::slice::from_ref(&acked), &once, NOW.plus(1));
+    assert_eq!(repeated, Err(Refusal::IllegalState));
     let mut queued = delivered;
     queued.state = State::Queued;
     assert_eq!(
         decided(&[queued], &ack(None), NOW),
         Err(Refusal::IllegalState)
     );
+}
+
+#[test]
+fn a_step_is_refused_if_the_row_is_not_as_its_caller_saw_it() {
+    let step = |from, attempt| {
+        Command::Advance(Box::new(Advance {
+            from,
+            attempt,
+            ..Advance::by_system(ID, Face::Beam, Verb::Complete)
+        }))
+    };
+    let mut acked = row(ProfileId::BeamBus, State::Acked);
+    acked.attempts = 2;
+    let rows = std::slice::from_ref(&acked);
+    assert!(decided(rows, &step(None, None), NOW).is_ok());
+    assert!(decided(rows, &step(Some(State::Acked), Some(2)), NOW).is_ok());
+    for (from, attempt) in [
+        (Some(State::Delivered), None),
+        (None, Some(1)),
+        (Some(State::Acked), Some(3)),
+    ] {
+        let refused = decided(rows, &step(from, attempt), NOW);
+        assert_eq!(refused, Err(Refusal::IllegalState));
+    }
 }
 
 #[test]
@@ -326,8 +364,8 @@ fn a_lease_free_step_cannot_pass_the_holder_of_a_lease() {
 }
 
 #[test]
-fn the_bus_computes_its_delay_from_the_key_that_the_settlement_names() {
-    let delay_s = |how| {
+fn the_bus_computes_its_delay_from_the_nonce_in_the_payload() {
+    let delay_s = |payload: &str, how| {
         let settle = Command::Settle(Settle {
             detail: None,
             id: ID,
@@ -337,24 +375,33 @@ fn the_bus_computes_its_delay_from_the_key_that_the_settlement_names() {
         });
         let held = Intent {
             backoff_us: SECOND_US,
+            payload: payload.to_owned(),
             ..row(ProfileId::BeamBus, State::Dispatched)
         };
         let decision = decided(&[held], &settle, NOW).unwrap();
         (changed(&decision.writes)[0].run_at.0 - NOW.0) / SECOND_US
     };
-    let keyed = |key: &str| {
-        delay_s(Settlement::FailKeyed {
-            error: "no".to_owned(),
-            key: key.to_owned(),
-        })
+    let failed = |payload: &str| {
+        let error = "no".to_owned();
+        delay_s(payload, Settlement::Fail { error })
     };
-    assert_eq!(keyed("bus-1"), 34);
-    assert_eq!(keyed("retry-nonce-1"), 28);
+    assert_eq!(failed(r#"{"nonce":"bus-1","payload":{}}"#), 34);
+    assert_eq!(
+        failed(r#"{"payload":{"nonce":"bus-1"},"nonce":"retry-nonce-1"}"#),
+        28
+    );
+    // Without a nonce the id of the row is as good, because it never changes either.
+    assert_eq!(failed("{}"), failed(r#"{"nonce":7}"#));
+    let since = Settlement::FailSince {
+        error: "no".to_owned(),
+        since: Micros(NOW.0 - 4 * SECOND_US),
+    };
+    assert_eq!(delay_s(r#"{"nonce":"bus-1"}"#, since), 30);
     let later = Settlement::RetryLater {
         after_us: 7 * SECOND_US,
         error: None,
     };
-    assert_eq!(delay_s(later), 7);
+    assert_eq!(delay_s("{}", later), 7);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn a_claim_of_whatever_can_be_claimed_is_a_legal_step() {
 
 #[test]
 fn what_the_table_leaves_out_is_refused() {
-    use ProfileId::{AtpTransaction, Automation, BeamBus, Intent, MeshOutbox};
+    use ProfileId::{AtpTransaction, Automation, BeamDirectory, Intent, MeshOutbox};
     use State::{Acked, DeadLetter, Dispatched, Queued};
     let illegal = Refusal::IllegalState;
     let lost = Refusal::LeaseLost;
@@ -150,7 +150,7 @@ fn what_the_table_leaves_out_is_refused() {
         (Intent, Acked, fail(), &lost),
         (Intent, DeadLetter, extend(), &lost),
         (Automation, Dispatched, fail(), &illegal),
-        (BeamBus, Dispatched, complete(), &illegal),
+        (BeamDirectory, Dispatched, complete(), &illegal),
         (AtpTransaction, Dispatched, complete(), &illegal),
         (
             Automation,

@@ -18,6 +18,7 @@ fn a_claim_weighs_what_it_may_find_in_all_its_lanes() {
             capabilities: vec!["c".to_owned(); capabilities],
             max,
             lease_us: 1,
+            grant: None,
         };
         assert_eq!(claim.lanes(), claim.probes().len());
         weight(&Request {

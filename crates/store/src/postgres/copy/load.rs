@@ -14,6 +14,7 @@ use crate::Error;
 use crate::columns::{self, Cell};
 use crate::copy::TableRows;
 use crate::ledger::Counter;
+use crate::postgres::dedupe;
 use crate::postgres::rows::{signed, stored};
 
 /// A value of a row.
@@ -40,6 +41,8 @@ pub(super) async fn write(client: &Client, rows: &TableRows) -> Result<(), Error
             .await
         }
         TableRows::Facts(rows) => table(client, FACTS, rows.iter().map(fact)).await,
+        // A batch has the rows of one table.
+        TableRows::Once(rows) if is_of_messages(rows) => messages(client, rows).await,
         TableRows::Once(rows) => table(client, ONCE, rows.iter().map(once_row)).await,
         TableRows::Records(rows) => table(client, RECORDS, rows.iter().map(record)).await,
         TableRows::Counts(rows) => {
@@ -47,6 +50,19 @@ pub(super) async fn write(client: &Client, rows: &TableRows) -> Result<(), Error
             table(client, COUNTS, cells).await
         }
     }
+}
+
+fn is_of_messages(rows: &[once::FirstUse]) -> bool {
+    let first = rows.first();
+    first.is_some_and(|row| row.key.scope == once::Scope::MeshMessage)
+}
+
+/// Times and ids of the mesh protocol have types that only the database writes.
+async fn messages(client: &Client, rows: &[once::FirstUse]) -> Result<(), Error> {
+    let encoded = rows.iter().map(dedupe::encoded);
+    let encoded = encoded.collect::<Result<Vec<_>, Error>>()?;
+    client.execute(dedupe::PUT, &[&encoded]).await?;
+    Ok(())
 }
 
 /// A table, and its columns in the order of the cells.

@@ -76,37 +76,33 @@ async fn a_migration_that_finds_its_tables_in_use_for_too_long_says_what_to_do()
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn initial() -> PostgresMigration {
-    let PostgresMigration {
-        version,
-        name,
-        oldest,
-        run,
-        sql,
-    } = MIGRATIONS[0];
-    PostgresMigration {
-        version,
-        name,
-        oldest,
-        run,
-        sql,
-    }
-}
-
-/// The schema of this version and one migration after it.
-fn with_second(run: MigrationMode, sql: &'static str) -> [PostgresMigration; 2] {
-    let second = PostgresMigration {
-        version: 2,
-        name: "second",
+/// The migrations of this version and one after them.
+fn with_next(run: MigrationMode, sql: &'static str) -> Vec<PostgresMigration> {
+    let known = MIGRATIONS.iter().map(|known| PostgresMigration {
+        version: known.version,
+        name: known.name,
+        oldest: known.oldest,
+        run: known.run,
+        sql: known.sql,
+    });
+    let next = PostgresMigration {
+        version: 1 + i32::try_from(MIGRATIONS.len()).unwrap(),
+        name: "next",
         oldest: 1,
         run,
         sql,
     };
-    [initial(), second]
+    known.chain([next]).collect()
 }
 
 /// A new database with the schema of this version.
 async fn migrated(name: &str) -> (Database, DatabaseAddress) {
+    let (database, address) = empty(name).await;
+    migrate(&address, 10, None).await.unwrap();
+    (database, address)
+}
+
+async fn empty(name: &str) -> (Database, DatabaseAddress) {
     let cluster = tokio::task::spawn_blocking(|| postgres::shared().unwrap());
     let cluster = cluster.await.unwrap();
     let name = format!("{name}_{}", std::process::id());
@@ -114,7 +110,6 @@ async fn migrated(name: &str) -> (Database, DatabaseAddress) {
     cluster.sql("postgres", &create).unwrap();
     let database = Database { cluster, name };
     let address = DatabaseAddress::parse(&database.url(), None).unwrap();
-    migrate(&address, 10, None).await.unwrap();
     (database, address)
 }
 
@@ -130,7 +125,7 @@ async fn until_one_waits_for_a_lock(client: &Client) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_schema_gets_only_the_migrations_that_it_lacks() {
     let (_database, address) = migrated("step_by_step").await;
-    let list = with_second(
+    let list = with_next(
         MigrationMode::Together,
         "ALTER TABLE intents ADD COLUMN later bigint",
     );
@@ -140,14 +135,41 @@ async fn an_older_schema_gets_only_the_migrations_that_it_lacks() {
         let sql = "SELECT version, applied_at FROM migrations ORDER BY version";
         let applied = client.query(sql, &[]).await.unwrap();
         let applied: Vec<(i32, i64)> = applied.iter().map(|row| (row.get(0), row.get(1))).collect();
-        assert_eq!(applied, [(1, 10), (2, 20)]);
+        assert_eq!(applied, [(1, 10), (2, 10), (3, 20)]);
     }
     client
         .query("SELECT later FROM intents", &[])
         .await
         .unwrap();
-    // The second migration says that this version still works after it.
+    // The last migration says that this version still works after it.
     migrate(&address, 40, None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cm_041_cm_042_a_database_of_the_first_version_gets_the_schema_of_the_mesh() {
+    let (_database, address) = empty("first_version").await;
+    apply(&address, 10, &MIGRATIONS[..1]).await.unwrap();
+    migrate(&address, 20, None).await.unwrap();
+    let client = address.connect().await.unwrap();
+    let sql = "SELECT string_agg(attname || ' ' || atttypid::regtype::text, ', ' ORDER BY attnum) FROM pg_attribute \
+               WHERE attrelid = 'mesh.client_message_dedupe'::regclass AND attnum > 0";
+    let columns: String = client.query_one(sql, &[]).await.unwrap().get(0);
+    assert_eq!(
+        columns,
+        "mesh_id text, client_message_id text, broker_message_id uuid, request_fingerprint bytea, destination_kind text, \
+         destination_ref text, first_seen_at timestamp with time zone, expires_at timestamp with time zone, \
+         history_available boolean"
+    );
+    for view in [
+        "topic_message",
+        "message_queue",
+        "message_history",
+        "delivery_queue",
+        "mention_index",
+    ] {
+        let rows = format!("SELECT * FROM mesh.{view}");
+        assert!(client.query(&rows, &[]).await.unwrap().is_empty(), "{view}");
+    }
 }
 
 /// A wait for the lock of a table behind a reader blocks all later requests for that table.
@@ -164,7 +186,7 @@ async fn a_migration_behind_a_long_reader_does_not_block_other_readers() {
         .unwrap();
     let migrating = tokio::spawn(async move {
         let sql = "ALTER TABLE intents ADD COLUMN later bigint";
-        apply(&address, 0, &with_second(MigrationMode::Together, sql)).await
+        apply(&address, 0, &with_next(MigrationMode::Together, sql)).await
     });
     until_one_waits_for_a_lock(&other).await;
     let patience = "SET statement_timeout = '5s'";
@@ -182,7 +204,7 @@ async fn an_index_whose_creation_was_interrupted_is_created_again() {
     let list = || {
         let sql = "DROP INDEX CONCURRENTLY IF EXISTS by_cause;\n\
                    CREATE INDEX CONCURRENTLY by_cause ON intents (cause);\n";
-        with_second(MigrationMode::Online, sql)
+        with_next(MigrationMode::Online, sql)
     };
     let (writer, other) = (
         address.connect().await.unwrap(),

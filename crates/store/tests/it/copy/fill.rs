@@ -6,7 +6,7 @@ use consign_kernel::ids::{DAY_US, HOUR_US, IntentId, SECOND_US};
 use consign_kernel::intent::{Outcome, ResultKind};
 use consign_kernel::limits;
 use consign_kernel::record::{Key, Kind, Put};
-use consign_store::conformance::{World, claim_by, guarded, item};
+use consign_store::conformance::{World, claim_by, guarded, item, mesh_message};
 
 /// A tenth of the rows is settled in some way, a tenth is leased, and there are some of every other kind.
 pub(super) async fn fill(world: &World, rows: usize) {
@@ -77,6 +77,18 @@ async fn fill_beside(world: &World, rows: usize) {
         };
         world.step(Command::Put(put)).await.unwrap();
         assert!(passes(world, &format!("nonce {number}")).await);
+    }
+    for number in 0..rows.div_ceil(50) {
+        let id = format!("c\0{number}");
+        let id = (!number.is_multiple_of(5)).then_some(id);
+        let mut message = mesh_message(world, number as u64, id.as_deref());
+        if let Some(guard) = &mut message.item.once
+            && number.is_multiple_of(2)
+        {
+            guard.lifetime_us = i64::MAX;
+        }
+        let begun = world.step(Command::Begin(Box::new(message))).await;
+        begun.unwrap();
     }
     // The first use has expired, so the nonce is stored twice.
     assert!(passes(world, "twice").await);

@@ -46,6 +46,9 @@ pub(super) enum Step {
     Reject(Lease),
     LetGo(Lease, i64),
     GiveBack(Lease),
+    /// A message that is leased by a node; it belongs to its recipient.
+    Send(Item),
+    HandOver(Lease),
     Cancel(usize, Face),
     Requeue(usize, Face),
     Observe(usize),
@@ -60,6 +63,13 @@ pub(super) enum Step {
     ForgetOnce(u32),
     ForgetRecords(u32),
     ForgetFacts(u32),
+    /// A message of a mesh.
+    Message(Item),
+    /// A recipient has the message.
+    Delivered(usize),
+    /// How far ahead, and how many rows.
+    Prune(i64, u32),
+    ForgetMessages(i64, u32),
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +103,8 @@ pub(super) struct Wish {
     pub(super) capabilities: Vec<&'static str>,
     pub(super) max: u32,
     pub(super) lease_us: i64,
+    /// The name of a record without which the claim is refused.
+    pub(super) grant: Option<u8>,
 }
 
 /// A lease as a holder presents it.
@@ -189,6 +201,7 @@ fn from_lane(max: u32) -> Wish {
         capabilities: Vec::new(),
         max,
         lease_us: 60 * SECOND_US,
+        grant: None,
     }
 }
 
@@ -255,6 +268,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (lease(), select(vec![0, SECOND_US, HOUR_US]))
             .prop_map(|(lease, us)| Step::LetGo(lease, us)),
         3 => lease().prop_map(Step::GiveBack),
+        6 => item().prop_map(Step::Send),
+        3 => lease().prop_map(Step::HandOver),
         3 => (pick(), face()).prop_map(|(pick, face)| Step::Cancel(pick, face)),
         4 => (pick(), face()).prop_map(|(pick, face)| Step::Requeue(pick, face)),
         4 => pick().prop_map(Step::Observe),
@@ -270,6 +285,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => limit().prop_map(Step::ForgetOnce),
         1 => limit().prop_map(Step::ForgetRecords),
         1 => limit().prop_map(Step::ForgetFacts),
+        6 => item().prop_map(Step::Message),
+        3 => pick().prop_map(Step::Delivered),
+        1 => (select(vec![0, HOUR_US]), limit()).prop_map(|(us, limit)| Step::Prune(us, limit)),
+        1 => (select(vec![0, HOUR_US]), limit())
+            .prop_map(|(us, limit)| Step::ForgetMessages(us, limit)),
     ]
 }
 
@@ -277,8 +297,9 @@ fn face() -> impl Strategy<Value = Face> {
     prop_oneof![
         6 => Just(Face::Intent),
         2 => Just(Face::Automation),
-        1 => Just(Face::Mesh),
+        2 => Just(Face::Mesh),
         2 => Just(Face::Transaction),
+        3 => Just(Face::Beam),
     ]
 }
 
@@ -287,6 +308,8 @@ fn item() -> impl Strategy<Value = Item> {
         8 => Just(ProfileId::Intent),
         3 => Just(ProfileId::Automation),
         1 => Just(ProfileId::MeshOutbox),
+        1 => Just(ProfileId::MeshDelivery),
+        1 => Just(ProfileId::MeshQueue),
     ];
     let names = (
         select(&NAMESPACES[..]),
@@ -339,7 +362,8 @@ fn item() -> impl Strategy<Value = Item> {
 fn wish() -> impl Strategy<Value = Wish> {
     let who = (
         select(&OWNERS[..]),
-        option::weighted(0.1, select(&OWNERS[..])),
+        option::weighted(0.2, select(&OWNERS[..])),
+        option::weighted(0.1, 0..3_u8),
     );
     let routing = (
         option::weighted(0.3, select(&GOALS[..])),
@@ -351,7 +375,13 @@ fn wish() -> impl Strategy<Value = Wish> {
         select(vec![SECOND_US, 60 * SECOND_US]),
     );
     (face(), select(&NAMESPACES[..]), who, routing, size).prop_map(
-        |(face, namespace, (holder, publisher), (goal, worker, capabilities), (max, lease_us))| {
+        |(
+            face,
+            namespace,
+            (holder, publisher, grant),
+            (goal, worker, capabilities),
+            (max, lease_us),
+        )| {
             Wish {
                 face,
                 namespace,
@@ -362,6 +392,7 @@ fn wish() -> impl Strategy<Value = Wish> {
                 capabilities,
                 max,
                 lease_us,
+                grant,
             }
         },
     )

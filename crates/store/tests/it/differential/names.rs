@@ -92,7 +92,9 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         Command::Settle(settle) => Some(&mut settle.id),
         Command::Take(take) => Some(&mut take.id),
         Command::Advance(advance) => Some(&mut advance.id),
-        Command::Cancel(operate) | Command::Requeue(operate) => Some(&mut operate.id),
+        Command::Cancel(operate) | Command::Requeue(operate) | Command::Remove(operate) => {
+            Some(&mut operate.id)
+        }
         Command::Observe(id) => Some(id),
         Command::Restore(restore) => Some(&mut restore.intent.id),
         // It has the same given id in both stores.
@@ -101,6 +103,7 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         | Command::Claim(_)
         | Command::Sweep(_)
         | Command::Clean(_)
+        | Command::Prune(_)
         | Command::Purge(_)
         | Command::Put(_)
         | Command::Expect(..)
@@ -162,6 +165,11 @@ pub(super) fn ranked(mut dump: Dump) -> Dump {
     for past in past_jobs(&mut dump.records) {
         past.key.name = seq(Seq(number(past))).0.to_string();
     }
+    for record in &mut dump.records {
+        if record.key.kind == Kind::MeshHistory {
+            record.value = without_number(&record.value);
+        }
+    }
     dump
 }
 
@@ -169,6 +177,15 @@ pub(super) fn ranked(mut dump: Dump) -> Dump {
 fn past_jobs(records: &mut [Record]) -> impl Iterator<Item = &mut Record> {
     let past = |record: &&mut Record| record.key.kind == Kind::PastJob;
     records.iter_mut().filter(past)
+}
+
+/// The history of a message without the number that its store gave it.
+fn without_number(history: &str) -> String {
+    let (before, number) = history
+        .split_once(r#""seq":"#)
+        .expect("a history has a number");
+    let after = number.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    format!("{before}{after}")
 }
 
 fn number(past: &Record) -> u64 {

@@ -3,13 +3,13 @@
 //! The script tracks ids and leases from answers alone, so it can decide which lease is valid without access to a
 //! store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use consign_kernel::command::{
-    Admit, Answer, Audience, Begin, Claim, Clean, Command, Extend, Forget, ForgetFacts, Gate, Hold,
-    NewIntent, OnRefusal, OnceGuard, Operate, Purge, Recover, Reply, Request, Settle, Settlement,
-    Sweep, Take, Unless, Within,
+    Admit, Advance, Answer, Audience, Begin, Claim, Clean, Command, Extend, FirstStep, Forget,
+    ForgetFacts, Gate, Hold, NewIntent, OnRefusal, OnceGuard, Operate, Prune, Purge, Recover,
+    Reply, Request, Settle, Settlement, Sweep, Take, Unless, Within,
 };
 use consign_kernel::ids::{DAY_US, FactSeq, HOUR_US, IntentId, Micros, SECOND_US, Seq, Token};
 use consign_kernel::intent::Ties;
@@ -32,6 +32,8 @@ pub(super) struct Script {
     live: HashMap<IntentId, (Token, Micros)>,
     /// The series of claimed intents.
     series: HashMap<IntentId, String>,
+    /// Rows whose delivery ends their lease.
+    messages: HashSet<IntentId>,
     /// `live` may contain leases of rows that were removed.
     purged: bool,
 }
@@ -44,6 +46,7 @@ impl Script {
             leases: Vec::new(),
             live: HashMap::new(),
             series: HashMap::new(),
+            messages: HashSet::new(),
             purged: false,
         }
     }
@@ -77,6 +80,21 @@ impl Script {
     fn command(&self, step: &Step, number: u64) -> Command {
         match step {
             Step::Begin(item, held) => Command::Begin(Box::new(self.begin(item, *held, number))),
+            Step::Message(item) => Command::Begin(Box::new(self.message(item, number))),
+            Step::Delivered(pick) => {
+                let id = self.id(*pick);
+                Command::Advance(Box::new(Advance::by_system(id, Face::Mesh, Verb::Deliver)))
+            }
+            Step::Prune(ahead_us, limit) => Command::Prune(Prune {
+                face: Face::Mesh,
+                until: self.clock.now().plus(*ahead_us),
+                limit: *limit,
+            }),
+            Step::ForgetMessages(ahead_us, limit) => Command::Forget(Forget::OnceEnding {
+                scope: once::Scope::MeshMessage,
+                ahead_us: *ahead_us,
+                limit: *limit,
+            }),
             Step::Take(pick, holder, lease_us) => Command::Take(Take {
             detail: None,
                 id: self.id(*pick),
@@ -98,6 +116,8 @@ impl Script {
                 self.settle(lease, Settlement::LetGo { after_us })
             }
             Step::GiveBack(lease) => self.settle(lease, Settlement::GiveBack),
+            Step::Send(item) => Command::Begin(Box::new(self.send(item, number))),
+            Step::HandOver(lease) => self.settle(lease, Settlement::HandOver),
             Step::Admit(items, cap) => Command::Admit(Admit {
                 items: items.iter().map(new_intent).collect(),
                 cap: *cap,
@@ -183,6 +203,39 @@ impl Script {
         }
     }
 
+    /// A message under one of few ids of its client, or under none.
+    fn message(&self, item: &Item, number: u64) -> Begin {
+        let client_id = item.once.map(|(key, _)| format!("c-{key}"));
+        let once = item.once.map(|(key, fingerprint)| OnceGuard {
+            key: once::OnceKey {
+                scope: once::Scope::MeshMessage,
+                owner: item.namespace.to_owned(),
+                key: format!("c-{key}"),
+            },
+            fingerprint: [fingerprint; 32],
+            lifetime_us: if fingerprint == 0 { DAY_US } else { i64::MAX },
+        });
+        Begin {
+            walk: Vec::new(),
+            detail: None,
+            id: IntentId::new(self.clock.now(), Seq(number), u128::from(number)),
+            hold: None,
+            within: None,
+            item: NewIntent {
+                profile: ProfileId::MeshMessage,
+                goal: "dm".to_owned(),
+                capability: client_id,
+                once,
+                unless: None,
+                ties: Ties {
+                    sender: Some(item.owner.to_owned()),
+                    ..Ties::default()
+                },
+                ..new_intent(item)
+            },
+        }
+    }
+
     fn begin(&self, item: &Item, held: bool, number: u64) -> Begin {
         let profile = if held {
             ProfileId::AtpTransaction
@@ -211,6 +264,31 @@ impl Script {
                 target: (!held).then(|| item.owner.to_owned()),
                 ..new_intent(&item)
             },
+        }
+    }
+
+    fn send(&self, item: &Item, number: u64) -> Begin {
+        let item = Item {
+            profile: ProfileId::BeamBus,
+            public: true,
+            series: None,
+            once: None,
+            unless: None,
+            ..item.clone()
+        };
+        Begin {
+            walk: vec![FirstStep {
+                verb: Verb::Claim,
+                detail: None,
+            }],
+            detail: None,
+            id: IntentId::new(self.clock.now(), Seq(number), u128::from(number)),
+            hold: Some(Hold {
+                holder: "node".to_owned(),
+                lease_us: 60 * SECOND_US,
+            }),
+            within: None,
+            item: new_intent(&item),
         }
     }
 
@@ -293,6 +371,9 @@ impl Script {
             }
             (_, Answer::Begun(row)) => {
                 self.ids.push(row.id);
+                if row.profile == ProfileId::BeamBus {
+                    self.messages.insert(row.id);
+                }
                 if let (Some(token), Some(until)) = (row.token, row.lease_until) {
                     let holder = row.holder.clone().unwrap_or_default();
                     self.live.insert(row.id, (token, until));
@@ -309,7 +390,10 @@ impl Script {
                     self.leases.push((row.id, take.hold.holder.clone(), token));
                 }
             }
-            (Command::Settle(settle), _) if matches!(settle.how, Settlement::Deliver) => {}
+            // The lease of a transaction goes on; that of a message ends.
+            (Command::Settle(settle), _)
+                if matches!(settle.how, Settlement::Deliver | Settlement::HandOver)
+                    && !self.messages.contains(&settle.id) => {}
             (Command::Claim(claim), Answer::Claimed(claimed)) => {
                 if claimed.len() > claim.max as usize {
                     wrong.push("more than was asked for".to_owned());
@@ -438,6 +522,7 @@ fn claim(wish: &Wish) -> Claim {
             .collect(),
         max: wish.max,
         lease_us: wish.lease_us,
+        grant: wish.grant.map(kv),
     }
 }
 

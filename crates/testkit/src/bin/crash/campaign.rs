@@ -14,6 +14,12 @@ use crate::fault::CrashFault;
 use crate::sync_count;
 use crate::trial::CrashTrial;
 
+/// What a finished campaign must have checked, beside what all campaigns check.
+const DUE: &[Promise] = &{
+    let [a, b, c, d, e, f, g, h, i, j] = Promise::BEAM;
+    [Promise::SyncPerCommit, a, b, c, d, e, f, g, h, i, j]
+};
+
 #[derive(Debug)]
 pub(crate) struct CrashCampaign {
     pub(crate) base: setup::CampaignSetup,
@@ -47,6 +53,6 @@ impl CampaignKind for CrashCampaign {
     fn finish(&self, folder: &Path, findings: &mut Findings) -> io::Result<&'static [Promise]> {
         let options = self.options(&folder.join("counted"));
         sync_count::check(&options, &self.base.shim, findings)?;
-        Ok(&[Promise::SyncPerCommit])
+        Ok(DUE)
     }
 }

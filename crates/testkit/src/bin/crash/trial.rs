@@ -9,6 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use consign_testkit::campaign::beam::BeamPool;
 use consign_testkit::campaign::client_pool::{ClientPool, RunningClients};
 use consign_testkit::campaign::clients::CLIENTS;
 use consign_testkit::campaign::endpoints::Endpoints;
@@ -37,6 +38,7 @@ pub(crate) struct CrashTrial<'a> {
     pub(crate) campaign: &'a CrashCampaign,
     pub(crate) options: Options,
     pub(crate) workers: Option<Workers>,
+    beam: BeamPool,
     /// The disk at the start of the running server, if its power is cut.
     disk: Option<Disk>,
     /// Writes that did not reach the disk completely.
@@ -53,6 +55,7 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
 
     fn run(&mut self, rounds: u64) -> io::Result<()> {
         let mut server = self.start()?;
+        self.beam.register(&mut server.http())?;
         for round in 1..=rounds {
             if self.state.fault == CrashFault::Failpoint
                 && let Some(point) = FailPoint::of_round(round).in_server()
@@ -61,9 +64,11 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
                 server = self.start_to_end_at(point)?;
             }
             let threads = self.send_clients(round, &server)?;
+            let beam_clients = self.beam.send(round, || server.http())?;
             self.disturb(round, &mut server)?;
             self.state.kills += 1;
             self.gather(threads)?;
+            self.beam.gather(beam_clients)?;
             self.lose_power()?;
             if round % CHECK_EVERY_ROUNDS == 0 || round == rounds {
                 self.check_store()?;
@@ -80,7 +85,8 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
             clients, findings, ..
         } = &mut self.state;
         clients.drain(rounds + 1, 1, &self.campaign.base.shim, endpoints)?;
-        clients.check_all(&mut server.main_client()?, findings)
+        clients.check_all(&mut server.main_client()?, findings)?;
+        self.beam.check_all(|| server.http(), findings)
     }
 
     fn also(&self) -> Option<(&'static str, u64)> {
@@ -106,7 +112,8 @@ impl<'a> CrashTrial<'a> {
         } else {
             Space::Unlimited
         };
-        let mut options = campaign.options(&data);
+        let beam = BeamPool::new(folder, task.seed);
+        let mut options = beam.configure(campaign.options(&data))?;
         if fault.loses_power() {
             options = campaign.base.shim.logging(options, &log_file(folder));
         }
@@ -114,6 +121,7 @@ impl<'a> CrashTrial<'a> {
             campaign,
             options,
             workers: None,
+            beam,
             disk: None,
             lost_writes: 0,
             state: TrialState::new(task, findings, space, ClientPool::new(folder, task.seed)),
@@ -193,8 +201,10 @@ impl<'a> CrashTrial<'a> {
             });
         } else {
             verify::no_trouble(&recent, state.findings);
+            self.beam.no_trouble(round, state.findings);
         }
-        Ok(())
+        self.beam
+            .check_round(round, &mut server.http(), state.findings)
     }
 
     fn check_store(&mut self) -> io::Result<()> {

@@ -64,7 +64,7 @@ impl WallClock for MachineClocks {
 }
 
 /// Engine time may differ by one percent, and by the correction after a suspend.
-const SLACK_US: i64 = SECOND_US / 4;
+pub(crate) const SLACK_US: i64 = SECOND_US / 4;
 
 /// Engine time and monotonic time at the last check of the same process.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
-//! The simulation: the real kernel, engine and group commit in one thread, with a disk, a clock and connections that
+//! The simulation: the real kernel, engine and group commit, and Beam on them, in one thread, with a disk, a clock and connections that
 //! fail as a seed decides. A failing seed is repeatable.
 //!
 //! `sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--results FILE] [--revision R]
-//! [--known FILE]`. Exits with 0 if every promise was kept, 1 if one was broken, 2 if it failed itself.
+//! [--known FILE] [--only intent|beam]`. Exits with 0 if every promise was kept, 1 if one was broken, 2 if it failed itself.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,6 +10,7 @@
 )]
 
 mod batch_checks;
+mod beam;
 mod client_checks;
 mod clocks;
 mod describe;

@@ -263,5 +263,6 @@ pub(crate) fn claim(goal: Option<&str>, max: u32, lease_us: i64) -> Claim {
         capabilities: Vec::new(),
         max,
         lease_us,
+        grant: None,
     }
 }

@@ -47,12 +47,7 @@ pub(crate) type EventCounts = BTreeMap<&'static str, u64>;
 
 /// Runs one seed.
 pub(crate) fn run(seed: u64, steps: u64) -> Result<SeedResult, SeedFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without IO needs nothing from the system");
-    runtime.block_on(async {
+    simulated_runtime().block_on(async {
         let mut run = Simulation::new(seed);
         for step in 1..=steps {
             if let Err(broken) = run.step().await {
@@ -65,6 +60,15 @@ pub(crate) fn run(seed: u64, steps: u64) -> Result<SeedResult, SeedFailure> {
             counts: run.counts,
         })
     })
+}
+
+/// One thread, whose clock advances only when all tasks wait.
+pub(crate) fn simulated_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without IO needs nothing from the system")
 }
 
 struct Simulation {

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use consign_testkit::results::{self, Revision};
 use serde_json::json;
 
+use crate::beam;
 use crate::ledger_checks::BrokenPromise;
-use crate::run::{EventCounts, SeedFailure, run};
+use crate::run::{EventCounts, SeedFailure, SeedResult, run};
 
 pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [--minutes M] \
-                                [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE]";
+                                [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE] [--only intent|beam]";
 
 const STEPS: u64 = 200;
+/// A step of Beam takes longer, so there are fewer.
+const BEAM_STEPS_FRACTION: u64 = 2;
 /// The maximum length of a slice.
 const MINUTES_MAX: u64 = 30;
 /// Results are written after this many seeds; an interrupted slice loses no more.
@@ -33,6 +36,32 @@ pub(crate) struct SimPlan {
     results: Option<PathBuf>,
     revision: Revision,
     known: Option<PathBuf>,
+    parts: Vec<SimPart>,
+}
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SimPart {
+    Intent,
+    Beam,
+}
+
+impl SimPart {
+    const ALL: [Self; 2] = [Self::Intent, Self::Beam];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Beam => "beam",
+        }
+    }
+
+    fn run(self, seed: u64, steps: u64) -> Result<SeedResult, SeedFailure> {
+        match self {
+            Self::Intent => run(seed, steps),
+            Self::Beam => beam::run(seed, steps / BEAM_STEPS_FRACTION),
+        }
+    }
 }
 
 impl SimPlan {
@@ -46,6 +75,7 @@ impl SimPlan {
             results: None,
             revision: Revision::default(),
             known: None,
+            parts: SimPart::ALL.to_vec(),
         };
         let mut dirty = false;
         while let Some(word) = words.next() {
@@ -68,6 +98,10 @@ impl SimPlan {
                 "--results" => plan.results = Some(PathBuf::from(value)),
                 "--revision" => plan.revision = Revision::from(value),
                 "--known" => plan.known = Some(PathBuf::from(value)),
+                "--only" => {
+                    let part = SimPart::ALL.into_iter().find(|part| part.name() == value);
+                    plan.parts = vec![part.ok_or(format!("--only {value} is not known"))?];
+                }
                 _ => return Err(format!("{word} is not known")),
             }
         }
@@ -78,6 +112,11 @@ impl SimPlan {
             plan.revision.demand_resumable(dirty)?;
         }
         Ok(plan)
+    }
+
+    fn part_names(&self) -> String {
+        let names: Vec<&str> = self.parts.iter().map(|part| part.name()).collect();
+        names.join("+")
     }
 }
 
@@ -104,9 +143,11 @@ impl SeedCampaign {
     pub(crate) fn run(&mut self) -> io::Result<bool> {
         let mut known = 0;
         for (seed, steps) in self.known()? {
-            if let Err(failure) = run(seed, steps) {
-                self.report(seed, steps, &failure);
-                return Ok(false);
+            for part in self.plan.parts.clone() {
+                if let Err(failure) = part.run(seed, steps) {
+                    self.report(part, seed, steps, &failure);
+                    return Ok(false);
+                }
             }
             known += 1;
         }
@@ -149,6 +190,7 @@ impl SeedCampaign {
             "first": seeds.start,
             "last": failed.as_ref().map_or(seeds.end - 1, |(seed, _)| *seed),
             "steps": self.plan.steps,
+            "parts": self.plan.part_names(),
             "seconds": began.elapsed().as_secs_f64(),
             "verdict": failed.as_ref().map_or("kept", |(_, broken)| broken),
         });
@@ -160,19 +202,21 @@ impl SeedCampaign {
 
     /// The broken promise of the seed, if there is one.
     fn one(&mut self, seed: u64) -> Option<BrokenPromise> {
-        match run(seed, self.plan.steps) {
-            Ok(kept) => {
-                self.digest = self.digest.rotate_left(1) ^ kept.digest;
-                for (what, count) in kept.counts {
-                    *self.counts.entry(what).or_default() += count;
+        for part in self.plan.parts.clone() {
+            match part.run(seed, self.plan.steps) {
+                Ok(kept) => {
+                    self.digest = self.digest.rotate_left(1) ^ kept.digest;
+                    for (what, count) in kept.counts {
+                        *self.counts.entry(what).or_default() += count;
+                    }
                 }
-                None
-            }
-            Err(failure) => {
-                self.report(seed, self.plan.steps, &failure);
-                Some(failure.broken)
+                Err(failure) => {
+                    self.report(part, seed, self.plan.steps, &failure);
+                    return Some(failure.broken);
+                }
             }
         }
+        None
     }
 
     /// The seeds to run: all requested ones, or those after the last one in the results of this revision.
@@ -187,7 +231,9 @@ impl SeedCampaign {
         }
         let mut next = asked.start;
         for line in lines.own {
-            let same = line["steps"] == self.plan.steps && line["verdict"] == "kept";
+            let same = line["steps"] == self.plan.steps
+                && line["parts"] == self.plan.part_names()
+                && line["verdict"] == "kept";
             if let (true, Some(first), Some(last)) =
                 (same, line["first"].as_u64(), line["last"].as_u64())
                 && first <= next
@@ -217,8 +263,9 @@ impl SeedCampaign {
         Ok(known)
     }
 
-    fn report(&self, seed: u64, steps: u64, failure: &SeedFailure) {
-        println!("BROKEN after {} steps of seed {seed}:", failure.step);
+    fn report(&self, part: SimPart, seed: u64, steps: u64, failure: &SeedFailure) {
+        let (part, step) = (part.name(), failure.step);
+        println!("BROKEN after {step} steps of seed {seed}, {part}:");
         println!("  {}", failure.broken);
         println!("the last commands:");
         for line in &failure.tail {
@@ -250,7 +297,9 @@ mod tests {
             SeedCampaign::new(plan(&[&words[..], &[revision]].concat()).unwrap())
         };
         let done = |revision: &str, first: u64, last: u64| {
-            let line = json!({"first": first, "last": last, "steps": STEPS, "verdict": "kept"});
+            let line = json!({
+                "first": first, "last": last, "steps": STEPS, "parts": "intent+beam", "verdict": "kept",
+            });
             results::append(&path, &Revision::from(revision.to_owned()), line).unwrap();
         };
         done("a", 1, 4);

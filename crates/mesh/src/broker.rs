@@ -1,0 +1,96 @@
+//! The broker on the ledger: meshes, their members and their invites.
+//!
+//! Invariant: secrets of a mesh (the owner's key, the root key) are stored encrypted with the seal key of the ledger, and an
+//! invite is found by the digest of its token, so the database alone is not enough to join.
+
+mod invites;
+mod join;
+mod members;
+mod meshes;
+mod records;
+
+use std::sync::Arc;
+
+use consign_engine::{Engine, Error};
+use consign_kernel::error::Refusal;
+use consign_kernel::ids::{IntentId, Seq};
+
+pub use invites::NewInvite;
+pub use join::{Joined, NewMember};
+pub use meshes::NewMesh;
+pub use records::{DedupeRetention, MeshMember, MeshRecord};
+
+use crate::invite::JoinRefusal;
+
+/// Lists are read in pages of this size.
+const PAGE: u32 = 500;
+
+#[derive(Clone, Debug)]
+pub struct BrokerSettings {
+    /// The URL of the WebSocket that invites name.
+    pub url: String,
+}
+
+/// A handle to the broker; clones share it.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    inner: Arc<BrokerState>,
+}
+
+#[derive(Debug)]
+struct BrokerState {
+    engine: Engine,
+    settings: BrokerSettings,
+}
+
+/// Why the broker does not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    #[error("there is no mesh {0}")]
+    NoSuchMesh(String),
+    #[error("there is a mesh {0} already")]
+    SlugTaken(String),
+    #[error("{0} is not a member of this mesh")]
+    NoSuchMember(String),
+    #[error("{}", .0.as_str())]
+    Join(JoinRefusal),
+    #[error(transparent)]
+    Ledger(#[from] Error),
+}
+
+impl Broker {
+    pub fn new(engine: Engine, settings: BrokerSettings) -> Self {
+        Self {
+            inner: Arc::new(BrokerState { engine, settings }),
+        }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// A new id, greater than earlier ones.
+    fn new_id(&self) -> String {
+        let engine = self.engine();
+        IntentId::new(engine.now(), Seq(0), engine.entropy().draw()).to_string()
+    }
+
+    /// Random bytes for a key.
+    fn random<const N: usize>(&self) -> zeroize::Zeroizing<[u8; N]> {
+        let mut bytes = zeroize::Zeroizing::new([0; N]);
+        let mut entropy = self.engine().entropy();
+        for part in bytes.chunks_mut(16) {
+            part.copy_from_slice(&entropy.draw().to_le_bytes()[..part.len()]);
+        }
+        bytes
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.engine().wall().0 / 1_000
+    }
+}
+
+/// Whether a record that must not exist, or must be unchanged, was written by another request.
+fn was_changed(error: &Error) -> bool {
+    matches!(error, Error::Refused(Refusal::VersionMismatch))
+}

@@ -1,0 +1,101 @@
+//! The records of the broker: their values and their keys. Times are milliseconds of the wall clock.
+
+use consign_kernel::record::{Key, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::MeshPublicKey;
+use crate::limits::DEDUPE_DAYS_DEFAULT;
+use crate::role::{ClonePolicy, MemberRole};
+
+/// A mesh and its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshRecord {
+    pub id: String,
+    pub slug: String,
+    pub name: String,
+    pub owner_pubkey: MeshPublicKey,
+    /// Encrypted with the seal key.
+    pub(crate) owner_secret: String,
+    /// Encrypted with the seal key.
+    pub(crate) root_key: String,
+    pub clone_policy: ClonePolicy,
+    pub dedupe: DedupeRetention,
+    /// How long accepted messages are kept.
+    pub message_days: u32,
+    pub created_at: i64,
+}
+
+/// How long a broker remembers the id of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DedupeRetention {
+    Days(u32),
+    Permanent,
+}
+
+impl Default for DedupeRetention {
+    fn default() -> Self {
+        Self::Days(DEDUPE_DAYS_DEFAULT)
+    }
+}
+
+impl MeshRecord {
+    pub(super) fn key(id: &str) -> Key {
+        named(Kind::Mesh, "", id)
+    }
+
+    /// Holds the id of the mesh with this slug.
+    pub(super) fn slug_key(slug: &str) -> Key {
+        named(Kind::MeshSlug, "", slug)
+    }
+}
+
+/// A member of a mesh. Its id never belongs to another member, and its key may be rotated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshMember {
+    pub id: String,
+    pub mesh_id: String,
+    pub pubkey: MeshPublicKey,
+    pub display_name: String,
+    pub role: MemberRole,
+    pub joined_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<i64>,
+}
+
+impl MeshMember {
+    pub(super) fn key(mesh_id: &str, id: &str) -> Key {
+        named(Kind::MeshMember, mesh_id, id)
+    }
+
+    /// Holds the id of the member with this key.
+    pub(super) fn pubkey_key(mesh_id: &str, pubkey: MeshPublicKey) -> Key {
+        named(Kind::MeshMemberKey, mesh_id, &pubkey.to_string())
+    }
+}
+
+/// An invite, under the digest of its token. It expires with the invite's validity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct InviteRecord {
+    pub(super) mesh_id: String,
+    pub(super) role: MemberRole,
+    /// Seconds since 1970.
+    pub(super) expires_at_s: u64,
+    pub(super) uses_max: u32,
+    pub(super) uses: u32,
+    pub(super) is_revoked: bool,
+}
+
+impl InviteRecord {
+    pub(super) fn key(mesh_id: &str, digest: &str) -> Key {
+        named(Kind::MeshInvite, mesh_id, digest)
+    }
+}
+
+fn named(kind: Kind, owner: &str, name: &str) -> Key {
+    Key {
+        kind,
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+    }
+}

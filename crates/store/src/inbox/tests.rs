@@ -1,0 +1,124 @@
+//! The inbox on a real file.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+fn received(number: i64) -> ReceivedMessage {
+    ReceivedMessage {
+        id: format!("id-{number}"),
+        client_message_id: format!("c-{number}"),
+        broker_message_id: Some(format!("b-{number}")),
+        mesh: "home".to_owned(),
+        topic: (number % 2 == 0).then(|| "alerts".to_owned()),
+        sender_pubkey: if number % 3 == 0 { "aa" } else { "bb" }.to_owned(),
+        sender_name: "alice".to_owned(),
+        body: Some("hello".to_owned()),
+        meta: Some(r#"{"n":1}"#.to_owned()),
+        received_at: number * 1_000,
+        reply_to_id: None,
+    }
+}
+
+fn filled(path: &Path) -> Inbox {
+    let inbox = Inbox::open(path).unwrap();
+    for number in 1..=6 {
+        assert!(inbox.insert(&received(number)).unwrap());
+    }
+    inbox
+}
+
+fn ids(inbox: &Inbox, filter: &ReceivedFilter) -> Vec<String> {
+    let found = inbox.list(filter).unwrap().into_iter();
+    found.map(|item| item.id).collect()
+}
+
+#[test]
+fn cm_088_an_id_is_stored_once_and_the_first_item_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inbox.db");
+    let inbox = filled(&path);
+    let again = ReceivedMessage {
+        id: "another".to_owned(),
+        sender_pubkey: "cc".to_owned(),
+        ..received(2)
+    };
+    assert!(!inbox.insert(&again).unwrap());
+    assert_eq!(inbox.find("c-2").unwrap(), Some(received(2)));
+    assert_eq!(inbox.find("c-9").unwrap(), None);
+    drop(inbox);
+    // It is there after a restart, in the columns of the protocol and private.
+    let inbox = Inbox::open(&path).unwrap();
+    assert_eq!(inbox.find("c-2").unwrap(), Some(received(2)));
+    let columns: String = inbox
+        .connection()
+        .query_row(
+            "SELECT group_concat(name, ' ') FROM pragma_table_info('inbox')",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(columns, columns!().replace(", ", " "));
+    let mode = path.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_page_is_newest_first_and_narrowed_by_its_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = filled(&folder.path().join("inbox.db"));
+    let page = |filter: ReceivedFilter| ids(&inbox, &filter);
+    let newest = || ReceivedFilter {
+        limit: 2,
+        ..ReceivedFilter::default()
+    };
+    assert_eq!(page(newest()), ["id-6", "id-5"]);
+    let older = ReceivedFilter {
+        before: Some((5_000, "id-5".to_owned())),
+        ..newest()
+    };
+    assert_eq!(page(older), ["id-4", "id-3"]);
+    let since = ReceivedFilter {
+        since: Some(6_000),
+        ..newest()
+    };
+    assert_eq!(page(since), ["id-6"]);
+    let topic = ReceivedFilter {
+        topic: Some("alerts".to_owned()),
+        sender_pubkey: Some("bb".to_owned()),
+        ..newest()
+    };
+    assert_eq!(page(topic), ["id-4", "id-2"]);
+}
+
+#[test]
+fn cm_099_the_oldest_items_are_removed_by_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = filled(&folder.path().join("inbox.db"));
+    assert_eq!(inbox.forget_before(3_000, 1).unwrap(), 1);
+    assert_eq!(inbox.forget_before(3_000, 9).unwrap(), 1);
+    assert_eq!(inbox.forget_before(3_000, 9).unwrap(), 0);
+    inbox.vacuum().unwrap();
+    let all = ReceivedFilter {
+        limit: 9,
+        ..ReceivedFilter::default()
+    };
+    assert_eq!(ids(&inbox, &all), ["id-6", "id-5", "id-4", "id-3"]);
+}
+
+#[test]
+fn a_damaged_file_and_a_newer_one_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inbox.db");
+    std::fs::write(&path, "no database".repeat(1_000)).unwrap();
+    assert!(matches!(Inbox::open(&path), Err(Error::Corrupt(_))));
+    std::fs::remove_file(&path).unwrap();
+    let inbox = filled(&path);
+    inbox
+        .connection()
+        .pragma_update(None, "user_version", 9)
+        .unwrap();
+    drop(inbox);
+    let newer = Inbox::open(&path).unwrap_err();
+    assert!(matches!(newer, Error::TooNew { found: 9, .. }), "{newer}");
+}
