@@ -8,6 +8,7 @@ mod event;
 mod guard;
 mod items;
 mod page;
+pub mod path;
 mod request;
 #[cfg(test)]
 mod tests;
