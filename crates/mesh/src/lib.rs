@@ -13,6 +13,7 @@ pub mod client_message_id;
 pub mod close;
 pub mod concurrent;
 pub mod config;
+pub mod daemon;
 pub mod destination;
 pub mod environment;
 pub mod features;
