@@ -3,19 +3,20 @@
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::CampaignAgents;
 use crate::beam_agents::{INTENT_TYPES, TestAgent};
-use crate::process::{Http, Options};
+use crate::process::{Http, Options, Reply};
 
 /// How long the server waits for a result.
 pub(super) const RESULT_TIMEOUT: Duration = Duration::from_millis(1_200);
 const VIEWER: &str = "viewer@example.com";
 const RATE: &str = "1000000";
-const TRIES_MAX: u32 = 20;
+/// How long a request is repeated that needs what an earlier one stored.
+const DEMAND_LIMIT: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 pub(super) fn configure(
@@ -67,23 +68,30 @@ fn registration(agent: &TestAgent) -> Value {
     })
 }
 
-/// Repeats the request for a while: a defective server may answer before it has stored what the request needs.
+/// Posts until the server accepts: a defective server may answer before it has stored what the request needs.
 fn demand(http: &mut Http, path: &str, body: &Value) -> io::Result<Value> {
-    let mut reply = http.post(path, body)?;
-    for _ in 0..TRIES_MAX {
+    until_accepted(path, || http.post(path, body))
+}
+
+fn until_accepted(path: &str, mut send: impl FnMut() -> io::Result<Reply>) -> io::Result<Value> {
+    let deadline = Instant::now() + DEMAND_LIMIT;
+    loop {
+        let reply = send()?;
         if (200..300).contains(&reply.status) {
             return Ok(reply.json());
         }
+        if Instant::now() >= deadline {
+            let (status, text) = (reply.status, reply.text());
+            return Err(io::Error::other(format!(
+                "{path} returned {status}: {text}"
+            )));
+        }
         thread::sleep(TRY_AGAIN);
-        reply = http.post(path, body)?;
     }
-    let (status, text) = (reply.status, reply.text());
-    Err(io::Error::other(format!(
-        "{path} returned {status}: {text}"
-    )))
 }
 
-/// The session of an operator who may read traces.
+/// The session of an operator who may read traces, once the server has stored it. Without that a server that answers
+/// before it commits would refuse the first check, and the campaign would end with an error and without a finding.
 pub(super) fn viewer_session(http: &mut Http) -> io::Result<String> {
     let offered = demand(http, "/admin/auth/magic-link", &json!({"email": VIEWER}))?;
     let begun = demand(
@@ -92,5 +100,9 @@ pub(super) fn viewer_session(http: &mut Http) -> io::Result<String> {
         &json!({"token": offered["token"]}),
     )?;
     let token = begun["token"].as_str().unwrap_or_default();
-    Ok(format!("Bearer {token}"))
+    let session = format!("Bearer {token}");
+    let path = "/admin/auth/session";
+    let headers = [("Authorization", session.as_str())];
+    until_accepted(path, || http.send("GET", path, &headers, None))?;
+    Ok(session)
 }
