@@ -2,6 +2,8 @@
 //!
 //! A campaign must also find planted defects; otherwise its success proves nothing.
 
+use std::path::Path;
+
 use crate::TaskResult;
 use crate::context::Context;
 use crate::flags::{Flag, Flags};
@@ -27,6 +29,9 @@ pub(crate) struct Planted {
 
 /// The exit code of a campaign that found a violation.
 const VIOLATION_FOUND: i32 = 1;
+
+/// How much of the log of a failed run is shown.
+const LOG_LINES: usize = 20;
 
 const FLAGS: &[Flag] = &[
     Flag::valued("--rounds"),
@@ -94,7 +99,8 @@ impl Campaign {
             // A log of its own: its failures are expected and must not count as results.
             let log = context.log(&format!("{}-planted-{name}", self.name));
             let ended = self.run(context, &args, Output::Logged(&log))?;
-            self.judge_plant(name, ended)?;
+            self.judge_plant(name, ended)
+                .map_err(|error| with_log(&error, &log))?;
         }
         Ok(())
     }
@@ -135,6 +141,14 @@ impl Campaign {
                 }),
         }
     }
+}
+
+/// The error with the last lines of a log that the terminal does not show.
+fn with_log(error: &str, log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+    format!("{error}; {} ends with:\n{end}", log.display())
 }
 
 #[cfg(test)]
@@ -179,6 +193,18 @@ mod tests {
                 || tests.contains(&format!("| {name} |"));
             assert!(demanded, "{name}");
         }
+    }
+
+    #[test]
+    fn the_error_of_a_planted_run_shows_the_end_of_its_log() {
+        let log = std::env::temp_dir().join(format!("consign-xtask-{}.log", std::process::id()));
+        let lines: Vec<String> = (1..=30).map(|number| format!("line {number}")).collect();
+        std::fs::write(&log, lines.join("\n")).unwrap();
+        let error = with_log("it failed", &log);
+        std::fs::remove_file(&log).unwrap();
+        assert!(error.starts_with("it failed; "), "{error}");
+        assert!(error.ends_with("\nline 29\nline 30"), "{error}");
+        assert!(error.contains(" ends with:\nline 11\n"), "{error}");
     }
 
     #[test]
