@@ -107,6 +107,7 @@ fn protocols_in(line: &str) -> impl Iterator<Item = &'static str> {
         "Automation" => "Automations",
         "Transaction" => "Agent transactions",
         "Beam" => "Beam",
+        "Mesh" => "Mesh",
         _ => "a protocol without a title in xtask/src/errors.rs",
     })
 }

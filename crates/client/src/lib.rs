@@ -23,6 +23,7 @@ mod events;
 mod intents;
 mod key;
 mod kv;
+mod mesh;
 mod operator;
 mod pinned;
 mod query;

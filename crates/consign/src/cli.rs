@@ -5,8 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, import, intent, key, message, node, openapi, peer, receipt,
-    site, store, tx,
+    acl, agent, automation, bench, import, intent, key, mesh, message, node, openapi, peer,
+    receipt, site, store, tx,
 };
 use crate::failure::Exit;
 use crate::serve;
@@ -63,6 +63,9 @@ enum CliCommand {
     /// Add, list and remove other Beam directories
     #[command(subcommand)]
     Peer(peer::PeerSubcommand),
+    /// Create meshes, invite members, and operate the broker
+    #[command(subcommand)]
+    Mesh(mesh::MeshSubcommand),
     /// List, show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::ReceiptSubcommand),
@@ -103,6 +106,7 @@ impl Cli {
             CliCommand::Message(action) => single_thread()?.block_on(action.run()),
             CliCommand::Acl(action) => single_thread()?.block_on(action.run()),
             CliCommand::Peer(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Mesh(action) => single_thread()?.block_on(action.run()),
             CliCommand::Receipt(action) => single_thread()?.block_on(action.run()),
             CliCommand::Store(action) => single_thread()?.block_on(action.run()),
             CliCommand::Automation(action) => action.run(),

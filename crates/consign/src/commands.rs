@@ -9,6 +9,7 @@ pub(crate) mod import;
 pub(crate) mod intent;
 pub(crate) mod job;
 pub(crate) mod key;
+pub(crate) mod mesh;
 pub(crate) mod message;
 pub(crate) mod node;
 pub(crate) mod openapi;

@@ -12,6 +12,8 @@ mod embedded_automation;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;
+mod mesh;
+mod mesh_settings;
 mod message_bus;
 mod node;
 mod prepare;

@@ -15,12 +15,13 @@ use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Seq};
 
-pub use invites::NewInvite;
+pub use invites::{MeshInvite, NewInvite};
 pub use join::{Joined, NewMember};
 pub use meshes::NewMesh;
 pub use records::{DedupeRetention, MeshMember, MeshRecord};
 
 use crate::invite::JoinRefusal;
+use crate::limits::{SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT};
 
 /// Lists are read in pages of this size.
 const PAGE: u32 = 500;
@@ -29,6 +30,23 @@ const PAGE: u32 = 500;
 pub struct BrokerSettings {
     /// The URL of the WebSocket that invites name.
     pub url: String,
+    /// How many messages a member may send per minute.
+    pub sends_per_minute: u32,
+    /// How many of them at once.
+    pub send_burst: u32,
+    /// Off to roll back: ids of messages are neither compared nor offered as a feature, and stored ones stay.
+    pub dedupe_is_enforced: bool,
+}
+
+impl BrokerSettings {
+    pub const fn new(url: String) -> Self {
+        Self {
+            url,
+            sends_per_minute: SENDS_PER_MINUTE_DEFAULT,
+            send_burst: SEND_BURST_DEFAULT,
+            dedupe_is_enforced: true,
+        }
+    }
 }
 
 /// A handle to the broker; clones share it.
@@ -52,6 +70,8 @@ pub enum BrokerError {
     SlugTaken(String),
     #[error("{0} is not a member of this mesh")]
     NoSuchMember(String),
+    #[error("this mesh has no invite {0}")]
+    NoSuchInvite(String),
     #[error("{}", .0.as_str())]
     Join(JoinRefusal),
     #[error(transparent)]

@@ -45,6 +45,20 @@ pub const SEND_BURST_DEFAULT: u32 = 1_000;
 // Retention of dedupe records.
 pub const DEDUPE_DAYS_DEFAULT: u32 = 365;
 pub const DEDUPE_DAYS_MIN: u32 = 3;
+/// The longest retention of ids and of messages that can be set.
+pub const RETENTION_DAYS_MAX: u32 = 36_500;
+/// How long accepted messages are kept unless a mesh says otherwise.
+pub const MESSAGE_DAYS_DEFAULT: u32 = 90;
+
+// Invites.
+pub const INVITE_USES_DEFAULT: u32 = 1;
+pub const INVITE_USES_MAX: u32 = 1_000_000;
+pub const INVITE_SECONDS_DEFAULT: u64 = 7 * 86_400;
+pub const INVITE_SECONDS_MAX: u64 = 3_650 * 86_400;
+
+// HTTP.
+/// The largest body of a request that carries no message and no file.
+pub const HTTP_BODY_BYTES_MAX: usize = 65_536;
 
 // Outbox.
 pub const DRAIN_BATCH_MAX: usize = 32;

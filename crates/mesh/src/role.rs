@@ -106,6 +106,12 @@ words! {
         InboxFts => "inbox_fts",
     }
 
+    /// Whether a broker forgets the ids of messages after a while.
+    DedupeMode {
+        RetentionScoped => "retention_scoped",
+        Permanent => "permanent",
+    }
+
     /// What a broker does when a member connects twice.
     ClonePolicy {
         PreferNewest => "prefer_newest",

@@ -38,7 +38,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-client",
         ],
     ),
-    ("consign-mesh", &["consign-kernel", "consign-engine"]),
+    (
+        "consign-mesh",
+        &["consign-kernel", "consign-engine", "consign-web"],
+    ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),
     (
@@ -52,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-automation",
             "consign-transactions",
             "consign-beam",
+            "consign-mesh",
             "consign-client",
             "consign-bench",
         ],

@@ -143,7 +143,7 @@ pub(crate) fn read(
     Ok(settings)
 }
 
-fn number(
+pub(super) fn number(
     name: &'static str,
     value: Option<String>,
     least: u64,

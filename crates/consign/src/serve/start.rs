@@ -21,7 +21,7 @@ use super::limits::ConnectionBudget;
 use super::prepare::Prepared;
 use super::reserve::DiskReserve;
 use super::startup_message::{self, StartupMessage};
-use super::{ServeArgs, beam, logs, site};
+use super::{ServeArgs, beam, logs, mesh, site};
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -63,6 +63,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     components.keep_time(&ledger);
     let beam = beam::open(&prepared, &ledger, &base_url).await?;
     components.run_beam(&beam);
+    let mesh = mesh::open(&ledger, &base_url)?;
     // After Beam, which its steps use: components stop in the opposite order.
     let reload_automation = components
         .run_automation(automation, &prepared, &ledger, &args, &connections, &beam)
@@ -73,8 +74,14 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let site = site
         .iter()
         .map(|site| Arc::new(site.mount(settings, secrets)) as Arc<dyn Mount>);
-    let mounts = site.chain([beam::mount(&beam, &prepared)]).collect();
     let mut intent = intent_options(&prepared, draining);
+    let operators = intent.operators.clone();
+    let mounts = site
+        .chain([
+            beam::mount(&beam, &prepared),
+            mesh::mount(&mesh, operators, &prepared),
+        ])
+        .collect();
     intent.queues.push(Arc::new(beam));
     let shell = consign_intent::shell(engine, intent, mounts);
     let layers = layers::Options {

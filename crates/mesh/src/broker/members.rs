@@ -5,6 +5,7 @@ use consign_kernel::record::Kind;
 
 use super::records::MeshMember;
 use super::{Broker, BrokerError, PAGE};
+use crate::id::DisplayName;
 use crate::keys::MeshPublicKey;
 
 impl Broker {
@@ -61,6 +62,28 @@ impl Broker {
             .update(key, |stored: &mut Option<MeshMember>| {
                 let member = stored.as_mut().ok_or_else(missing)?;
                 member.revoked_at.get_or_insert(now);
+                Ok(member.clone())
+            })
+            .await
+    }
+
+    /// Changes the name that a member shows to others.
+    pub async fn rename_member(
+        &self,
+        _operator: Operator,
+        slug: &str,
+        pubkey: MeshPublicKey,
+        name: &DisplayName,
+    ) -> Result<MeshMember, BrokerError> {
+        let mesh = self.mesh_by_slug(slug).await?;
+        let missing = || BrokerError::NoSuchMember(pubkey.to_string());
+        let member = self.member_by_key(&mesh.id, pubkey).await?;
+        let member = member.ok_or_else(missing)?;
+        let key = MeshMember::key(&mesh.id, &member.id);
+        self.engine()
+            .update(key, |stored: &mut Option<MeshMember>| {
+                let member = stored.as_mut().ok_or_else(missing)?;
+                name.as_str().clone_into(&mut member.display_name);
                 Ok(member.clone())
             })
             .await

@@ -37,9 +37,7 @@ pub(crate) fn world() -> World {
         main_key: "ck_main".to_owned(),
         cleanup_interval: Duration::from_hours(1),
     });
-    let settings = BrokerSettings {
-        url: URL.to_owned(),
-    };
+    let settings = BrokerSettings::new(URL.to_owned());
     World {
         broker: Broker::new(engine, settings),
         clock,

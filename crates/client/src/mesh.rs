@@ -1,0 +1,92 @@
+//! Calls of operators of a mesh: meshes, invites, members, retention and reads.
+//!
+//! Responses are returned as the server sent them. The credential is the admin token; `/join` needs none.
+
+use serde_json::{Value, json};
+
+use crate::call::{Call, Credential};
+use crate::query::{encode, path_with_query};
+use crate::{Client, Error};
+
+impl Client {
+    pub async fn mesh_create(&self, mesh: &Value) -> Result<Value, Error> {
+        self.mesh_post("mesh", "/v1/meshes".to_owned(), mesh).await
+    }
+
+    pub async fn meshes(&self) -> Result<Value, Error> {
+        self.mesh_get("meshes", "/v1/meshes".to_owned()).await
+    }
+
+    pub async fn mesh(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("mesh", mesh_path(slug, "")).await
+    }
+
+    /// The response has the token of the invite, which is not shown again.
+    pub async fn mesh_invite(&self, slug: &str, invite: &Value) -> Result<Value, Error> {
+        self.mesh_post("invite", mesh_path(slug, "/invites"), invite)
+            .await
+    }
+
+    pub async fn mesh_invites(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("invites", mesh_path(slug, "/invites")).await
+    }
+
+    pub async fn mesh_revoke_invite(&self, slug: &str, id: &str) -> Result<Value, Error> {
+        let path = format!("/invites/{}/revoke", encode(id.as_bytes()));
+        self.mesh_post("revocation", mesh_path(slug, &path), &json!({}))
+            .await
+    }
+
+    /// The members of a mesh; revoked ones only if `all`.
+    pub async fn mesh_members(&self, slug: &str, all: bool) -> Result<Value, Error> {
+        let path = mesh_path(slug, "/members");
+        let path = path_with_query(&path, &[("all", all.then_some("true"))]);
+        self.mesh_get("members", path).await
+    }
+
+    pub async fn mesh_rename_member(
+        &self,
+        slug: &str,
+        pubkey: &str,
+        name: &str,
+    ) -> Result<Value, Error> {
+        let path = format!("/members/{}/rename", encode(pubkey.as_bytes()));
+        self.mesh_post(
+            "member name",
+            mesh_path(slug, &path),
+            &json!({"name": name}),
+        )
+        .await
+    }
+
+    pub async fn mesh_revoke_member(&self, slug: &str, pubkey: &str) -> Result<Value, Error> {
+        let path = format!("/members/{}/revoke", encode(pubkey.as_bytes()));
+        self.mesh_post("revocation", mesh_path(slug, &path), &json!({}))
+            .await
+    }
+
+    /// Joins a mesh with an invite. A refusal is the body of a status 400.
+    pub async fn mesh_join(&self, request: &Value) -> Result<crate::Response, Error> {
+        let call = Call::post("join", "/join".to_owned()).credential(Credential::None);
+        self.respond(call.json(request)?).await
+    }
+
+    pub(crate) async fn mesh_get(&self, what: &'static str, path: String) -> Result<Value, Error> {
+        self.fetch(Call::get(what, path).credential(Credential::Admin))
+            .await
+    }
+
+    pub(crate) async fn mesh_post(
+        &self,
+        what: &'static str,
+        path: String,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let call = Call::post(what, path).credential(Credential::Admin);
+        self.fetch(call.json(body)?).await
+    }
+}
+
+fn mesh_path(slug: &str, rest: &str) -> String {
+    format!("/v1/meshes/{}{rest}", encode(slug.as_bytes()))
+}

@@ -1,0 +1,99 @@
+//! Operate the broker of meshes: meshes, invites and members. All commands of operators need the admin token.
+
+mod create;
+mod invite;
+mod invites;
+mod list;
+mod members;
+mod rename;
+mod revoke;
+mod revoke_invite;
+mod show;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::commands::OutputArgs;
+use crate::commands::beam::member;
+use crate::failure::Exit;
+use crate::link::AdminArgs;
+use crate::{out, render};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeshSubcommand {
+    /// Create a mesh
+    Create(Box<create::Args>),
+    /// List the meshes
+    List(Box<list::Args>),
+    /// Show a mesh and its settings
+    Show(Box<show::Args>),
+    /// Create an invite; its token is a secret
+    Invite(Box<invite::Args>),
+    /// List the invites of a mesh, without their tokens
+    Invites(Box<invites::Args>),
+    /// Refuse further members with an invite
+    RevokeInvite(Box<revoke_invite::Args>),
+    /// List the members of a mesh
+    Members(Box<members::Args>),
+    /// Change the name of a member
+    Rename(Box<rename::Args>),
+    /// End a membership for good, and close its connections
+    Revoke(Box<revoke::Args>),
+}
+
+impl MeshSubcommand {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Create(args) => args.run().await,
+            Self::List(args) => args.run().await,
+            Self::Show(args) => args.run().await,
+            Self::Invite(args) => args.run().await,
+            Self::Invites(args) => args.run().await,
+            Self::RevokeInvite(args) => args.run().await,
+            Self::Members(args) => args.run().await,
+            Self::Rename(args) => args.run().await,
+            Self::Revoke(args) => args.run().await,
+        }
+    }
+}
+
+/// The flags of every command of operators.
+#[derive(Debug, clap::Args)]
+struct OperatorArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+impl OperatorArgs {
+    /// Prints the response as JSON, or what `human` makes of it.
+    fn print(
+        &self,
+        response: &Value,
+        human: impl FnOnce(&Value) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Exit> {
+        if self.output.json {
+            out::json(response)?;
+        } else {
+            human(response)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// A time in milliseconds since 1970.
+fn time(value: &Value, name: &str) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a time is shown to the second")]
+    let seconds = value[name].as_i64().map(|ms| ms as f64 / 1_000.0);
+    seconds.map_or_else(|| "-".to_owned(), render::time)
+}
+
+/// How long a mesh remembers the ids of messages.
+fn dedupe(mesh: &Value) -> String {
+    match member(mesh, "dedupe_days") {
+        Some(days) => format!("{days} days"),
+        None => "for good".to_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! The mesh, as it is mounted in a server.
+
+use std::fmt;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use consign_kernel::error::Code;
+use consign_web::listener_policy::ListenerPolicy;
+use consign_web::operator::OperatorCredentials;
+use consign_web::reject::Reject;
+use consign_web::shell::Mount;
+use serde_json::Value;
+
+use super::face::MeshFace;
+use super::{listener_rules, openapi, router};
+use crate::broker::Broker;
+
+pub struct MeshMount {
+    policy: ListenerPolicy,
+    router: Router,
+}
+
+impl MeshMount {
+    pub fn new(broker: Broker, operators: OperatorCredentials, policy: ListenerPolicy) -> Self {
+        Self {
+            policy,
+            router: router(MeshFace::new(broker, operators, policy)),
+        }
+    }
+}
+
+impl fmt::Debug for MeshMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MeshMount")
+    }
+}
+
+/// The first segments of the paths of this protocol.
+const SEGMENTS: [&str; 5] = ["join", "v1/meshes", "v1/mesh", "v1/messages", "v1/blobs"];
+
+impl Mount for MeshMount {
+    fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    fn openapi(&self) -> Value {
+        openapi::document()
+    }
+
+    fn is_path_of(&self, path: &str) -> bool {
+        let path = path.trim_start_matches('/');
+        SEGMENTS.iter().any(|segment| {
+            path.strip_prefix(segment)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+
+    fn on_unknown_path(&self, request: &Request) -> Option<Response> {
+        let refused = listener_rules::check(self.policy, request).err();
+        let missing = || Reject::new(Code::NotFound, "There is nothing at this path.");
+        Some(refused.unwrap_or_else(missing).into_response())
+    }
+
+    fn on_too_many_failures(&self) -> Response {
+        let text = "Too many wrong credentials came from this address; try again in a minute.";
+        Reject::new(Code::RateLimited, text).into_response()
+    }
+}
