@@ -81,9 +81,17 @@ impl KeyArchive {
         Zeroizing::new(serde_json::to_string_pretty(self).expect("strings and numbers are JSON"))
     }
 
-    /// Adds a key, and removes the oldest ones above the maximum. Returns the ids of those.
+    /// Adds a key, and removes the oldest ones above the maximum. Returns the ids of those. A rotation that was tried before
+    /// has archived the same key already; it is replaced.
     pub fn add(&mut self, key: ArchivedKey) -> Vec<String> {
+        self.remove(&key.key_id);
         self.keys.push(key);
+        self.limit(self.max_archived_keys)
+    }
+
+    /// Sets the maximum, and removes the oldest keys above it. Returns the ids of those.
+    pub fn limit(&mut self, max_archived_keys: usize) -> Vec<String> {
+        self.max_archived_keys = max_archived_keys;
         self.keys
             .sort_by_key(|key| std::cmp::Reverse(key.rotated_out_at));
         let kept = self.max_archived_keys.min(self.keys.len());
@@ -92,6 +100,13 @@ impl KeyArchive {
             .into_iter()
             .map(|key| key.key_id)
             .collect()
+    }
+
+    /// Removes the key of that id. Returns whether it was there.
+    pub fn remove(&mut self, key_id: &str) -> bool {
+        let before = self.keys.len();
+        self.keys.retain(|key| key.key_id != key_id);
+        self.keys.len() < before
     }
 
     /// Removes the keys whose time is over. An empty archive is deleted by the caller.

@@ -6,7 +6,7 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Readable by its owner alone.
 pub const PRIVATE: u32 = 0o600;
@@ -41,6 +41,21 @@ pub fn remove(path: &Path) -> io::Result<bool> {
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder(folder_of(to)?)
+}
+
+/// Renames a file that cannot be used to `NAME.WORD-MILLISECONDS`, and returns the new path. No earlier file is replaced.
+pub fn set_aside(path: &Path, word: &str) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut at = jiff::Timestamp::now().as_millisecond();
+    let aside = loop {
+        let aside = path.with_file_name(format!("{name}.{word}-{at}"));
+        if !aside.exists() {
+            break aside;
+        }
+        at += 1;
+    };
+    rename(path, &aside)?;
+    Ok(aside)
 }
 
 /// The text of the file; `None` if it does not exist.
