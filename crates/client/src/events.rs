@@ -39,6 +39,15 @@ pub struct Events {
 impl Client {
     /// Opens the stream, from now on or after `last_event_id`.
     pub async fn events(&self, last_event_id: Option<&str>) -> Result<Events, Error> {
+        self.events_at("/events", last_event_id).await
+    }
+
+    /// The same at another path.
+    pub async fn events_at(
+        &self,
+        path: &str,
+        last_event_id: Option<&str>,
+    ) -> Result<Events, Error> {
         let mut headers = HeaderMap::new();
         headers.insert(
             header::ACCEPT,
@@ -47,13 +56,7 @@ impl Client {
         if let Some(id) = last_event_id {
             headers.insert("last-event-id", plain(id)?);
         }
-        let request = self.build(
-            Method::GET,
-            "/events",
-            headers,
-            Bytes::new(),
-            Credential::Key,
-        )?;
+        let request = self.build(Method::GET, path, headers, Bytes::new(), Credential::Key)?;
         let (connection, response) = self.within(self.timeout(), self.send(request)).await?;
         let (parts, body) = response.into_parts();
         if parts.status.as_u16() >= 400 {

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Unreachable,
     /// The configuration of the automation is invalid (`EX_CONFIG` of `sysexits`).
     Config,
+    /// How a mesh daemon ended; `consign daemon up --help` lists the numbers.
+    Daemon(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -32,6 +34,7 @@ impl From<Exit> for ExitCode {
             Exit::Refused => 4,
             Exit::Unreachable => 5,
             Exit::Config => 78,
+            Exit::Daemon(status) => status,
         })
     }
 }
@@ -105,7 +108,12 @@ pub(crate) fn report_json(error: &anyhow::Error) -> anyhow::Result<Exit> {
         Exit::Config => "config_refused",
         Exit::Usage => "usage",
         Exit::Nothing => "not_found",
-        Exit::Done | Exit::Failed | Exit::Warnings | Exit::Refused | Exit::Unreachable => "failed",
+        Exit::Done
+        | Exit::Failed
+        | Exit::Warnings
+        | Exit::Refused
+        | Exit::Unreachable
+        | Exit::Daemon(_) => "failed",
     };
     out::json(&serde_json::json!({
         "error": ductile::typed(&format!("{error:#}")), "code": code, "context": context,

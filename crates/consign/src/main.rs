@@ -16,6 +16,7 @@ mod input_property_tests;
 mod ledger_location;
 mod link;
 mod lock;
+mod mesh_member;
 mod out;
 mod planted;
 mod render;

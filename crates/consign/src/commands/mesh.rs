@@ -3,6 +3,7 @@
 mod create;
 mod invite;
 mod invites;
+mod join;
 mod list;
 mod members;
 mod rename;
@@ -21,6 +22,8 @@ use crate::{out, render};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeshSubcommand {
+    /// Become a member of a mesh, with an invite; needs no right at the broker
+    Join(Box<join::Args>),
     /// Create a mesh
     Create(Box<create::Args>),
     /// List the meshes
@@ -44,6 +47,7 @@ pub(crate) enum MeshSubcommand {
 impl MeshSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
+            Self::Join(args) => args.run().await,
             Self::Create(args) => args.run().await,
             Self::List(args) => args.run().await,
             Self::Show(args) => args.run().await,
