@@ -2,11 +2,16 @@
 //!
 //! Responses are returned as the server sent them. The credential is the admin token; `/join` needs none.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::call::{Call, Credential};
 use crate::query::{encode, path_with_query};
 use crate::{Client, Error};
+
+/// How long a pass over all messages may take.
+const UPKEEP_WAIT: Duration = Duration::from_mins(30);
 
 impl Client {
     pub async fn mesh_create(&self, mesh: &Value) -> Result<Value, Error> {
@@ -63,6 +68,26 @@ impl Client {
         let path = format!("/members/{}/revoke", encode(pubkey.as_bytes()));
         self.mesh_post("revocation", mesh_path(slug, &path), &json!({}))
             .await
+    }
+
+    /// Removes what is past its retention, which may take a while.
+    pub async fn mesh_sweep(&self, sweep: &Value) -> Result<Value, Error> {
+        self.mesh_upkeep("sweep", "/v1/mesh/sweep", sweep).await
+    }
+
+    pub async fn mesh_orphan_check(&self, check: &Value) -> Result<Value, Error> {
+        self.mesh_upkeep("orphan check", "/v1/mesh/orphan-check", check)
+            .await
+    }
+
+    async fn mesh_upkeep(
+        &self,
+        what: &'static str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
+        let call = Call::post(what, path.to_owned()).credential(Credential::Admin);
+        self.fetch(call.json(body)?.extra_wait(UPKEEP_WAIT)).await
     }
 
     /// Joins a mesh with an invite. A refusal is the body of a status 400.

@@ -11,6 +11,7 @@ use consign_kernel::intent::Intent;
 use consign_kernel::record::Put;
 use consign_kernel::state::State;
 
+use crate::mesh_upkeep::PruneReport;
 use crate::timekeeper::SweepReport;
 use crate::{Engine, Error};
 
@@ -51,6 +52,7 @@ typed! {
     SweepReport: Answer::Swept { rows, more } => SweepReport { rows, more };
     Cleaned: Answer::Cleaned(cleaned) => cleaned;
     (u32, Option<Seq>): Answer::Purged { rows, after } => (rows, after);
+    PruneReport: Answer::Pruned { messages, others, more } => PruneReport { messages, others, more };
     bool: Answer::Deleted { existed } => existed;
     u64: Answer::Put { version } => version, Answer::Forgotten { rows } => rows;
     Option<FactSeq>: Answer::FactsForgotten { after, .. } => after;

@@ -16,6 +16,7 @@ mod import;
 mod keys;
 mod lease;
 mod ledger_health;
+mod mesh_upkeep;
 mod nodes;
 mod planted_torn_batch;
 mod publication;
@@ -39,8 +40,9 @@ pub use consign_store::sqlite::{
     ForeignMessage, ForeignPage, ForeignPeer, ForeignTraceEvent, UnreadableRow,
 };
 pub use consign_store::{
-    Clock, Count, EventFilter, EventPage, IntentFilter, IntentPage, JobCount, MessageCount,
-    MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage, SeqPage, SharedStore, Stats,
+    Clock, Count, EndingCount, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
+    LostMessagePage, MessageCount, MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage,
+    SeqPage, SharedStore, Stats,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;
@@ -51,6 +53,7 @@ pub use import::{ImportOptions, ImportReport, import_intent_bus};
 pub use keys::{KeyInfo, NewKey, SealKey, key_id};
 pub use lease::{KEPT_LEASE_US, KeptLease, Lease, Leases};
 pub use ledger_health::LedgerHealth;
+pub use mesh_upkeep::PruneReport;
 pub use nodes::{Heartbeat, NodeIdentity, NodeInfo, NodeState, PauseReason};
 pub use publication::{MAIN_KEY_ID, Publication, PublicationKey};
 pub use receipts::ReceiptStatus;

@@ -3,22 +3,32 @@
 //! Invariant: secrets of a mesh (the owner's key, the root key) are stored encrypted with the seal key of the ledger, and an
 //! invite is found by the digest of its token, so the database alone is not enough to join.
 
+mod counters;
+mod depth;
 mod invites;
 mod join;
 mod members;
 mod meshes;
+mod nightly;
+mod orphans;
 mod records;
+mod retention;
 
 use std::sync::Arc;
 
 use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{IntentId, Seq};
+use consign_kernel::ids::{IntentId, Micros, Seq};
 
 pub use invites::{MeshInvite, NewInvite};
 pub use join::{Joined, NewMember};
 pub use meshes::NewMesh;
+pub use nightly::NightlyRun;
+pub use orphans::{OrphanReport, OrphanedId};
 pub use records::{DedupeRetention, MeshMember, MeshRecord};
+pub use retention::RetentionReport;
+
+pub(crate) use counters::{BrokerCounters, BrokerMetric};
 
 use crate::invite::JoinRefusal;
 use crate::limits::{SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT};
@@ -59,6 +69,7 @@ pub struct Broker {
 struct BrokerState {
     engine: Engine,
     settings: BrokerSettings,
+    counters: BrokerCounters,
 }
 
 /// Why the broker does not do what was asked.
@@ -81,12 +92,20 @@ pub enum BrokerError {
 impl Broker {
     pub fn new(engine: Engine, settings: BrokerSettings) -> Self {
         Self {
-            inner: Arc::new(BrokerState { engine, settings }),
+            inner: Arc::new(BrokerState {
+                engine,
+                settings,
+                counters: BrokerCounters::default(),
+            }),
         }
     }
 
     fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    pub(crate) fn counters(&self) -> &BrokerCounters {
+        &self.inner.counters
     }
 
     /// A new id, greater than earlier ones.
@@ -103,6 +122,11 @@ impl Broker {
             part.copy_from_slice(&entropy.draw().to_le_bytes()[..part.len()]);
         }
         bytes
+    }
+
+    /// The time of the wall clock.
+    pub fn wall(&self) -> Micros {
+        self.engine().wall()
     }
 
     fn wall_ms(&self) -> i64 {

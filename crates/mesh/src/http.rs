@@ -8,6 +8,7 @@ mod join;
 mod join_route;
 mod listener_rules;
 mod messages;
+mod metrics;
 mod mount;
 pub mod openapi;
 mod operators;

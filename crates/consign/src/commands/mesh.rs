@@ -6,10 +6,12 @@ mod invites;
 mod join;
 mod list;
 mod members;
+mod orphan_check;
 mod rename;
 mod revoke;
 mod revoke_invite;
 mod show;
+mod sweep;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -42,6 +44,10 @@ pub(crate) enum MeshSubcommand {
     Rename(Box<rename::Args>),
     /// End a membership for good, and close its connections
     Revoke(Box<revoke::Args>),
+    /// Remove messages and ids that are past their retention
+    Sweep(Box<sweep::Args>),
+    /// Look for ids of messages that do not exist
+    OrphanCheck(Box<orphan_check::Args>),
 }
 
 impl MeshSubcommand {
@@ -57,6 +63,8 @@ impl MeshSubcommand {
             Self::Members(args) => args.run().await,
             Self::Rename(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
+            Self::Sweep(args) => args.run().await,
+            Self::OrphanCheck(args) => args.run().await,
         }
     }
 }

@@ -11,6 +11,7 @@ use anyhow::Context;
 use axum::Router;
 use consign_beam::service::Beam;
 use consign_engine::{Engine, Heartbeat, Timekeeper};
+use consign_mesh::broker::Broker;
 use consign_web::layers::Layered;
 use consign_web::server::DRAIN_TIMEOUT_DEFAULT;
 use consign_web::unix::{LOCAL_PEER, UnixSocket};
@@ -196,6 +197,15 @@ impl Components {
         self.add("beam", async move {
             tasks.iter().for_each(JoinHandle::abort);
             bus.await.context("the message bus panicked")
+        });
+    }
+
+    /// Runs the daily retention of the mesh.
+    pub(super) fn run_mesh(&mut self, mesh: &Broker) {
+        let nightly = tokio::spawn(mesh.clone().run_nightly());
+        self.add("mesh", async move {
+            nightly.abort();
+            Ok(())
         });
     }
 

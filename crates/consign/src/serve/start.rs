@@ -64,6 +64,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let beam = beam::open(&prepared, &ledger, &base_url).await?;
     components.run_beam(&beam);
     let mesh = mesh::open(&ledger, &base_url)?;
+    components.run_mesh(&mesh);
     // After Beam, which its steps use: components stop in the opposite order.
     let reload_automation = components
         .run_automation(automation, &prepared, &ledger, &args, &connections, &beam)

@@ -26,21 +26,13 @@ struct JoinBody {
 }
 
 impl JoinRequest {
-    /// Reads the body. A payload beside the token must be the one inside of it.
+    /// Reads the body. The payload beside the token counts; the broker compares it with the one inside of the token.
     pub fn parse(body: &[u8]) -> Result<Self, InvalidBody> {
         let read: JoinBody =
             serde_json::from_slice(body).map_err(|error| InvalidBody(error.to_string()))?;
         let inside = InvitePayload::parse(&read.invite_token).ok();
-        let payload = match (read.invite_payload, inside) {
-            (Some(payload), Some(inside)) if payload != inside => {
-                return Err(InvalidBody(
-                    "invite_payload is not that of invite_token".to_owned(),
-                ));
-            }
-            // Tokens of older releases are random; then the payload beside it counts.
-            (Some(payload), _) | (None, Some(payload)) => payload,
-            (None, None) => return Err(InvalidBody("missing invite_payload".to_owned())),
-        };
+        let payload = read.invite_payload.or(inside);
+        let payload = payload.ok_or_else(|| InvalidBody("missing invite_payload".to_owned()))?;
         Ok(Self {
             token: read.invite_token,
             payload,

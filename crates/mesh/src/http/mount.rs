@@ -5,18 +5,20 @@ use std::fmt;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
+use consign_engine::{Error, Operator};
 use consign_kernel::error::Code;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 use consign_web::reject::Reject;
-use consign_web::shell::Mount;
+use consign_web::shell::{MetricsText, Mount, MountFuture};
 use serde_json::Value;
 
 use super::face::MeshFace;
-use super::{listener_rules, openapi, router};
+use super::{listener_rules, metrics, openapi, router};
 use crate::broker::Broker;
 
 pub struct MeshMount {
+    broker: Broker,
     policy: ListenerPolicy,
     router: Router,
 }
@@ -24,6 +26,7 @@ pub struct MeshMount {
 impl MeshMount {
     pub fn new(broker: Broker, operators: OperatorCredentials, policy: ListenerPolicy) -> Self {
         Self {
+            broker: broker.clone(),
             policy,
             router: router(MeshFace::new(broker, operators, policy)),
         }
@@ -46,6 +49,14 @@ impl Mount for MeshMount {
 
     fn openapi(&self) -> Value {
         openapi::document()
+    }
+
+    fn metrics<'a>(
+        &'a self,
+        operator: Operator,
+        text: &'a mut MetricsText,
+    ) -> MountFuture<'a, Result<(), Error>> {
+        Box::pin(metrics::write(&self.broker, operator, text))
     }
 
     fn is_path_of(&self, path: &str) -> bool {

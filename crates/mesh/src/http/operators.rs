@@ -1,4 +1,4 @@
-//! The routes of operators: meshes, members and invites.
+//! The routes of operators: meshes, members and invites, retention and checks.
 //!
 //! Invariant: every route needs an operator's credentials, and no response has a key or a token, except the invite that was
 //! created just now.
@@ -6,6 +6,7 @@
 mod invites;
 mod members;
 mod meshes;
+mod upkeep;
 
 use axum::Router;
 use axum::response::Response;
@@ -24,6 +25,7 @@ pub(super) fn routes() -> Router<MeshFace> {
         .merge(meshes::routes())
         .merge(invites::routes())
         .merge(members::routes())
+        .merge(upkeep::routes())
 }
 
 /// The body of a request; an absent one is an empty object.
