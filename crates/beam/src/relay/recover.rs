@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use consign_engine::Error;
+use consign_engine::{Error, MessageFilter, MessagesOf, SeqPage};
 use consign_kernel::command::{Advance, Command, Recover};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, Seq};
@@ -138,12 +138,16 @@ impl Beam {
 
     /// A planted defect: delivered rows do not stay as they are.
     async fn end_delivered(&self, profile: ProfileId, verb: Verb) -> Result<(), Error> {
-        let first = Seq(0);
         let engine = self.engine();
-        for row in engine
-            .active_rows(profile, State::Delivered, first, RECOVER_ROWS)
-            .await?
-        {
+        // Messages that wait for an acknowledgement can be claimed, so they are not among the active rows.
+        let filter = MessageFilter {
+            profile,
+            of: MessagesOf::All,
+            page: SeqPage::NEWEST,
+            limit: RECOVER_ROWS,
+        };
+        let rows = engine.messages(filter).await?.into_iter();
+        for row in rows.filter(|row| row.state == State::Delivered) {
             let mut step = Advance::by_system(row.id, Face::Beam, verb);
             step.error = Some("DELIVERY_FAILED".to_owned());
             let _ = engine.apply(None, Command::Advance(Box::new(step))).await;

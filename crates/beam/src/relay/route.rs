@@ -210,6 +210,8 @@ impl Beam {
         if plant::on(Plant::ResultBeforeCommit) {
             let beam = self.clone();
             tokio::spawn(async move {
+                // Long enough for a campaign to end the process meanwhile.
+                tokio::time::sleep(Duration::from_millis(20)).await;
                 let step = Command::Advance(Box::new(advance));
                 let _ = beam.engine().apply(None, step).await;
             });

@@ -21,6 +21,7 @@ use super::schema;
 use super::statements::StatementCache;
 use crate::Error;
 use crate::columns;
+use crate::failpoint::{self, Failpoint};
 use crate::ledger::{Counter, Tx, UNCONSENTED, profiles_of};
 
 /// The open transaction of the one writer.
@@ -373,6 +374,8 @@ impl Tx for SqliteTx<'_, '_> {
             self.prepared
                 .connection()
                 .execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+            // Otherwise a campaign would rarely end the process between the two commits.
+            failpoint::hit(Failpoint::AfterWrite);
         }
         Ok(())
     }
