@@ -359,6 +359,11 @@ impl Engine {
         Ok(self.inner.store.intent(id).await?)
     }
 
+    /// Several rows by their ids in one read, in any order; missing ones are left out.
+    pub async fn intents_by_id(&self, ids: Vec<IntentId>) -> Result<Vec<Intent>, Error> {
+        Ok(self.inner.store.intents_by_id(ids).await?)
+    }
+
     pub async fn intents(&self, filter: IntentFilter) -> Result<IntentPage, Error> {
         Ok(self.inner.store.intents(filter).await?)
     }

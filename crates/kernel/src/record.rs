@@ -100,6 +100,18 @@ stored! {
         MeshMemberKey = 53 => "mesh_member_key",
         /// An invite to a mesh, by the digest of its token.
         MeshInvite = 54 => "mesh_invite",
+        /// Written with every change of the members of a mesh, so that its version names a list of members.
+        MeshRoster = 55 => "mesh_roster",
+        /// A topic of a mesh and its members.
+        MeshTopic = 56 => "mesh_topic",
+        /// The topic of a mesh that has this name.
+        MeshTopicName = 57 => "mesh_topic_name",
+        /// How far a member has read a topic.
+        MeshTopicRead = 58 => "mesh_topic_read",
+        /// A value that the members of a mesh share.
+        MeshState = 59 => "mesh_state",
+        /// A connection to a mesh, for the other nodes.
+        MeshPresence = 60 => "mesh_presence",
     }
 }
 

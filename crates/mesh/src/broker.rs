@@ -1,8 +1,9 @@
-//! The broker on the ledger: meshes, their members and their invites.
+//! The broker on the ledger: meshes, members and invites, accepted messages and their delivery, topics, connections.
 //!
 //! Invariant: secrets of a mesh (the owner's key, the root key) are stored encrypted with the seal key of the ledger, and an
 //! invite is found by the digest of its token, so the database alone is not enough to join.
 
+mod accept;
 mod counters;
 mod depth;
 mod invites;
@@ -11,27 +12,42 @@ mod members;
 mod meshes;
 mod nightly;
 mod orphans;
+#[expect(dead_code, reason = "the connections use the rest")]
+mod peers;
 mod records;
 mod retention;
+mod roster;
+mod time_text;
+mod topics;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use consign_engine::{Engine, Error};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
+pub use accept::{MeshSender, message_key, queue_namespace};
 pub use invites::{MeshInvite, NewInvite};
 pub use join::{Joined, NewMember};
 pub use meshes::NewMesh;
 pub use nightly::NightlyRun;
 pub use orphans::{OrphanReport, OrphanedId};
-pub use records::{DedupeRetention, MeshMember, MeshRecord};
+pub use records::{DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicRecord};
 pub use retention::RetentionReport;
+pub use topics::NewTopic;
 
 pub(crate) use counters::{BrokerCounters, BrokerMetric};
 
+use accept::{LastMessageId, SendRate};
+use peers::Peers;
+use roster::Rosters;
+use topics::KeptTopics;
+
 use crate::invite::JoinRefusal;
-use crate::limits::{SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT};
+use crate::limits::{
+    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
+};
 
 /// Lists are read in pages of this size.
 const PAGE: u32 = 500;
@@ -40,23 +56,44 @@ const PAGE: u32 = 500;
 pub struct BrokerSettings {
     /// The URL of the WebSocket that invites name.
     pub url: String,
-    /// How many messages a member may send per minute.
+    /// How many messages a member may send: in a minute, and at once.
     pub sends_per_minute: u32,
-    /// How many of them at once.
     pub send_burst: u32,
-    /// Off to roll back: ids of messages are neither compared nor offered as a feature, and stored ones stay.
+    /// Off, ids of messages are neither compared nor used up, and the feature is not offered.
     pub dedupe_is_enforced: bool,
+    /// How long a recipient may take to acknowledge before a message is delivered again.
+    pub delivery_lease: Duration,
+    /// How long a closed connection still counts as present.
+    pub presence_grace: Duration,
+    pub node: BrokerNode,
 }
 
 impl BrokerSettings {
-    pub const fn new(url: String) -> Self {
+    /// The settings of the protocol, for a node that is alone on its ledger.
+    pub fn new(url: String) -> Self {
         Self {
             url,
             sends_per_minute: SENDS_PER_MINUTE_DEFAULT,
             send_burst: SEND_BURST_DEFAULT,
             dedupe_is_enforced: true,
+            delivery_lease: Duration::from_millis(DELIVERY_LEASE_MS),
+            presence_grace: Duration::from_millis(PRESENCE_GRACE_MS),
+            node: BrokerNode::default(),
         }
     }
+}
+
+/// The node that serves: leases under its name from earlier starts are recovered.
+#[derive(Clone, Debug, Default)]
+pub struct BrokerNode {
+    /// Its number on the ledger, new with every start.
+    pub id: i64,
+    /// Unique on the ledger, and the same after a restart.
+    pub name: String,
+    /// Unique among the starts of this node.
+    pub start: String,
+    /// Other nodes may use the ledger.
+    pub shared: bool,
 }
 
 /// A handle to the broker; clones share it.
@@ -68,8 +105,13 @@ pub struct Broker {
 #[derive(Debug)]
 struct BrokerState {
     engine: Engine,
+    send_rate: SendRate,
     settings: BrokerSettings,
+    rosters: Rosters,
+    topics: KeptTopics,
+    last_message_id: LastMessageId,
     counters: BrokerCounters,
+    peers: Peers,
 }
 
 /// Why the broker does not do what was asked.
@@ -83,6 +125,8 @@ pub enum BrokerError {
     NoSuchMember(String),
     #[error("this mesh has no invite {0}")]
     NoSuchInvite(String),
+    #[error("there is no topic {0} in this mesh")]
+    NoSuchTopic(String),
     #[error("{}", .0.as_str())]
     Join(JoinRefusal),
     #[error(transparent)]
@@ -94,8 +138,13 @@ impl Broker {
         Self {
             inner: Arc::new(BrokerState {
                 engine,
+                send_rate: SendRate::new(settings.sends_per_minute, settings.send_burst),
                 settings,
+                rosters: Rosters::default(),
+                topics: KeptTopics::default(),
+                last_message_id: LastMessageId::default(),
                 counters: BrokerCounters::default(),
+                peers: Peers::default(),
             }),
         }
     }

@@ -6,6 +6,7 @@ use crate::client_message_id::ClientMessageId;
 use crate::destination::{Destination, DestinationKind, ResolvedTarget, TargetSpec};
 use crate::fingerprint::{BodyHash, ENVELOPE_VERSION, FingerprintInput, RequestFingerprint};
 use crate::frame::{RawJson, SendFrame};
+use crate::keys::MeshPublicKey;
 use crate::limits::{INLINE_BYTES_MAX, MENTIONS_MAX};
 use crate::meta::{CanonicalMeta, MetaError};
 use crate::nacl::MAC_BYTES;
@@ -165,6 +166,21 @@ fn claimed_destination(
 impl CheckedSend {
     pub const fn id(&self) -> Option<&ClientMessageId> {
         self.id.as_ref()
+    }
+
+    /// The key of the member that the sender says it writes to.
+    pub fn claimed_member(&self) -> Option<MeshPublicKey> {
+        let (kind, reference) = self.claimed_destination.as_ref()?;
+        match Destination::from_parts(*kind, reference) {
+            Ok(Destination::Member(key)) => Some(key),
+            Ok(
+                Destination::Topic(_)
+                | Destination::Group(_)
+                | Destination::Everyone
+                | Destination::Queue(_),
+            )
+            | Err(_) => None,
+        }
     }
 
     /// The id and the fingerprint, once the target is known.

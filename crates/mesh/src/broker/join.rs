@@ -3,11 +3,12 @@
 use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 
 use super::invites::digest;
-use super::records::{InviteRecord, MeshMember};
+use super::records::{InviteRecord, MeshMember, RosterRecord};
 use super::{Broker, BrokerError, was_changed};
 use crate::id::DisplayName;
 use crate::invite::{InvitePayload, Join, JoinFacts, JoinRefusal, StoredInvite, decide_join};
 use crate::keys::MeshPublicKey;
+use crate::role::PeerGrants;
 
 /// Who joins, and with which invite.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl Broker {
         let mesh = self.mesh(&payload.mesh_id).await?;
         let invite = self.stored_invite(request).await?;
         let member = self.member_by_key(&payload.mesh_id, request.pubkey).await?;
-        let member = member.filter(|member| member.revoked_at.is_none());
+        let member = member.filter(|member| member.is_active() && member.pubkey == request.pubkey);
         let stored = invite.as_ref().map(|invite| StoredInvite {
             mesh_id: invite.value.mesh_id.clone(),
             expires_at_s: invite.value.expires_at_s,
@@ -83,6 +84,9 @@ impl Broker {
             role: invite.value.role,
             joined_at: self.wall_ms(),
             revoked_at: None,
+            former_keys: Vec::new(),
+            groups: Vec::new(),
+            grants: PeerGrants::default(),
         };
         invite.value.uses += 1;
         // The key of a revoked member may join again, as another member.
@@ -93,6 +97,8 @@ impl Broker {
         unit.replace(&invite);
         unit.replace(&by_key);
         unit.put(MeshMember::key(mesh_id, &member.id), &member);
+        unit.put(RosterRecord::key(mesh_id), &RosterRecord {});
+        self.join_general(&mut unit, mesh_id, &member.id).await?;
         self.engine().commit(unit).await?;
         Ok(Joined {
             member_id: member.id,

@@ -1,12 +1,12 @@
 //! The members of a mesh: list them, find one by its key, revoke one.
 
 use consign_engine::{Operator, Versioned};
-use consign_kernel::record::Kind;
 
-use super::records::MeshMember;
-use super::{Broker, BrokerError, PAGE};
+use super::records::{MeshMember, RosterRecord};
+use super::{Broker, BrokerError};
 use crate::id::DisplayName;
 use crate::keys::MeshPublicKey;
+use crate::role::PeerGrants;
 
 impl Broker {
     /// All members, those who joined first first. Revoked ones are among them.
@@ -16,21 +16,7 @@ impl Broker {
         slug: &str,
     ) -> Result<Vec<MeshMember>, BrokerError> {
         let mesh = self.mesh_by_slug(slug).await?;
-        let mut members: Vec<MeshMember> = Vec::new();
-        loop {
-            let after = members.last().map_or("", |last| &last.id).to_owned();
-            let engine = self.engine();
-            let page = engine
-                .records(Kind::MeshMember, &mesh.id, &after, PAGE)
-                .await?;
-            let is_last = page.len() < PAGE as usize;
-            for record in page {
-                members.push(Versioned::read(record)?.value);
-            }
-            if is_last {
-                return Ok(members);
-            }
-        }
+        Ok(self.members_of(&mesh.id).await?)
     }
 
     pub(super) async fn member_by_key(
@@ -53,18 +39,12 @@ impl Broker {
         slug: &str,
         pubkey: MeshPublicKey,
     ) -> Result<MeshMember, BrokerError> {
-        let mesh = self.mesh_by_slug(slug).await?;
-        let missing = || BrokerError::NoSuchMember(pubkey.to_string());
-        let member = self.member_by_key(&mesh.id, pubkey).await?;
-        let member = member.ok_or_else(missing)?;
-        let (key, now) = (MeshMember::key(&mesh.id, &member.id), self.wall_ms());
-        self.engine()
-            .update(key, |stored: &mut Option<MeshMember>| {
-                let member = stored.as_mut().ok_or_else(missing)?;
-                member.revoked_at.get_or_insert(now);
-                Ok(member.clone())
-            })
-            .await
+        let now = self.wall_ms();
+        let (mesh, id) = self.named_member(slug, pubkey).await?;
+        self.change_member(&mesh, &id, |member| {
+            member.revoked_at.get_or_insert(now);
+        })
+        .await
     }
 
     /// Changes the name that a member shows to others.
@@ -75,17 +55,58 @@ impl Broker {
         pubkey: MeshPublicKey,
         name: &DisplayName,
     ) -> Result<MeshMember, BrokerError> {
+        let (mesh, id) = self.named_member(slug, pubkey).await?;
+        self.change_member(&mesh, &id, |member| {
+            name.as_str().clone_into(&mut member.display_name);
+        })
+        .await
+    }
+
+    /// Replaces what a member lets others do.
+    pub async fn set_grants(
+        &self,
+        _operator: Operator,
+        slug: &str,
+        pubkey: MeshPublicKey,
+        grants: &PeerGrants,
+    ) -> Result<MeshMember, BrokerError> {
+        let (mesh, id) = self.named_member(slug, pubkey).await?;
+        self.change_member(&mesh, &id, |member| member.grants.clone_from(grants))
+            .await
+    }
+
+    async fn named_member(
+        &self,
+        slug: &str,
+        pubkey: MeshPublicKey,
+    ) -> Result<(String, String), BrokerError> {
         let mesh = self.mesh_by_slug(slug).await?;
-        let missing = || BrokerError::NoSuchMember(pubkey.to_string());
         let member = self.member_by_key(&mesh.id, pubkey).await?;
-        let member = member.ok_or_else(missing)?;
-        let key = MeshMember::key(&mesh.id, &member.id);
+        let member = member.ok_or_else(|| BrokerError::NoSuchMember(pubkey.to_string()))?;
+        Ok((mesh.id, member.id))
+    }
+
+    /// Changes a member, and with it the version of the list of members.
+    pub(super) async fn change_member(
+        &self,
+        mesh_id: &str,
+        id: &str,
+        change: impl Fn(&mut MeshMember),
+    ) -> Result<MeshMember, BrokerError> {
+        let missing = || BrokerError::NoSuchMember(id.to_owned());
         self.engine()
-            .update(key, |stored: &mut Option<MeshMember>| {
-                let member = stored.as_mut().ok_or_else(missing)?;
-                name.as_str().clone_into(&mut member.display_name);
-                Ok(member.clone())
-            })
+            .update_with(
+                MeshMember::key(mesh_id, id),
+                |stored: &mut Versioned<Option<MeshMember>>, unit| {
+                    let member = stored.value.as_mut().ok_or_else(missing)?;
+                    let before = member.clone();
+                    change(member);
+                    if *member != before {
+                        unit.put(RosterRecord::key(mesh_id), &RosterRecord {});
+                    }
+                    Ok(member.clone())
+                },
+            )
             .await
     }
 }

@@ -3,9 +3,11 @@
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::frame::GroupEntry;
+use crate::id::TopicName;
 use crate::keys::MeshPublicKey;
 use crate::limits::DEDUPE_DAYS_DEFAULT;
-use crate::role::{ClonePolicy, MemberRole};
+use crate::role::{ClonePolicy, MemberRole, PeerGrants, TopicRole, TopicVisibility};
 
 /// A mesh and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,11 +63,29 @@ pub struct MeshMember {
     pub joined_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
+    /// Keys that the member has rotated out, oldest first. Messages to them still reach it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_keys: Vec<MeshPublicKey>,
+    /// The groups in which the member also is while it is not connected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupEntry>,
+    /// What the member lets others do.
+    #[serde(default)]
+    pub grants: PeerGrants,
 }
 
 impl MeshMember {
     pub(super) fn key(mesh_id: &str, id: &str) -> Key {
         named(Kind::MeshMember, mesh_id, id)
+    }
+
+    /// Whether the member may take part.
+    pub const fn is_active(&self) -> bool {
+        self.revoked_at.is_none()
+    }
+
+    pub(super) fn has_key(&self, key: MeshPublicKey) -> bool {
+        self.pubkey == key || self.former_keys.contains(&key)
     }
 
     /// Holds the id of the member with this key.
@@ -89,6 +109,64 @@ pub(super) struct InviteRecord {
 impl InviteRecord {
     pub(super) fn key(mesh_id: &str, digest: &str) -> Key {
         named(Kind::MeshInvite, mesh_id, digest)
+    }
+}
+
+/// Is written in each commit that changes the members of a mesh. Its version is what counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RosterRecord {}
+
+impl RosterRecord {
+    pub(super) fn key(mesh_id: &str) -> Key {
+        named(Kind::MeshRoster, "", mesh_id)
+    }
+}
+
+/// A topic and its members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicRecord {
+    pub id: String,
+    pub mesh_id: String,
+    pub name: TopicName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub visibility: TopicVisibility,
+    pub created_at: i64,
+    /// The member that created it; `None` for a topic of the broker itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// In the order in which they joined.
+    pub members: Vec<TopicMemberRecord>,
+}
+
+/// A member of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicMemberRecord {
+    pub member_id: String,
+    pub role: TopicRole,
+    pub joined_at: i64,
+}
+
+impl TopicRecord {
+    pub(super) fn key(mesh_id: &str, id: &str) -> Key {
+        named(Kind::MeshTopic, mesh_id, id)
+    }
+
+    /// Holds the id of the topic with this name.
+    pub(super) fn name_key(mesh_id: &str, name: &str) -> Key {
+        named(Kind::MeshTopicName, mesh_id, name)
+    }
+
+    /// Holds the time at which a member read the topic last.
+    pub(super) fn read_key(id: &str, member_id: &str) -> Key {
+        named(Kind::MeshTopicRead, id, member_id)
+    }
+
+    pub(super) fn role_of(&self, member_id: &str) -> Option<TopicRole> {
+        let mut members = self.members.iter();
+        members
+            .find(|member| member.member_id == member_id)
+            .map(|member| member.role)
     }
 }
 

@@ -58,7 +58,8 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
     match error {
         BrokerError::NoSuchMesh(_)
         | BrokerError::NoSuchMember(_)
-        | BrokerError::NoSuchInvite(_) => Reject::new(Code::NotFound, error.to_string()),
+        | BrokerError::NoSuchInvite(_)
+        | BrokerError::NoSuchTopic(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
         BrokerError::Join(refusal) => Reject::new(Code::InvalidRequest, refusal.as_str()),
         BrokerError::Ledger(error) => error.into(),

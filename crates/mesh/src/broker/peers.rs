@@ -1,0 +1,420 @@
+//! The connections to each mesh: those of this node with their sockets, and what other nodes report.
+//!
+//! Invariant: a presence has at most one live connection. When that ends, the presence stays for a grace period, and a
+//! connection that continues it within that time takes it over, so that other members do not notice the gap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use consign_web::websocket::{CloseCode, SocketSender};
+use serde::{Deserialize, Serialize};
+
+use crate::close::MeshCloseCode;
+use crate::concurrent::MemberConnection;
+use crate::frame::{GroupEntry, RawJson, SetProfile};
+use crate::id::GroupName;
+use crate::keys::MeshPublicKey;
+use crate::priority::PeerStatus;
+use crate::role::PresenceRole;
+
+/// What a peer is and says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PeerState {
+    pub(super) presence_id: String,
+    pub(super) member_id: String,
+    pub(super) member_key: MeshPublicKey,
+    pub(super) session: Option<MeshPublicKey>,
+    pub(super) session_id: Option<String>,
+    pub(super) display_name: String,
+    pub(super) role: PresenceRole,
+    pub(super) status: PeerStatus,
+    pub(super) summary: Option<String>,
+    pub(super) visible: bool,
+    pub(super) groups: Vec<GroupEntry>,
+    pub(super) cwd: String,
+    pub(super) pid: Option<i64>,
+    pub(super) hostname: Option<String>,
+    pub(super) peer_type: Option<String>,
+    pub(super) channel: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) stats: Option<RawJson>,
+    pub(super) profile: Option<SetProfile>,
+    /// In milliseconds.
+    pub(super) connected_at: i64,
+    /// It negotiated features.
+    pub(super) has_negotiated: bool,
+}
+
+impl PeerState {
+    /// Whether the connection claims the mail of its member and acknowledges it.
+    pub(super) const fn serves_member(&self) -> bool {
+        self.session.is_none() || self.has_negotiated
+    }
+
+    pub(super) fn group_names(&self) -> impl Iterator<Item = GroupName> + '_ {
+        let groups = self.groups.iter();
+        groups.filter_map(|group| GroupName::parse(&group.name).ok())
+    }
+
+    /// Whether the two are the same peer: one session, or one run of a client.
+    fn is_continued_by(&self, other: &Self) -> bool {
+        self.member_id == other.member_id
+            && match (self.session, other.session) {
+                (Some(one), Some(other)) if one == other => true,
+                (one, two) => {
+                    one.is_some() == two.is_some()
+                        && self.session_id.is_some()
+                        && self.session_id == other.session_id
+                }
+            }
+    }
+}
+
+/// A presence of this node.
+#[derive(Debug)]
+struct LocalPeer {
+    state: PeerState,
+    /// `None` while the presence waits for its client to return.
+    connection: Option<PeerConnection>,
+    /// Counts departures, so that an earlier end of a grace period does not end a later one.
+    departures: u64,
+}
+
+#[derive(Clone, Debug)]
+struct PeerConnection {
+    number: u64,
+    sender: SocketSender,
+}
+
+#[derive(Debug, Default)]
+struct MeshPeers {
+    /// By presence.
+    here: BTreeMap<String, LocalPeer>,
+    /// On other nodes.
+    elsewhere: Vec<PeerState>,
+}
+
+/// All connections of this node.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    last: AtomicU64,
+    meshes: Mutex<HashMap<String, MeshPeers>>,
+}
+
+/// A connection that was added.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) number: u64,
+    pub(super) presence_id: String,
+    /// The presence that it continues.
+    pub(super) restored: Option<PeerState>,
+}
+
+impl Peers {
+    fn meshes(&self) -> MutexGuard<'_, HashMap<String, MeshPeers>> {
+        self.meshes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection. One that continues a presence takes it over, and the connection before it is closed.
+    pub(super) fn connect(
+        &self,
+        mesh_id: &str,
+        mut state: PeerState,
+        sender: SocketSender,
+    ) -> Connected {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut meshes = self.meshes();
+        let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        let continued = peers.here.values().find(|peer| {
+            // A daemon that starts again within the grace period is the same peer, under another session id.
+            let is_restart = peer.connection.is_none()
+                && peer.state.session.is_none()
+                && state.session.is_none()
+                && peer.state.member_id == state.member_id;
+            is_restart || peer.state.is_continued_by(&state)
+        });
+        let restored = continued.map(|peer| peer.state.clone());
+        let mut departures = 0;
+        if let Some(earlier) = &restored {
+            state.presence_id.clone_from(&earlier.presence_id);
+            if let Some(replaced) = peers.here.remove(&earlier.presence_id) {
+                departures = replaced.departures;
+                close(replaced.connection.as_ref(), MeshCloseCode::Normal);
+            }
+        }
+        let presence_id = state.presence_id.clone();
+        let peer = LocalPeer {
+            state,
+            connection: Some(PeerConnection { number, sender }),
+            departures,
+        };
+        peers.here.insert(presence_id.clone(), peer);
+        Connected {
+            number,
+            presence_id,
+            restored,
+        }
+    }
+
+    /// Ends a connection. Returns the number of the departure, after whose grace period the presence ends, or `None` if the
+    /// presence has another connection by now.
+    pub(super) fn disconnect(&self, mesh_id: &str, presence_id: &str, number: u64) -> Option<u64> {
+        let mut meshes = self.meshes();
+        let peer = meshes.get_mut(mesh_id)?.here.get_mut(presence_id)?;
+        if peer.connection.as_ref()?.number != number {
+            return None;
+        }
+        peer.connection = None;
+        peer.departures += 1;
+        Some(peer.departures)
+    }
+
+    /// Removes a presence whose client did not return after this departure.
+    pub(super) fn end(
+        &self,
+        mesh_id: &str,
+        presence_id: &str,
+        departure: u64,
+    ) -> Option<PeerState> {
+        let mut meshes = self.meshes();
+        let peers = meshes.get_mut(mesh_id)?;
+        let peer = peers.here.get(presence_id)?;
+        if peer.connection.is_some() || peer.departures != departure {
+            return None;
+        }
+        let ended = peers.here.remove(presence_id).map(|peer| peer.state);
+        if peers.here.is_empty() {
+            meshes.remove(mesh_id);
+        }
+        ended
+    }
+
+    /// Removes a presence at once, because its connection was refused or replaced for good. Its connection is closed.
+    pub(super) fn remove(
+        &self,
+        mesh_id: &str,
+        number: u64,
+        code: MeshCloseCode,
+    ) -> Option<PeerState> {
+        let mut meshes = self.meshes();
+        let peers = meshes.get_mut(mesh_id)?;
+        let is_it = |peer: &LocalPeer| {
+            let connection = peer.connection.as_ref();
+            connection.is_some_and(|connection| connection.number == number)
+        };
+        let id = peers.here.iter().find(|(_, peer)| is_it(peer))?.0.clone();
+        let removed = peers.here.remove(&id)?;
+        close(removed.connection.as_ref(), code);
+        Some(removed.state)
+    }
+
+    /// Closes all connections of a member and removes its presences.
+    pub(super) fn remove_member(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        code: MeshCloseCode,
+    ) -> Vec<PeerState> {
+        let mut removed = Vec::new();
+        if let Some(peers) = self.meshes().get_mut(mesh_id) {
+            peers.here.retain(|_, peer| {
+                let stays = peer.state.member_id != member_id;
+                if !stays {
+                    close(peer.connection.as_ref(), code);
+                    removed.push(peer.state.clone());
+                }
+                stays
+            });
+        }
+        removed
+    }
+
+    /// Changes what a peer says about itself. Returns the state after it.
+    pub(super) fn update(
+        &self,
+        mesh_id: &str,
+        presence_id: &str,
+        change: impl FnOnce(&mut PeerState),
+    ) -> Option<PeerState> {
+        let mut meshes = self.meshes();
+        let peer = meshes.get_mut(mesh_id)?.here.get_mut(presence_id)?;
+        change(&mut peer.state);
+        Some(peer.state.clone())
+    }
+
+    /// Changes all presences of a member on this node.
+    pub(super) fn update_member(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        change: impl Fn(&mut PeerState),
+    ) {
+        if let Some(peers) = self.meshes().get_mut(mesh_id) {
+            let peers = peers.here.values_mut();
+            for peer in peers.filter(|peer| peer.state.member_id == member_id) {
+                change(&mut peer.state);
+            }
+        }
+    }
+
+    /// The presences of a mesh on all nodes.
+    pub(super) fn all(&self, mesh_id: &str) -> Vec<PeerState> {
+        self.list(mesh_id, |_| true)
+    }
+
+    fn list(&self, mesh_id: &str, wants: impl Fn(&PeerState) -> bool) -> Vec<PeerState> {
+        let meshes = self.meshes();
+        let Some(peers) = meshes.get(mesh_id) else {
+            return Vec::new();
+        };
+        let here = peers.here.values().map(|peer| &peer.state);
+        let all = here.chain(&peers.elsewhere);
+        all.filter(|state| wants(state)).cloned().collect()
+    }
+
+    /// The number of live connections of a mesh on all nodes, without one that `state` would replace.
+    pub(super) fn count_without(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        session: Option<MeshPublicKey>,
+        session_id: Option<&str>,
+    ) -> usize {
+        let meshes = self.meshes();
+        let Some(peers) = meshes.get(mesh_id) else {
+            return 0;
+        };
+        let live = peers.here.values().filter(|peer| peer.connection.is_some());
+        let live = live.map(|peer| &peer.state).chain(&peers.elsewhere);
+        let is_replaced = |state: &&PeerState| {
+            let same_key = session.is_some() && state.session == session;
+            let same_run = session_id.is_some() && state.session_id.as_deref() == session_id;
+            state.member_id == member_id && (same_key || same_run)
+        };
+        live.filter(|state| !is_replaced(state)).count()
+    }
+
+    /// The connections of a member, for the policy about a second one.
+    pub(super) fn connections_of(&self, mesh_id: &str, member_id: &str) -> Vec<MemberConnection> {
+        let meshes = self.meshes();
+        let peers = meshes.get(mesh_id).into_iter();
+        let peers = peers.flat_map(|peers| peers.here.values());
+        let own = peers.filter(|peer| peer.state.member_id == member_id);
+        own.filter_map(|peer| {
+            Some(MemberConnection {
+                number: peer.connection.as_ref()?.number,
+                session_id: peer.state.session_id.clone(),
+                has_session_key: peer.state.session.is_some(),
+                has_negotiated: peer.state.has_negotiated,
+            })
+        })
+        .collect()
+    }
+
+    /// The member of a connected session.
+    pub(super) fn member_of_session(&self, mesh_id: &str, key: MeshPublicKey) -> Option<String> {
+        let mut found = self.list(mesh_id, |state| state.session == Some(key));
+        found.pop().map(|state| state.member_id)
+    }
+
+    /// The members and sessions that are connected and in a group.
+    pub(super) fn in_group(
+        &self,
+        mesh_id: &str,
+        group: &GroupName,
+    ) -> Vec<(String, Option<MeshPublicKey>)> {
+        let is_in = |state: &PeerState| state.group_names().any(|own| own.is_within(group));
+        let found = self.list(mesh_id, is_in).into_iter();
+        found
+            .map(|state| (state.member_id, state.session))
+            .collect()
+    }
+
+    /// Whether a member has a live connection that claims its mail, on any node.
+    pub(super) fn is_served(&self, mesh_id: &str, member_id: &str) -> bool {
+        let meshes = self.meshes();
+        let Some(peers) = meshes.get(mesh_id) else {
+            return false;
+        };
+        let live = peers.here.values().filter(|peer| peer.connection.is_some());
+        let mut live = live.map(|peer| &peer.state).chain(&peers.elsewhere);
+        live.any(|state| state.member_id == member_id && state.serves_member())
+    }
+
+    /// Queues a frame for all connections of a mesh on this node that `wants` selects. One that reads too slowly is closed.
+    pub(super) fn broadcast(
+        &self,
+        mesh_id: &str,
+        text: &Arc<str>,
+        wants: impl Fn(&PeerState) -> bool,
+    ) {
+        let meshes = self.meshes();
+        let Some(peers) = meshes.get(mesh_id) else {
+            return;
+        };
+        for peer in peers.here.values().filter(|peer| wants(&peer.state)) {
+            let Some(connection) = &peer.connection else {
+                continue;
+            };
+            if connection.sender.try_send(Arc::clone(text)).is_err() {
+                connection
+                    .sender
+                    .close_now(CloseCode::TRY_AGAIN_LATER, "slow reader");
+            }
+        }
+    }
+
+    /// The meshes with presences on this node, and how many there are.
+    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
+        let meshes = self.meshes();
+        let counts = meshes
+            .iter()
+            .map(|(mesh, peers)| (mesh.clone(), peers.live()));
+        counts.collect()
+    }
+
+    /// The presences of this node, with their meshes.
+    pub(super) fn local(&self) -> Vec<(String, PeerState)> {
+        let meshes = self.meshes();
+        let each = meshes.iter().flat_map(|(mesh, peers)| {
+            let states = peers.here.values();
+            states.map(|peer| (mesh.clone(), peer.state.clone()))
+        });
+        each.collect()
+    }
+
+    /// Replaces what other nodes report of a mesh. Returns those that came, and those that left.
+    pub(super) fn set_elsewhere(
+        &self,
+        mesh_id: &str,
+        elsewhere: Vec<PeerState>,
+    ) -> (Vec<PeerState>, Vec<PeerState>) {
+        let mut meshes = self.meshes();
+        let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        let before = std::mem::replace(&mut peers.elsewhere, elsewhere);
+        let has = |list: &[PeerState], one: &PeerState| {
+            let mut list = list.iter();
+            list.any(|other| other.presence_id == one.presence_id)
+        };
+        let came = peers.elsewhere.iter().filter(|one| !has(&before, one));
+        let came = came.cloned().collect();
+        let left = before.iter().filter(|one| !has(&peers.elsewhere, one));
+        (came, left.cloned().collect())
+    }
+}
+
+impl MeshPeers {
+    fn live(&self) -> usize {
+        let here = self.here.values();
+        here.filter(|peer| peer.connection.is_some()).count()
+    }
+}
+
+fn close(connection: Option<&PeerConnection>, code: MeshCloseCode) {
+    if let Some(connection) = connection {
+        connection
+            .sender
+            .close(CloseCode(code.code()), code.reason());
+    }
+}
