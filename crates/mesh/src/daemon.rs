@@ -2,6 +2,7 @@
 //!
 //! Modules that read or change the machine take paths and settings as values; only the binary reads the environment.
 
+pub mod hooks;
 pub mod host;
 pub mod host_check;
 pub mod identity;
