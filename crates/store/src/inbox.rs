@@ -65,6 +65,8 @@ pub struct ReceivedFilter {
     pub since: Option<i64>,
     pub topic: Option<String>,
     pub sender_pubkey: Option<String>,
+    /// Without regard to the case of ASCII letters.
+    pub sender_name: Option<String>,
     /// Older than the item with this time and id.
     pub before: Option<(i64, String)>,
     pub limit: u32,
@@ -184,6 +186,7 @@ impl Inbox {
             columns!(),
             " FROM inbox WHERE received_at >= coalesce(?1, -9223372036854775808) AND (?2 IS NULL OR topic = ?2) \
              AND (?3 IS NULL OR sender_pubkey = ?3) AND (?4 IS NULL OR (received_at, id) < (?4, ?5)) \
+             AND (?7 IS NULL OR sender_name = ?7 COLLATE NOCASE) \
              ORDER BY received_at DESC, id DESC LIMIT ?6"
         );
         let before = filter.before.as_ref();
@@ -196,6 +199,7 @@ impl Inbox {
             before.map(|(at, _)| at),
             before.map(|(_, id)| id),
             filter.limit,
+            filter.sender_name,
         ];
         let found = statement.query_map(wanted, item)?;
         Ok(found.collect::<Result<_, _>>()?)

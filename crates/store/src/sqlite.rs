@@ -14,6 +14,7 @@ mod file_status;
 mod import;
 mod nonces;
 mod outbox;
+mod outbox_reads;
 mod positions;
 mod reads;
 mod rows;
@@ -41,6 +42,7 @@ pub use import::{
     ForeignMessage, ForeignPage, ForeignPeer, ForeignRows, ForeignTraceEvent, IntentBusFile,
     UnreadableRow,
 };
+pub use outbox_reads::{OutboxTableRow, OutboxTally};
 pub use positions::{Repair, repair};
 pub use schema::{FileKind, identify, migrate, pending};
 

@@ -40,7 +40,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "consign-mesh",
-        &["consign-kernel", "consign-engine", "consign-web"],
+        &[
+            "consign-kernel",
+            "consign-store",
+            "consign-engine",
+            "consign-web",
+        ],
     ),
     ("consign-client", &["consign-kernel"]),
     ("consign-bench", &["consign-client"]),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::DaemonConfigError;
-use crate::limits::HOOK_OUTPUT_BYTES_MAX;
+use crate::limits::{HOOK_OUTPUT_BYTES_MAX, HOOK_TIMEOUT_S};
 use crate::role::HookScope;
 
 /// The sections of the file: the name of a script without `.sh`.
@@ -22,8 +22,7 @@ pub struct HooksFile(pub BTreeMap<String, HookSettings>);
 )]
 pub struct HookSettings {
     pub enabled: bool,
-    /// `hooks.default_timeout_s` of the daemon's settings if it is not set.
-    pub timeout_s: Option<u64>,
+    pub timeout_s: u64,
     pub output_size_limit: usize,
     /// Paths that are removed from the event before the hook reads it.
     pub redact_payload: Vec<String>,
@@ -31,8 +30,7 @@ pub struct HookSettings {
     pub capability_token_scope: Vec<String>,
     pub network_policy: NetworkPolicy,
     pub network_allowlist: Vec<String>,
-    /// `readonly` if it is not set; then a system that cannot enforce it is not reported.
-    pub fs_policy: Option<FsPolicy>,
+    pub fs_policy: FsPolicy,
     pub killpg_on_timeout: bool,
     pub audit: bool,
     pub sandbox: Option<HookSandbox>,
@@ -42,14 +40,14 @@ impl Default for HookSettings {
     fn default() -> Self {
         Self {
             enabled: true,
-            timeout_s: None,
+            timeout_s: HOOK_TIMEOUT_S,
             output_size_limit: HOOK_OUTPUT_BYTES_MAX,
             redact_payload: Vec::new(),
             allow_reply: false,
             capability_token_scope: Vec::new(),
             network_policy: NetworkPolicy::Deny,
             network_allowlist: Vec::new(),
-            fs_policy: None,
+            fs_policy: FsPolicy::Readonly,
             killpg_on_timeout: true,
             audit: true,
             sandbox: None,
@@ -105,7 +103,7 @@ impl HooksFile {
 impl HookSettings {
     fn check(&self) -> Result<(), DaemonConfigError> {
         let refuse = |key, rule| Err(DaemonConfigError::Value { key, rule });
-        if self.timeout_s == Some(0) {
+        if self.timeout_s == 0 {
             return refuse("timeout_s", "must be at least 1");
         }
         // `<sender_pubkey>` is replaced by the sender of the event, so it is allowed here.
@@ -135,7 +133,6 @@ fn is_hook(name: &str) -> bool {
     ];
     let is_topic = name
         .strip_prefix("on-topic-")
-        // The name is that of a file, so a slash in a topic is written `%2F`.
-        .is_some_and(|topic| !topic.is_empty() && !topic.contains('/'));
+        .is_some_and(|topic| !topic.is_empty());
     NAMES.contains(&name) || is_topic
 }

@@ -146,6 +146,7 @@ fn edited(row: &Row<'_>) -> rusqlite::Result<EditedRow> {
 
 /// Creates the table in a file that has none, and otherwise applies its edits.
 pub(super) fn prepare(connection: &Connection, clock: &dyn Clock) -> Result<(), Error> {
+    check_integrity(connection)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let done = if connection.table_exists(None, "outbox")? {
         apply_edits(connection, clock)
@@ -158,6 +159,17 @@ pub(super) fn prepare(connection: &Connection, clock: &dyn Clock) -> Result<(), 
         let _ = connection.execute_batch("ROLLBACK");
     }
     done
+}
+
+/// The outbox of a daemon is small, so the whole file is examined before anything is sent from it.
+fn check_integrity(connection: &Connection) -> Result<(), Error> {
+    let sql = "PRAGMA integrity_check(1)";
+    let finding = connection.query_row(sql, [], |row| row.get::<_, String>(0))?;
+    if finding == "ok" {
+        Ok(())
+    } else {
+        Err(Error::Corrupt(finding))
+    }
 }
 
 fn apply_edits(connection: &Connection, clock: &dyn Clock) -> Result<(), Error> {

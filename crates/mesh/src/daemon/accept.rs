@@ -1,0 +1,226 @@
+//! Accepts a message of a local program: its recipient, its encryption, its fingerprint, its row.
+//!
+//! Invariant: success is answered after the commit of the row is on disk. A refused request leaves no row, so its id is free;
+//! the recipient is resolved to a key before anything is hashed, and the body is encrypted once.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::outbox_ledger::{AcceptedRow, OutboxError};
+use super::outbox_payload::OutboxPayload;
+use super::shared::{DaemonShared, new_ulid, random};
+use crate::body::CarriedBody;
+use crate::client_message_id::ClientMessageId;
+use crate::destination::{Destination, Recipient, ResolveError};
+use crate::fingerprint::{BodyHash, ENVELOPE_VERSION, RequestFingerprint};
+use crate::frame::{self, ClientFrame};
+use crate::ipc::{IpcAnswer, IpcRefusal, IpcSend, MeshEventKind, answer_send};
+use crate::outbox::{OutboxAnswer, QueuePressure, decide_send};
+
+/// Body versions of a topic.
+const CLEAR_BODY: u8 = 1;
+const SEALED_BODY: u8 = 2;
+
+impl DaemonShared {
+    /// Accepts a message that a local program sends.
+    pub(super) async fn accept(&self, send: IpcSend) -> Result<IpcAnswer, IpcRefusal> {
+        let id = send.id(new_ulid)?;
+        let destination = self.resolve(send.to.clone()).await?;
+        let fingerprint = send.fingerprint(&destination)?;
+        let payload = self.payload(&send, &id, &destination, fingerprint)?;
+        let decision = self.enqueue(&payload, fingerprint).await?;
+        Ok(answer_send(&decision, &id))
+    }
+
+    /// The destination of a recipient. What is not known is asked for at the broker.
+    pub(super) async fn resolve(&self, to: Recipient) -> Result<Destination, IpcRefusal> {
+        if let Recipient::Topic(name) = &to
+            && !self.topics.is_known(name)
+        {
+            if let Some(line) = self.line() {
+                // Without an answer the topic stays unknown.
+                let _ = self.topics.refresh(&line).await;
+            }
+            if !self.topics.is_known(name) {
+                return Err(unresolved(ResolveError::NotFound));
+            }
+        }
+        match to.clone().resolve(&self.peers.known()) {
+            Err(ResolveError::NotFound) if to.needs_peers() => {}
+            Ok(destination) => return Ok(destination),
+            Err(error) => return Err(unresolved(error)),
+        }
+        if let Some(line) = self.line() {
+            // Without an answer the name stays unknown.
+            let _ = self.peers.refresh(&line).await;
+        }
+        to.resolve(&self.peers.known()).map_err(unresolved)
+    }
+
+    /// The row of a message, encrypted.
+    pub(super) fn payload(
+        &self,
+        send: &IpcSend,
+        id: &ClientMessageId,
+        destination: &Destination,
+        fingerprint: RequestFingerprint,
+    ) -> Result<OutboxPayload, IpcRefusal> {
+        let mut payload = OutboxPayload {
+            client_message_id: id.to_string(),
+            request_fingerprint: fingerprint.to_string(),
+            mesh: self.slug.to_string(),
+            target_spec: Some(destination.target().to_string()),
+            priority: Some(send.priority.as_str().to_owned()),
+            destination_kind: Some(destination.kind().as_str().to_owned()),
+            destination_ref: Some(destination.reference()),
+            reply_to_id: send.reply_to_id.clone(),
+            meta: send.meta.to_member().map(str::to_owned),
+            envelope_version: Some(ENVELOPE_VERSION),
+            mentions: send.mentions.clone(),
+            ..OutboxPayload::default()
+        };
+        self.seal(&mut payload, destination, send.message.as_bytes())?;
+        Ok(payload)
+    }
+
+    /// Encrypts a body for its destination and puts it into the row.
+    pub(super) fn seal(
+        &self,
+        payload: &mut OutboxPayload,
+        destination: &Destination,
+        body: &[u8],
+    ) -> Result<(), IpcRefusal> {
+        let limit = self.line().and_then(|line| line.terms.inline_bytes);
+        if limit.is_some_and(|limit| body.len() as u64 > limit) {
+            return Err(IpcRefusal::payload_too_large());
+        }
+        let identity = self.identity();
+        let (carried, version) = match destination {
+            Destination::Member(key) => {
+                let sealed = CarriedBody::direct(body, &identity.key, *key, &random());
+                // No member can have a key that nothing can be encrypted to.
+                let sealed = sealed.ok_or_else(|| unresolved(ResolveError::NotFound))?;
+                (sealed, None)
+            }
+            Destination::Topic(name) => match self.topics.key(name.as_str()) {
+                Some(key) => (
+                    CarriedBody::sealed(&key, body, &random()),
+                    Some(SEALED_BODY),
+                ),
+                None => (CarriedBody::clear(body), Some(CLEAR_BODY)),
+            },
+            Destination::Group(_) | Destination::Everyone | Destination::Queue(_) => {
+                (CarriedBody::clear(body), None)
+            }
+        };
+        payload.nonce = Some(carried.nonce);
+        payload.ciphertext = Some(carried.ciphertext);
+        payload.body_version = version;
+        payload.body_sha256 = Some(BodyHash::of(body).to_string());
+        payload.set_body(body);
+        let text = payload
+            .frame()
+            .map(|frame| ClientFrame::from(frame).to_text(None));
+        if text.is_some_and(|text| frame::fits(&text)) {
+            Ok(())
+        } else {
+            Err(IpcRefusal::payload_too_large())
+        }
+    }
+
+    /// Adds the row or finds the one of its id.
+    pub(super) async fn enqueue(
+        &self,
+        payload: &OutboxPayload,
+        fingerprint: RequestFingerprint,
+    ) -> Result<OutboxAnswer, IpcRefusal> {
+        if !self.disk_pressure().accepts() {
+            let known = self.outbox.find(&payload.client_message_id).await;
+            let known = known.map_err(|error| unavailable(&error))?;
+            return match known {
+                Some(row) => Ok(decide_send(Some(&row), fingerprint)),
+                None => Err(IpcRefusal::insufficient_storage()),
+            };
+        }
+        let waiting_max = self.config().outbox.max_queue_size;
+        let accepting = waiting_max.saturating_mul(95).div_ceil(100);
+        match self.outbox.accept(payload, fingerprint, accepting).await {
+            Ok(AcceptedRow::New) => {
+                self.watch_pressure().await;
+                Ok(decide_send(None, fingerprint))
+            }
+            Ok(AcceptedRow::Known(row)) => Ok(decide_send(Some(&row), fingerprint)),
+            Err(error) => {
+                if !matches!(error, OutboxError::QueueFull) {
+                    let fields = json!({"error": error.to_string()});
+                    self.log.error("a message could not be stored", &fields);
+                }
+                Err(unavailable(&error))
+            }
+        }
+    }
+
+    /// How full the disk space of the outbox is.
+    pub(super) fn disk_pressure(&self) -> QueuePressure {
+        let reserved = self.config().disk.reserved_bytes.0;
+        QueuePressure::of(self.outbox_bytes(), reserved)
+    }
+
+    /// The bytes of the outbox's files.
+    pub(super) fn outbox_bytes(&self) -> u64 {
+        file_bytes(&self.folder.outbox())
+    }
+
+    /// How full the queue is, by rows or bytes, and the percentage.
+    pub(super) fn queue_pressure(&self, waiting: u64) -> (QueuePressure, u64) {
+        let config = self.config();
+        let rows = (waiting, config.outbox.max_queue_size);
+        let bytes = (self.outbox_bytes(), config.disk.reserved_bytes.0);
+        let percent = |(used, limit): (u64, u64)| {
+            let percent = used.saturating_mul(100).checked_div(limit);
+            percent.unwrap_or(100)
+        };
+        let pressure = QueuePressure::of(rows.0, rows.1).max(QueuePressure::of(bytes.0, bytes.1));
+        (pressure, percent(rows).max(percent(bytes)))
+    }
+
+    /// Reports once when the queue becomes rather full.
+    async fn watch_pressure(&self) {
+        let Ok(tally) = self.outbox.tally().await else {
+            return;
+        };
+        let (pressure, percent) = self.queue_pressure(tally.pending + tally.inflight);
+        if self.pressure.rises_to(pressure) {
+            let event = json!({"mesh": self.slug.as_str(), "pct": percent});
+            self.log.warn("outbox_pressure_high", &event);
+            self.events
+                .publish(MeshEventKind::OutboxPressureHigh, event);
+        }
+    }
+}
+
+/// The size of a database file with its log.
+pub(super) fn file_bytes(path: &std::path::Path) -> u64 {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let size = |path: &std::path::Path| fs::metadata(path).map_or(0, |found| found.len());
+    size(path) + size(std::path::Path::new(&log))
+}
+
+fn unresolved(error: ResolveError) -> IpcRefusal {
+    let status = match error {
+        ResolveError::NotFound => 404,
+        ResolveError::Ambiguous => 409,
+    };
+    IpcRefusal::new(status, error.to_string())
+}
+
+/// The answer to a write that the disk did not take.
+pub(super) fn unavailable(error: &OutboxError) -> IpcRefusal {
+    if error.is_disk_full() {
+        IpcRefusal::insufficient_storage()
+    } else {
+        IpcRefusal::new(503, "storage_unavailable")
+    }
+}

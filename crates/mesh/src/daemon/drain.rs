@@ -1,0 +1,249 @@
+//! Sends what the outbox holds, in the order in which it was accepted, and settles each row by its acknowledgement.
+//!
+//! Invariant: a row is in flight at most once, and none stays in flight longer than the time limit of its acknowledgement.
+//! Several rows are in flight together, so that the way to the broker and back is paid once for many.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::line::{BrokerLine, LineError};
+use super::outbox_ledger::{CLAIM_WAIT, ClaimedRow};
+use super::shared::{DaemonShared, LineState};
+use crate::frame::AckFrame;
+use crate::ipc::MeshEventKind;
+use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
+use crate::outbox::{AckOutcome, ack_outcome};
+
+const TOO_OLD: &str = "max_age_exceeded";
+/// The pause after a claim that failed, as on a full disk.
+const CLAIM_RETRY: Duration = Duration::from_secs(1);
+/// How long acknowledgements are awaited at the end of the daemon.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Runs until the daemon ends.
+pub(super) async fn drain(shared: Arc<DaemonShared>) {
+    let mut lines = shared.line.subscribe();
+    loop {
+        let line = tokio::select! {
+            opened = lines.wait_for(|state| matches!(state, LineState::Open(_))) => match opened {
+                Ok(state) => match &*state {
+                    LineState::Open(line) => Arc::clone(line),
+                    LineState::Connecting | LineState::Closed => continue,
+                },
+                Err(_) => return,
+            },
+            _ = shared.until_end() => return,
+        };
+        drain_over(&shared, &line).await;
+        if shared.is_ending() {
+            return;
+        }
+        // The next connection, not this one again.
+        tokio::select! {
+            () = line.until_closed() => {}
+            _ = shared.until_end() => return,
+        }
+    }
+}
+
+/// Sends over one connection until it ends.
+async fn drain_over(shared: &DaemonShared, line: &BrokerLine) {
+    let mut in_flight = FuturesUnordered::new();
+    loop {
+        let free = DRAIN_BATCH_MAX - in_flight.len();
+        let leave = async {
+            tokio::select! {
+                () = line.until_closed() => {}
+                _ = shared.until_end() => {}
+            }
+        };
+        if free == 0 {
+            tokio::select! {
+                _ = in_flight.next() => continue,
+                () = leave => break,
+            }
+        }
+        let claim = shared.outbox.claim(free, CLAIM_WAIT, leave);
+        tokio::pin!(claim);
+        // A claim is never dropped: it may have taken rows already.
+        let claimed = loop {
+            tokio::select! {
+                biased;
+                _ = in_flight.next(), if !in_flight.is_empty() => {}
+                claimed = &mut claim => break claimed,
+            }
+        };
+        match claimed {
+            Ok(rows) => {
+                for row in rows {
+                    if let Some(sent) = send(shared, line, row).await {
+                        in_flight.push(sent);
+                    }
+                }
+            }
+            Err(error) => {
+                let fields = json!({"error": error.to_string()});
+                shared.log.error("the outbox cannot be read", &fields);
+                tokio::time::sleep(CLAIM_RETRY).await;
+            }
+        }
+        let is_over = shared.is_ending() || !shared.is_current(line);
+        if is_over {
+            break;
+        }
+    }
+    // Closed lines end all waiting at once; at the end of the daemon the last acknowledgements get a moment.
+    let rest = async { while in_flight.next().await.is_some() {} };
+    if timeout(GOODBYE, rest).await.is_err() {
+        line.close();
+        while in_flight.next().await.is_some() {}
+    }
+}
+
+/// Sends a row. Returns what settles it, unless that happened already.
+async fn send<'a>(
+    shared: &'a DaemonShared,
+    line: &'a BrokerLine,
+    row: ClaimedRow,
+) -> Option<impl Future<Output = ()> + 'a> {
+    if is_too_old(shared, line, &row) {
+        let killed = shared.outbox.kill(&row, TOO_OLD).await;
+        report_dead(shared, &row, TOO_OLD, None);
+        log_failure(shared, killed);
+        return None;
+    }
+    let frame = row.payload.as_ref().and_then(|payload| payload.frame());
+    let Some(frame) = frame else {
+        let error = "invalid: the row has no target or no ciphertext";
+        let killed = shared.outbox.kill(&row, error).await;
+        report_dead(shared, &row, error, None);
+        log_failure(shared, killed);
+        return None;
+    };
+    let acked = line.send_message(frame).await;
+    Some(async move {
+        let limit = Duration::from_millis(ACK_TIMEOUT_MS);
+        let answer = match acked {
+            Ok(acked) => match timeout(limit, acked).await {
+                Ok(Ok(ack)) => Ok(ack),
+                Ok(Err(_)) => Err(LineError::Closed),
+                Err(_) => Err(LineError::NoAnswer),
+            },
+            Err(error) => Err(error),
+        };
+        if let Some(payload) = &row.payload {
+            line.forget_message(&payload.client_message_id);
+        }
+        let settled = match answer {
+            Ok(ack) => settle(shared, &row, &ack).await,
+            Err(LineError::NoAnswer) => shared.outbox.retry(&row, "no ack in time").await,
+            Err(error) => shared.outbox.retry(&row, &error.to_string()).await,
+        };
+        log_failure(shared, settled);
+    })
+}
+
+fn is_too_old(shared: &DaemonShared, line: &BrokerLine, row: &ClaimedRow) -> bool {
+    let Some(age) = line.terms.max_age else {
+        return false;
+    };
+    let cutoff_ms = i64::from(age.cutoff_hours) * 3_600_000;
+    shared
+        .outbox
+        .now_ms()
+        .max(shared.wall_ms())
+        .saturating_sub(row.enqueued_at_ms)
+        >= cutoff_ms
+}
+
+async fn settle(
+    shared: &DaemonShared,
+    row: &ClaimedRow,
+    ack: &AckFrame,
+) -> Result<(), consign_engine::Error> {
+    let client_id = client_id(row);
+    match ack_outcome(ack) {
+        AckOutcome::Done {
+            broker_message_id,
+            is_duplicate,
+            is_pruned,
+        } => {
+            let history_id = ack.history_id.as_deref();
+            let done = shared.outbox.complete(row, &broker_message_id, history_id);
+            done.await?;
+            let fields =
+                json!({"client_message_id": client_id, "broker_message_id": broker_message_id});
+            match (is_duplicate, is_pruned) {
+                (true, true) => shared.log.warn("dedupe_history_pruned", &fields),
+                (true, false) => shared.log.info("dedupe_duplicate", &fields),
+                (false, _) => shared.log.debug("message_accepted", &fields),
+            }
+        }
+        AckOutcome::Retry(error) => {
+            shared.outbox.retry(row, &error).await?;
+            let fields = json!({
+                "client_message_id": client_id,
+                "attempts": row.attempts,
+                "error": error,
+            });
+            shared.log.info("message_refused_for_now", &fields);
+        }
+        AckOutcome::Dead { error, is_reused } => {
+            shared.outbox.kill(row, &error).await?;
+            report_dead(shared, row, &error, is_reused.then_some(ack));
+        }
+    }
+    Ok(())
+}
+
+/// The line of the log and the event of a row that is never sent again. `conflict` is the answer to a reused id.
+fn report_dead(shared: &DaemonShared, row: &ClaimedRow, error: &str, conflict: Option<&AckFrame>) {
+    let client_id = client_id(row);
+    let mut event = json!({
+        "mesh": shared.slug.as_str(),
+        "id": row.table_id(),
+        "client_message_id": client_id,
+        "reason": error,
+        "severity": "high",
+    });
+    if let Some(ack) = conflict {
+        event["conflict"] = json!(ack.conflict);
+        event["broker_fingerprint_prefix"] = json!(ack.broker_fingerprint_prefix);
+    }
+    let msg = match conflict {
+        Some(_) => "idempotency_key_reused",
+        None => "outbox_dead",
+    };
+    shared.log.error(msg, &event);
+    shared.events.publish(MeshEventKind::OutboxDead, event);
+}
+
+fn client_id(row: &ClaimedRow) -> Option<&str> {
+    let payload = row.payload.as_ref()?;
+    Some(&payload.client_message_id)
+}
+
+fn log_failure(shared: &DaemonShared, settled: Result<(), consign_engine::Error>) {
+    if let Err(error) = settled {
+        // The lease ends by itself, and the row is sent again.
+        let fields = json!({"error": error.to_string()});
+        shared
+            .log
+            .error("the outcome of a message could not be stored", &fields);
+    }
+}
+
+impl DaemonShared {
+    /// Whether this connection is the one that is open.
+    fn is_current(&self, line: &BrokerLine) -> bool {
+        match &*self.line.borrow() {
+            LineState::Open(open) => std::ptr::eq(Arc::as_ptr(open), line),
+            LineState::Connecting | LineState::Closed => false,
+        }
+    }
+}

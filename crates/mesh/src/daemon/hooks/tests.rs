@@ -1,7 +1,0 @@
-//! Hooks as real processes.
-
-mod policy;
-mod pre_send;
-mod runs;
-mod tokens;
-mod world;

@@ -1,0 +1,268 @@
+//! What the broker pushes: messages for the inbox, and events about peers.
+//!
+//! Invariant: a message is in the inbox before it is acknowledged, and before anything else learns of it. One that is there
+//! already is only acknowledged.
+
+use std::sync::Arc;
+
+use consign_store::inbox::{Inbox, ReceivedMessage};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+use super::shared::{DaemonIdentity, DaemonShared, new_ulid};
+use crate::body::CarriedBody;
+use crate::frame::{ClientAck, ClientFrame, PushFrame, PushSubtype};
+use crate::ipc::MeshEventKind;
+use crate::keys::{MeshPublicKey, X25519Secret};
+
+/// Messages that wait to be stored.
+pub(super) const INBOUND_MAX: usize = 64;
+
+/// Runs until the connection task ends.
+pub(super) async fn receive(shared: Arc<DaemonShared>, mut pushes: mpsc::Receiver<PushFrame>) {
+    while let Some(push) = pushes.recv().await {
+        if is_event(&push) {
+            publish_event(&shared, &push);
+        } else {
+            store(&shared, push).await;
+        }
+    }
+}
+
+fn is_event(push: &PushFrame) -> bool {
+    push.subtype == Some(PushSubtype::System) || push.sender_pubkey == PushFrame::SYSTEM
+}
+
+/// Whether the broker reports that the membership of this daemon has ended.
+pub(super) fn is_own_end(shared: &DaemonShared, push: &PushFrame) -> bool {
+    let ends = matches!(
+        push.event.as_deref(),
+        Some("member_revoked" | "keypair_revoked")
+    );
+    is_event(push) && ends && concerns_us(shared, &event_data(push))
+}
+
+fn concerns_us(shared: &DaemonShared, data: &Map<String, Value>) -> bool {
+    let identity = shared.identity();
+    let own_key = identity.key.public_key().to_string();
+    let says = |key: &str, own: &str| data.get(key).and_then(Value::as_str) == Some(own);
+    let keys = [
+        "pubkey",
+        "memberPubkey",
+        "member_pubkey",
+        "old_pubkey",
+        "new_pubkey",
+    ];
+    let ids = ["memberId", "member_id"];
+    keys.iter().any(|key| says(key, &own_key))
+        || ids.iter().any(|key| says(key, &identity.member_id))
+}
+
+fn event_data(push: &PushFrame) -> Map<String, Value> {
+    let data = push.event_data.as_ref();
+    data.and_then(|data| serde_json::from_str(data.text()).ok())
+        .unwrap_or_default()
+}
+
+fn publish_event(shared: &DaemonShared, push: &PushFrame) {
+    let data = event_data(push);
+    let name = push.event.as_deref().unwrap_or_default();
+    // What happens to our own keys was our own doing.
+    if name.starts_with("member_") && concerns_us(shared, &data) {
+        return;
+    }
+    let kind = match name {
+        "peer_joined" | "peer_returned" => MeshEventKind::PeerJoin,
+        "peer_left" => MeshEventKind::PeerLeave,
+        _ => MeshEventKind::System,
+    };
+    let text = |keys: &[&str]| {
+        let found = keys.iter().find_map(|key| data.get(*key));
+        found.cloned().unwrap_or(Value::Null)
+    };
+    let mut event = json!({
+        "mesh": shared.slug.as_str(),
+        "event": name,
+        "name": text(&["displayName", "name"]),
+        "pubkey": text(&["memberPubkey", "pubkey"]),
+    });
+    if kind == MeshEventKind::System {
+        event["data"] = Value::Object(data);
+    }
+    shared.events.publish(kind, event);
+}
+
+async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
+    let message = opened(shared, &push);
+    let inbox = Arc::clone(&shared.inbox);
+    let key = push.message_id.clone();
+    let stored = tokio::task::spawn_blocking(move || insert(&inbox, message, key)).await;
+    let stored = match stored {
+        Ok(Ok(stored)) => stored,
+        Ok(Err(error)) => return report_failure(shared, &error.to_string()),
+        Err(error) => return report_failure(shared, &error.to_string()),
+    };
+    let ack = ClientAck {
+        client_message_id: push.client_message_id.clone(),
+        broker_message_id: Some(push.message_id.clone()),
+    };
+    if let Some(line) = shared.line() {
+        // Without an acknowledgement the broker sends it again, and the inbox knows it then.
+        let _ = line.notify(ClientFrame::from(ack)).await;
+    }
+    match stored {
+        StoredMessage::New(message) => publish_message(shared, &push, &message),
+        StoredMessage::Collision(message) => {
+            let fields = json!({
+                "client_message_id": push.client_message_id,
+                "broker_message_id": push.message_id,
+            });
+            shared.log.warn("inbox_client_id_collision", &fields);
+            publish_message(shared, &push, &message);
+        }
+        StoredMessage::Known => {}
+    }
+}
+
+/// Not acknowledged: the broker sends it again.
+fn report_failure(shared: &DaemonShared, error: &str) {
+    let fields = json!({"error": error});
+    shared
+        .log
+        .error("a received message could not be stored", &fields);
+}
+
+enum StoredMessage {
+    New(ReceivedMessage),
+    /// Its id belongs to a message of another sender, so it is stored under the broker's id.
+    Collision(ReceivedMessage),
+    Known,
+}
+
+fn insert(
+    inbox: &Inbox,
+    message: ReceivedMessage,
+    broker_message_id: String,
+) -> Result<StoredMessage, consign_store::Error> {
+    if inbox.insert(&message)? {
+        return Ok(StoredMessage::New(message));
+    }
+    let known = inbox.find(&message.client_message_id)?;
+    let is_of_another = known.is_some_and(|known| {
+        known.sender_pubkey != message.sender_pubkey
+            && known.broker_message_id != message.broker_message_id
+    });
+    if !is_of_another {
+        return Ok(StoredMessage::Known);
+    }
+    let renamed = ReceivedMessage {
+        client_message_id: broker_message_id,
+        ..message
+    };
+    Ok(if inbox.insert(&renamed)? {
+        StoredMessage::Collision(renamed)
+    } else {
+        StoredMessage::Known
+    })
+}
+
+fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
+    let identity = shared.identity();
+    let topic = push.topic.as_deref().map(|topic| {
+        let topic = topic.strip_prefix('#').unwrap_or(topic);
+        shared.topics.name_of(topic)
+    });
+    let body = open_body(shared, &identity, push, topic.as_deref());
+    if body.is_none() {
+        let fields = json!({"broker_message_id": push.message_id});
+        shared
+            .log
+            .warn("a message could not be opened with any key", &fields);
+    }
+    let sender = push
+        .sender_member_pubkey
+        .as_deref()
+        .unwrap_or(&push.sender_pubkey);
+    let known_name = || {
+        let key = MeshPublicKey::parse(sender).ok()?;
+        shared.peers.name_of(key)
+    };
+    ReceivedMessage {
+        id: new_ulid().to_string(),
+        client_message_id: push.inbox_key().to_owned(),
+        broker_message_id: Some(push.message_id.clone()),
+        mesh: shared.slug.to_string(),
+        topic,
+        sender_pubkey: sender.to_owned(),
+        sender_name: push
+            .sender_name
+            .clone()
+            .or_else(known_name)
+            .unwrap_or_else(|| sender.chars().take(8).collect()),
+        body,
+        meta: push.meta.as_ref().map(|meta| meta.text().to_owned()),
+        received_at: shared.wall_ms(),
+        reply_to_id: push.reply_to_id.clone(),
+    }
+}
+
+/// The clear text; `None` if no key opens it.
+fn open_body(
+    shared: &DaemonShared,
+    identity: &DaemonIdentity,
+    push: &PushFrame,
+    topic: Option<&str>,
+) -> Option<String> {
+    let carried = CarriedBody {
+        nonce: push.nonce.clone(),
+        ciphertext: push.ciphertext.clone(),
+    };
+    let is_sealed_post = topic.is_some() && push.body_version == Some(2);
+    let bytes = if let Some(topic) = topic.filter(|_| is_sealed_post) {
+        carried.open_sealed(&shared.topics.key(topic)?)?.to_vec()
+    } else if topic.is_some() || push.nonce.is_empty() {
+        carried.decoded()?
+    } else {
+        let sender = MeshPublicKey::parse(&push.sender_pubkey).ok()?;
+        let secrets: Vec<&X25519Secret> = identity.secrets.iter().collect();
+        match carried.open_direct(sender, &secrets) {
+            Some((_, body)) => body.to_vec(),
+            // Upstream's clients send a nonce beside clear text.
+            None => clear_text(&carried)?,
+        }
+    };
+    Some(
+        String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+    )
+}
+
+/// What is not text is a ciphertext.
+fn clear_text(carried: &CarriedBody) -> Option<Vec<u8>> {
+    let bytes = carried.decoded()?;
+    std::str::from_utf8(&bytes).is_ok().then_some(bytes)
+}
+
+fn publish_message(shared: &DaemonShared, push: &PushFrame, message: &ReceivedMessage) {
+    let meta: Value = message
+        .meta
+        .as_deref()
+        .and_then(|meta| serde_json::from_str(meta).ok())
+        .unwrap_or(Value::Null);
+    let event = json!({
+        "id": message.id,
+        "mesh": message.mesh,
+        "client_message_id": message.client_message_id,
+        "broker_message_id": message.broker_message_id,
+        "sender_pubkey": push.sender_pubkey,
+        "sender_member_pubkey": push.sender_member_pubkey,
+        "sender_name": message.sender_name,
+        "topic": message.topic,
+        "reply_to_id": message.reply_to_id,
+        "priority": push.priority,
+        "body": message.body,
+        "meta": meta,
+        "created_at": push.created_at,
+    });
+    shared.events.publish(MeshEventKind::Message, event);
+}

@@ -1,0 +1,279 @@
+//! The start of a daemon and its life until it ends.
+//!
+//! Ordering: membership, folder, lock, settings, files, ledger, inbox, listeners, connection. What fails before the listeners
+//! ends the daemon; the broker may come later.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use consign_engine::StoreError;
+use consign_store::inbox::Inbox;
+use rustix::fs::Mode;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::folder::FolderLock;
+use super::inbound::INBOUND_MAX;
+use super::ipc_server::IpcServer;
+use super::local_tokens::LocalTokens;
+use super::log::{DaemonLog, MeshLogLevel, MeshLogOptions};
+use super::outbox_ledger::OutboxLedger;
+use super::private_file::{self, PUBLIC};
+use super::shared::{DaemonIdentity, DaemonParts, DaemonShared};
+use super::topics::TopicDirectory;
+use super::{DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, inbound, retention};
+use crate::close::DaemonExit;
+use crate::config::DaemonConfig;
+use crate::joined::{JoinedMesh, JoinedMeshes};
+
+/// The signal of a file that would become too large. Its default is to end the process, and the daemon answers 507 instead.
+const SIGXFSZ: i32 = 25;
+
+/// A daemon whose files are open.
+#[derive(Debug)]
+pub(super) struct OpenDaemon {
+    shared: Arc<DaemonShared>,
+    server: IpcServer,
+    ttl: Option<Duration>,
+    // Last, because it removes the files that say that a daemon runs.
+    lock: FolderLock,
+}
+
+pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd> {
+    // Databases and sockets get their modes from it.
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    survive_full_disks();
+    let mesh = joined_mesh(&options)?;
+    let folder = options.folder();
+    folder.create().map_err(|error| failed(&folder, &error))?;
+    let lock = folder.lock()?;
+    folder.check_schema()?;
+    let config = config(&options, &folder)?;
+    let log = DaemonLog::open(MeshLogOptions {
+        mesh: options.mesh.to_string(),
+        level: level(&config),
+        file: Some(folder.log()),
+        on_stderr: options.foreground,
+    });
+    let log = log.map_err(|error| failed(&folder, &error))?;
+    if let Err(error) = std::fs::set_permissions(folder.log(), Permissions::from_mode(PUBLIC)) {
+        return Err(failed(&folder, &error));
+    }
+    let identity = identity(&options, &mesh)?;
+    let outbox = open_outbox(&folder, &options, &log).await?;
+    let inbox = open_inbox(&folder, &log)?;
+    let topics = TopicDirectory::open(&folder.topic_subscriptions(), &folder.topic_keys())
+        .map_err(|error| failed(&folder, &error))?;
+    let tokens =
+        LocalTokens::open(&folder.local_token()).map_err(|error| failed(&folder, &error))?;
+    let broker_url = options.broker_url.clone();
+    let shared = Arc::new(DaemonShared::new(DaemonParts {
+        slug: options.mesh.clone(),
+        mesh_id: mesh.mesh_id.clone(),
+        broker_url: broker_url.unwrap_or_else(|| mesh.broker_url.clone()),
+        environment: options.environment,
+        folder,
+        log,
+        config,
+        identity,
+        outbox,
+        inbox,
+        topics,
+        tokens,
+    }));
+    let server = IpcServer::bind(&shared)?;
+    Ok(OpenDaemon {
+        shared,
+        server,
+        ttl: options.ttl,
+        lock,
+    })
+}
+
+impl OpenDaemon {
+    pub(super) async fn run(self, shutdown: impl Future) -> DaemonEnd {
+        let Self {
+            shared,
+            server,
+            ttl,
+            lock,
+        } = self;
+        let (pushes, pushed) = mpsc::channel(INBOUND_MAX);
+        let mut tasks = JoinSet::new();
+        let timed = Arc::clone(&shared);
+        tasks.spawn(async move {
+            let ending = Arc::clone(&timed);
+            let end = async move {
+                ending.until_end().await;
+            };
+            timed.outbox.keep_time(end).await;
+        });
+        tasks.spawn(connection::keep_connected(Arc::clone(&shared), pushes));
+        tasks.spawn(drain::drain(Arc::clone(&shared)));
+        tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
+        tasks.spawn(retention::keep(Arc::clone(&shared)));
+        server.spawn(&shared, &mut tasks);
+        let fields = json!({"pid": std::process::id(), "broker": shared.broker_url});
+        shared.log.info("the daemon is ready", &fields);
+        let over = async {
+            match ttl {
+                Some(ttl) => tokio::time::sleep(ttl).await,
+                None => std::future::pending().await,
+            }
+        };
+        let end = tokio::select! {
+            _ = shutdown => DaemonEnd::stopped(),
+            () = over => DaemonEnd::stopped(),
+            end = shared.until_end() => end,
+        };
+        shared.end(end);
+        let end = shared.until_end().await;
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                let fields = json!({"error": error.to_string()});
+                shared.log.error("a task of the daemon failed", &fields);
+            }
+        }
+        shared.outbox.close();
+        let fields = json!({"status": end.status(), "reason": end.message});
+        shared.log.info("the daemon has ended", &fields);
+        drop(lock);
+        end
+    }
+}
+
+/// Without this, a write beyond the limit of file sizes would end the process instead of failing.
+fn survive_full_disks() {
+    // The handler stays installed when the stream is dropped.
+    let _ = signal(SignalKind::from_raw(SIGXFSZ));
+}
+
+fn failed(folder: &DaemonFolder, error: &io::Error) -> DaemonEnd {
+    DaemonEnd::general(format!("{}: {error}", folder.path().display()))
+}
+
+fn joined_mesh(options: &DaemonOptions) -> Result<JoinedMesh, DaemonEnd> {
+    let path = options.joined_meshes();
+    let slug = options.mesh.as_str();
+    let no_mesh = |why: String| DaemonEnd::new(DaemonExit::NoMesh, why);
+    let text = private_file::read(&path)
+        .map_err(|error| no_mesh(format!("{}: {error}", path.display())))?;
+    let text = text.ok_or_else(|| {
+        no_mesh(format!(
+            "{} does not exist; join a mesh first",
+            path.display()
+        ))
+    })?;
+    let meshes = JoinedMeshes::parse(&text).map_err(|error| {
+        let why = format!("{}: {error}", path.display());
+        DaemonEnd::new(DaemonExit::BadConfig, why)
+    })?;
+    let found = meshes.get(slug).cloned();
+    found.ok_or_else(|| {
+        no_mesh(format!(
+            "{} has no mesh {slug}; join it first",
+            path.display()
+        ))
+    })
+}
+
+/// Reads `config.toml`. The first start writes one that names the mesh.
+fn config(options: &DaemonOptions, folder: &DaemonFolder) -> Result<DaemonConfig, DaemonEnd> {
+    let path = folder.config();
+    let slug = &options.mesh;
+    let bad =
+        |why: String| DaemonEnd::new(DaemonExit::BadConfig, format!("{}: {why}", path.display()));
+    let text = match private_file::read(&path).map_err(|error| bad(error.to_string()))? {
+        Some(text) => text,
+        None => {
+            let text = format!("[daemon]\nmesh = \"{slug}\"\n");
+            private_file::replace(&path, text.as_bytes(), PUBLIC)
+                .map_err(|error| bad(error.to_string()))?;
+            text
+        }
+    };
+    let config = DaemonConfig::parse(&text).map_err(|error| bad(error.to_string()))?;
+    match &config.daemon.mesh {
+        Some(other) if other != slug => Err(bad(format!(
+            "daemon.mesh is {other}, and this daemon was started for {slug}"
+        ))),
+        _ => Ok(config),
+    }
+}
+
+pub(super) fn level(config: &DaemonConfig) -> MeshLogLevel {
+    MeshLogLevel::parse(&config.daemon.log_level).unwrap_or(MeshLogLevel::Info)
+}
+
+fn identity(options: &DaemonOptions, mesh: &JoinedMesh) -> Result<DaemonIdentity, DaemonEnd> {
+    let key = mesh.key().map_err(|error| {
+        let path = options.joined_meshes();
+        DaemonEnd::new(
+            DaemonExit::BadConfig,
+            format!("{}: {}: {error}", path.display(), mesh.slug),
+        )
+    })?;
+    Ok(DaemonIdentity {
+        member_id: mesh.member_id.clone(),
+        secrets: vec![key.to_x25519()],
+        key,
+        display_name: Some(mesh.name.clone()),
+    })
+}
+
+async fn open_outbox(
+    folder: &DaemonFolder,
+    options: &DaemonOptions,
+    log: &DaemonLog,
+) -> Result<OutboxLedger, DaemonEnd> {
+    let path = folder.outbox();
+    let opened = OutboxLedger::open(&path, options.mesh.as_str()).map_err(|error| {
+        let hint = match error {
+            StoreError::InUse { .. } | StoreError::TooNew { .. } => "",
+            _ => "; `claudemesh daemon recover` offers what can be done",
+        };
+        DaemonEnd::general(format!("{}: {error}{hint}", path.display()))
+    });
+    if let Err(end) = &opened {
+        log.error("outbox_unusable", &json!({"error": end.message}));
+    }
+    let outbox = opened?;
+    let recovered = outbox
+        .recover_in_flight()
+        .await
+        .map_err(|error| DaemonEnd::general(format!("{}: {error}", path.display())))?;
+    if recovered > 0 {
+        log.info("outbox_inflight_recovered", &json!({"rows": recovered}));
+    }
+    Ok(outbox)
+}
+
+/// The inbox is a cache, so a damaged one is set aside.
+fn open_inbox(folder: &DaemonFolder, log: &DaemonLog) -> Result<Inbox, DaemonEnd> {
+    let path = folder.inbox();
+    let failed =
+        |error: &dyn std::fmt::Display| DaemonEnd::general(format!("{}: {error}", path.display()));
+    match Inbox::open(&path) {
+        Ok(inbox) => Ok(inbox),
+        Err(StoreError::Corrupt(finding)) => {
+            let seconds = jiff::Timestamp::now().as_second();
+            let aside = folder.path().join(format!("inbox.db.corrupt-{seconds}"));
+            std::fs::rename(&path, &aside).map_err(|error| failed(&error))?;
+            for suffix in ["-wal", "-shm"] {
+                let mut side = path.as_os_str().to_owned();
+                side.push(suffix);
+                // Most often there is none.
+                let _ = std::fs::remove_file(side);
+            }
+            let fields = json!({"finding": finding, "file": aside.display().to_string()});
+            log.error("inbox_corruption_recovered", &fields);
+            Inbox::open(&path).map_err(|error| failed(&error))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}

@@ -1,0 +1,71 @@
+//! The peers that the broker last listed, for names in requests.
+//!
+//! Invariant: a name that is not in the list is asked for at the broker before it counts as unknown.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::line::{BrokerLine, LineError};
+use crate::destination::KnownPeer;
+use crate::frame::{BrokerFrame, ClientFrame, ListPeers, PeerEntry};
+use crate::keys::MeshPublicKey;
+
+/// Members whose names are remembered after they left.
+const REMEMBERED_MAX: usize = 1_000;
+
+#[derive(Debug, Default)]
+pub(super) struct PeerDirectory {
+    known: Mutex<BTreeMap<MeshPublicKey, KnownPeer>>,
+}
+
+impl PeerDirectory {
+    pub(super) fn known(&self) -> Vec<KnownPeer> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// The name of a member, for messages whose sender has none.
+    pub(super) fn name_of(&self, member: MeshPublicKey) -> Option<String> {
+        self.lock().get(&member).and_then(|peer| peer.name.clone())
+    }
+
+    /// Asks the broker for the connected peers.
+    pub(super) async fn refresh(&self, line: &BrokerLine) -> Result<Vec<PeerEntry>, LineError> {
+        match line.ask(ClientFrame::from(ListPeers {})).await? {
+            BrokerFrame::PeersList(list) => {
+                self.learn(&list.peers);
+                Ok(list.peers)
+            }
+            _ => Err(LineError::NoAnswer),
+        }
+    }
+
+    fn learn(&self, peers: &[PeerEntry]) {
+        let mut known = self.lock();
+        for peer in known.values_mut() {
+            peer.sessions.clear();
+        }
+        for entry in peers {
+            let Ok(key) = MeshPublicKey::parse(&entry.pubkey) else {
+                continue;
+            };
+            let member = entry.member_pubkey.as_deref().map(MeshPublicKey::parse);
+            let member = member.and_then(Result::ok).unwrap_or(key);
+            if !known.contains_key(&member) && known.len() >= REMEMBERED_MAX {
+                known.pop_first();
+            }
+            let peer = known.entry(member).or_insert_with(|| KnownPeer {
+                member,
+                name: None,
+                sessions: Vec::new(),
+            });
+            peer.name = Some(entry.display_name.clone());
+            if key != member {
+                peer.sessions.push(key);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<MeshPublicKey, KnownPeer>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,201 @@
+//! What all tasks of a daemon share.
+//!
+//! Invariant: a daemon ends once, and for the first reason.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use consign_store::inbox::Inbox;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::event_hub::EventHub;
+use super::ipc_limits::{IpcPlaces, IpcRates, PressureWatch};
+use super::line::BrokerLine;
+use super::local_tokens::LocalTokens;
+use super::log::DaemonLog;
+use super::outbox_ledger::OutboxLedger;
+use super::peers::PeerDirectory;
+use super::topics::TopicDirectory;
+use super::{DaemonEnd, DaemonFolder};
+use crate::config::DaemonConfig;
+use crate::environment::HostEnvironment;
+use crate::id::MeshSlug;
+use crate::keys::{MeshPrivateKey, X25519Secret};
+use crate::ulid::MeshUlid;
+
+/// Who the daemon is in its mesh.
+#[derive(Debug)]
+pub(super) struct DaemonIdentity {
+    pub(super) member_id: String,
+    pub(super) key: MeshPrivateKey,
+    /// Opens what was encrypted to this key and to earlier ones, newest first.
+    pub(super) secrets: Vec<X25519Secret>,
+    pub(super) display_name: Option<String>,
+}
+
+/// How the connection to the broker is.
+#[derive(Debug, Clone)]
+pub(super) enum LineState {
+    Connecting,
+    Open(Arc<BrokerLine>),
+    Closed,
+}
+
+impl LineState {
+    /// The word in `brokers` of `/v1/health`.
+    pub(super) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Open(_) => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct DaemonShared {
+    pub(super) slug: MeshSlug,
+    pub(super) mesh_id: String,
+    pub(super) broker_url: String,
+    pub(super) folder: DaemonFolder,
+    pub(super) environment: HostEnvironment,
+    pub(super) hostname: String,
+    /// The same for all connections of this process, so that a new one replaces the old one.
+    pub(super) session_id: String,
+    pub(super) log: DaemonLog,
+    config: RwLock<Arc<DaemonConfig>>,
+    identity: RwLock<Arc<DaemonIdentity>>,
+    pub(super) outbox: OutboxLedger,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) events: EventHub,
+    pub(super) peers: PeerDirectory,
+    pub(super) topics: TopicDirectory,
+    pub(super) tokens: LocalTokens,
+    pub(super) line: watch::Sender<LineState>,
+    /// Milliseconds that the broker took for the last ping; 0 before the first.
+    pub(super) lag_ms: AtomicU64,
+    pub(super) pressure: PressureWatch,
+    pub(super) requests: IpcPlaces,
+    pub(super) streams: IpcPlaces,
+    pub(super) rates: IpcRates,
+    pub(super) started: Instant,
+    end: watch::Sender<Option<DaemonEnd>>,
+}
+
+/// What [`DaemonShared`] is made of.
+#[derive(Debug)]
+pub(super) struct DaemonParts {
+    pub(super) slug: MeshSlug,
+    pub(super) mesh_id: String,
+    pub(super) broker_url: String,
+    pub(super) folder: DaemonFolder,
+    pub(super) environment: HostEnvironment,
+    pub(super) log: DaemonLog,
+    pub(super) config: DaemonConfig,
+    pub(super) identity: DaemonIdentity,
+    pub(super) outbox: OutboxLedger,
+    pub(super) inbox: Inbox,
+    pub(super) topics: TopicDirectory,
+    pub(super) tokens: LocalTokens,
+}
+
+impl DaemonShared {
+    pub(super) fn new(parts: DaemonParts) -> Self {
+        let hostname = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            slug: parts.slug,
+            mesh_id: parts.mesh_id,
+            broker_url: parts.broker_url,
+            folder: parts.folder,
+            environment: parts.environment,
+            hostname,
+            session_id: new_ulid().to_string(),
+            log: parts.log,
+            config: RwLock::new(Arc::new(parts.config)),
+            identity: RwLock::new(Arc::new(parts.identity)),
+            outbox: parts.outbox,
+            inbox: Arc::new(parts.inbox),
+            events: EventHub::new(),
+            peers: PeerDirectory::default(),
+            topics: parts.topics,
+            tokens: parts.tokens,
+            line: watch::Sender::new(LineState::Closed),
+            lag_ms: AtomicU64::new(0),
+            pressure: PressureWatch::default(),
+            requests: IpcPlaces::default(),
+            streams: IpcPlaces::default(),
+            rates: IpcRates::default(),
+            started: Instant::now(),
+            end: watch::Sender::new(None),
+        }
+    }
+
+    pub(super) fn config(&self) -> Arc<DaemonConfig> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&config)
+    }
+
+    pub(super) fn set_config(&self, config: DaemonConfig) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    pub(super) fn identity(&self) -> Arc<DaemonIdentity> {
+        let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&identity)
+    }
+
+    /// The connection, if it is open.
+    pub(super) fn line(&self) -> Option<Arc<BrokerLine>> {
+        match &*self.line.borrow() {
+            LineState::Open(line) => Some(Arc::clone(line)),
+            LineState::Connecting | LineState::Closed => None,
+        }
+    }
+
+    /// Ends the daemon.
+    pub(super) fn end(&self, end: DaemonEnd) {
+        self.end.send_if_modified(|first| {
+            let is_first = first.is_none();
+            if is_first {
+                *first = Some(end);
+            }
+            is_first
+        });
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Resolves when the daemon ends, with the reason.
+    pub(super) async fn until_end(&self) -> DaemonEnd {
+        let mut end = self.end.subscribe();
+        match end.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or_else(DaemonEnd::stopped),
+            Err(_) => DaemonEnd::stopped(),
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn wall_ms(&self) -> i64 {
+        Timestamp::now().as_millisecond()
+    }
+}
+
+/// Bytes from the system's source of random numbers.
+pub(super) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the system has a source of random numbers");
+    bytes
+}
+
+/// A new id that sorts by its time.
+pub(super) fn new_ulid() -> MeshUlid {
+    let ms = Timestamp::now().as_millisecond().unsigned_abs();
+    MeshUlid::new(ms, u128::from_le_bytes(random()))
+}

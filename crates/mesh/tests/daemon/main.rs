@@ -1,0 +1,15 @@
+//! The daemon with real files and sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
+
+mod access;
+mod broker_double;
+mod files;
+mod local_http;
+mod negotiation;
+mod receiving;
+mod sending;
+mod world;
