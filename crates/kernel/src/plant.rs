@@ -106,6 +106,17 @@ pub enum Plant {
     ForeignResult,
     RelayToSource,
     LastPeerWins,
+    HookLeaderOnly,
+    EndlessHookToken,
+    AnyHookScope,
+    UnboundedHooks,
+    HookRedactsNothing,
+    HookRepliesAlways,
+    HooksWithoutFile,
+    HookVariablesLeak,
+    ArchiveUnchecked,
+    OtherMachineStarts,
+    EphemeralKeyWritten,
 }
 
 impl Plant {
@@ -210,6 +221,17 @@ impl Plant {
         Self::ForeignResult,
         Self::RelayToSource,
         Self::LastPeerWins,
+        Self::HookLeaderOnly,
+        Self::EndlessHookToken,
+        Self::AnyHookScope,
+        Self::UnboundedHooks,
+        Self::HookRedactsNothing,
+        Self::HookRepliesAlways,
+        Self::HooksWithoutFile,
+        Self::HookVariablesLeak,
+        Self::ArchiveUnchecked,
+        Self::OtherMachineStarts,
+        Self::EphemeralKeyWritten,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -314,6 +336,17 @@ impl Plant {
             Self::ForeignResult => "foreign-result",
             Self::RelayToSource => "relay-to-source",
             Self::LastPeerWins => "last-peer-wins",
+            Self::HookLeaderOnly => "hook-leader-only",
+            Self::EndlessHookToken => "endless-hook-token",
+            Self::AnyHookScope => "any-hook-scope",
+            Self::UnboundedHooks => "unbounded-hooks",
+            Self::HookRedactsNothing => "hook-redacts-nothing",
+            Self::HookRepliesAlways => "hook-replies-always",
+            Self::HooksWithoutFile => "hooks-without-file",
+            Self::HookVariablesLeak => "hook-variables-leak",
+            Self::ArchiveUnchecked => "archive-unchecked",
+            Self::OtherMachineStarts => "other-machine-starts",
+            Self::EphemeralKeyWritten => "ephemeral-key-written",
         }
     }
 }

@@ -10,6 +10,7 @@ mod end;
 mod event_hub;
 mod folder;
 mod handshake;
+pub mod hooks;
 pub mod host;
 pub mod host_check;
 pub mod identity;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::DaemonConfigError;
-use crate::limits::{HOOK_OUTPUT_BYTES_MAX, HOOK_TIMEOUT_S};
+use crate::limits::HOOK_OUTPUT_BYTES_MAX;
 use crate::role::HookScope;
 
 /// The sections of the file: the name of a script without `.sh`.
@@ -22,7 +22,8 @@ pub struct HooksFile(pub BTreeMap<String, HookSettings>);
 )]
 pub struct HookSettings {
     pub enabled: bool,
-    pub timeout_s: u64,
+    /// `hooks.default_timeout_s` of the daemon's settings if it is not set.
+    pub timeout_s: Option<u64>,
     pub output_size_limit: usize,
     /// Paths that are removed from the event before the hook reads it.
     pub redact_payload: Vec<String>,
@@ -30,7 +31,8 @@ pub struct HookSettings {
     pub capability_token_scope: Vec<String>,
     pub network_policy: NetworkPolicy,
     pub network_allowlist: Vec<String>,
-    pub fs_policy: FsPolicy,
+    /// `readonly` if it is not set; then a system that cannot enforce it is not reported.
+    pub fs_policy: Option<FsPolicy>,
     pub killpg_on_timeout: bool,
     pub audit: bool,
     pub sandbox: Option<HookSandbox>,
@@ -40,14 +42,14 @@ impl Default for HookSettings {
     fn default() -> Self {
         Self {
             enabled: true,
-            timeout_s: HOOK_TIMEOUT_S,
+            timeout_s: None,
             output_size_limit: HOOK_OUTPUT_BYTES_MAX,
             redact_payload: Vec::new(),
             allow_reply: false,
             capability_token_scope: Vec::new(),
             network_policy: NetworkPolicy::Deny,
             network_allowlist: Vec::new(),
-            fs_policy: FsPolicy::Readonly,
+            fs_policy: None,
             killpg_on_timeout: true,
             audit: true,
             sandbox: None,
@@ -103,7 +105,7 @@ impl HooksFile {
 impl HookSettings {
     fn check(&self) -> Result<(), DaemonConfigError> {
         let refuse = |key, rule| Err(DaemonConfigError::Value { key, rule });
-        if self.timeout_s == 0 {
+        if self.timeout_s == Some(0) {
             return refuse("timeout_s", "must be at least 1");
         }
         // `<sender_pubkey>` is replaced by the sender of the event, so it is allowed here.
@@ -133,6 +135,7 @@ fn is_hook(name: &str) -> bool {
     ];
     let is_topic = name
         .strip_prefix("on-topic-")
-        .is_some_and(|topic| !topic.is_empty());
+        // The name is that of a file, so a slash in a topic is written `%2F`.
+        .is_some_and(|topic| !topic.is_empty() && !topic.contains('/'));
     NAMES.contains(&name) || is_topic
 }

@@ -215,18 +215,20 @@ fn hooks_are_listed_by_the_names_of_their_files() {
     assert_eq!(file.enabled("pre-send"), None);
     let direct = file.enabled("on-dm").unwrap();
     assert!(direct.allow_reply && direct.sandbox == Some(HookSandbox::Bubblewrap));
+    assert_eq!(direct.fs_policy, Some(FsPolicy::Rw));
     let defaults = HookSettings::default();
     assert_eq!(
         (defaults.timeout_s, defaults.output_size_limit),
-        (30, 65_536)
+        (None, 65_536)
     );
     assert_eq!(
         (defaults.network_policy, defaults.fs_policy),
-        (NetworkPolicy::Deny, FsPolicy::Readonly)
+        (NetworkPolicy::Deny, None)
     );
     for refused in [
         "[on-massage]",
         "[on-topic-]",
+        "[\"on-topic-../x\"]",
         "[on-dm]\ntimeout = 5",
         "[on-dm]\ntimeout_s = 0",
         "[on-dm]\ncapability_token_scope = [\"inbox:read\"]",

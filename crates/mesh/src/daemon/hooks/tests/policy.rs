@@ -1,0 +1,76 @@
+//! What a hook can reach.
+
+use super::super::*;
+use super::world::*;
+
+/// The names of the interfaces that the script sees.
+const INTERFACES: &str = "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' > $OUT/interfaces";
+
+#[tokio::test]
+async fn a_denied_network_is_empty_and_an_allowed_one_is_not() {
+    let world = World::new();
+    world.script("on-dm", INTERFACES);
+    let mut allowed = world.load("[on-dm]\nnetwork_policy = \"allow\"\n");
+    allowed.hooks.fire_message(&message(json!({"id": "e1"})));
+    allowed.end().await;
+    let all = world.read("interfaces");
+    let mut denied = world.load("[on-dm]\n");
+    denied.hooks.fire_message(&message(json!({"id": "e1"})));
+    denied.end().await;
+    let is_enforced = world.logged("hook_policy_unenforceable").is_empty();
+    if is_enforced {
+        assert_eq!(world.read("interfaces").trim(), "lo");
+    } else {
+        assert_eq!(world.read("interfaces"), all);
+    }
+}
+
+#[tokio::test]
+async fn cm_109_a_policy_that_cannot_be_enforced_is_counted_and_the_hook_runs() {
+    let world = World::new();
+    world.script("on-dm", "touch $OUT/ran");
+    let mut options = world.options();
+    options.programs = IsolationPrograms {
+        unshare: world.path("none"),
+        bubblewrap: world.path("none"),
+        sandbox_exec: world.path("none"),
+    };
+    let count = |reason: &str| {
+        world
+            .metrics
+            .get(DaemonMetric::HookUnenforceable, &["on-dm", reason])
+    };
+    for (settings, reasons) in [
+        ("", &["network"][..]),
+        (
+            "network_policy = \"allowlist\"\nnetwork_allowlist = [\"10.0.0.1\"]",
+            &["network_allowlist"],
+        ),
+        (
+            "fs_policy = \"readonly\"\nnetwork_policy = \"allow\"",
+            &["fs_policy"],
+        ),
+        ("sandbox = \"bubblewrap\"", &["sandbox", "network"]),
+        (
+            "sandbox = \"sandbox-exec\"\nnetwork_policy = \"allow\"",
+            &["sandbox"],
+        ),
+    ] {
+        let before: Vec<u64> = reasons.iter().map(|reason| count(reason)).collect();
+        let warned = world.logged("hook_policy_unenforceable").len();
+        let mut loaded = world.load_with(options.clone(), &format!("[on-dm]\n{settings}\n"));
+        loaded.hooks.fire_message(&message(json!({"id": "e1"})));
+        assert_eq!(loaded.end().await.audit.exit, 0, "{settings}");
+        for (reason, before) in reasons.iter().zip(before) {
+            assert_eq!(count(reason), before + 1, "{settings}");
+        }
+        let now = world.logged("hook_policy_unenforceable").len();
+        assert_eq!(now, warned + reasons.len(), "{settings}");
+        std::fs::remove_file(world.path("ran")).unwrap();
+    }
+    let mut loaded = world.load_with(options, "[on-dm]\nnetwork_policy = \"allow\"\n");
+    let warned = world.logged("hook_policy_unenforceable").len();
+    loaded.hooks.fire_message(&message(json!({"id": "e1"})));
+    loaded.end().await;
+    assert_eq!(world.logged("hook_policy_unenforceable").len(), warned);
+}
