@@ -1,0 +1,3 @@
+module consign.invalid/clients/meshdaemon
+
+go 1.19
