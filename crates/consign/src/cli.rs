@@ -5,11 +5,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, import, intent, key, mesh, message, node, openapi, peer,
+    acl, agent, automation, bench, daemon, import, intent, key, mesh, message, node, openapi, peer,
     receipt, site, store, tx,
 };
 use crate::failure::Exit;
 use crate::serve;
+
+/// A daemon has little to compute, and each thread costs memory.
+const DAEMON_THREADS: usize = 2;
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -66,6 +69,8 @@ enum CliCommand {
     /// Create meshes, invite members, and operate the broker
     #[command(subcommand)]
     Mesh(mesh::MeshSubcommand),
+    /// Run the daemon of a mesh, send and receive messages with it
+    Daemon(Box<daemon::DaemonArgs>),
     /// List, show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::ReceiptSubcommand),
@@ -107,6 +112,7 @@ impl Cli {
             CliCommand::Acl(action) => single_thread()?.block_on(action.run()),
             CliCommand::Peer(action) => single_thread()?.block_on(action.run()),
             CliCommand::Mesh(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Daemon(args) => daemon_runtime(&args)?.block_on(Box::pin(args.run())),
             CliCommand::Receipt(action) => single_thread()?.block_on(action.run()),
             CliCommand::Store(action) => single_thread()?.block_on(action.run()),
             CliCommand::Automation(action) => action.run(),
@@ -125,6 +131,17 @@ impl Cli {
 /// Requests are sent one after the other, so one thread is enough.
 fn single_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
+}
+
+/// A daemon serves many clients; its other commands send one request.
+pub(crate) fn daemon_runtime(args: &daemon::DaemonArgs) -> std::io::Result<Runtime> {
+    if !args.is_daemon() {
+        return single_thread();
+    }
+    Builder::new_multi_thread()
+        .worker_threads(DAEMON_THREADS)
+        .enable_all()
+        .build()
 }
 
 #[cfg(test)]

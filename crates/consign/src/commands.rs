@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod automation;
 pub(crate) mod beam;
 pub(crate) mod bench;
+pub(crate) mod daemon;
 pub(crate) mod import;
 pub(crate) mod intent;
 pub(crate) mod job;

@@ -45,6 +45,8 @@ Commands:
   message     Send, poll, acknowledge and trace messages between Beam agents
   acl         Allow and deny intents to Beam agents
   peer        Add, list and remove other Beam directories
+  mesh        Create meshes, invite members, and operate the broker
+  daemon      Run the daemon of a mesh, send and receive messages with it
   receipt     List, show and verify receipts
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines

@@ -1,0 +1,11 @@
+//! `consign daemon status`
+
+use consign_mesh::ipc::path;
+
+use super::{DaemonTarget, lines};
+use crate::failure::Exit;
+
+pub(super) async fn run(target: &DaemonTarget) -> anyhow::Result<Exit> {
+    let health = target.link()?.get(path::HEALTH).await?;
+    target.print(&health, lines)
+}
