@@ -117,6 +117,7 @@ pub enum Plant {
     ArchiveUnchecked,
     OtherMachineStarts,
     EphemeralKeyWritten,
+    BackupWithToken,
 }
 
 impl Plant {
@@ -232,6 +233,7 @@ impl Plant {
         Self::ArchiveUnchecked,
         Self::OtherMachineStarts,
         Self::EphemeralKeyWritten,
+        Self::BackupWithToken,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -347,6 +349,7 @@ impl Plant {
             Self::ArchiveUnchecked => "archive-unchecked",
             Self::OtherMachineStarts => "other-machine-starts",
             Self::EphemeralKeyWritten => "ephemeral-key-written",
+            Self::BackupWithToken => "backup-with-token",
         }
     }
 }

@@ -4,10 +4,13 @@
 //! accepted it, refused it for good, or it is too old. Only the binary reads the environment: [`DaemonOptions`] are values.
 
 mod accept;
+pub mod backup;
 mod connection;
 mod drain;
 mod end;
 mod event_hub;
+pub mod exclusive;
+pub mod fleet;
 mod folder;
 mod handshake;
 pub mod hooks;
@@ -29,8 +32,10 @@ mod outbox_payload;
 mod peers;
 pub mod private_file;
 pub mod random;
+pub mod recover;
 mod retention;
 mod routes;
+pub mod service_unit;
 mod shared;
 #[cfg(test)]
 mod test_keys;

@@ -16,6 +16,7 @@ mod query;
 
 pub mod copy;
 pub mod failpoint;
+pub mod file_check;
 pub mod inbox;
 pub mod memory;
 pub mod postgres;
