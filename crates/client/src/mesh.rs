@@ -70,6 +70,42 @@ impl Client {
             .await
     }
 
+    pub async fn mesh_topics(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("topics", mesh_path(slug, "/topics")).await
+    }
+
+    pub async fn mesh_peers(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("connections", mesh_path(slug, "/peers"))
+            .await
+    }
+
+    /// The latest messages, without bodies.
+    pub async fn mesh_messages(&self, slug: &str, limit: Option<u32>) -> Result<Value, Error> {
+        let limit = limit.map(|limit| limit.to_string());
+        let path = mesh_path(slug, "/messages");
+        let path = path_with_query(&path, &[("limit", limit.as_deref())]);
+        self.mesh_get("messages", path).await
+    }
+
+    pub async fn mesh_dedupe(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("conflicts", mesh_path(slug, "/dedupe")).await
+    }
+
+    /// The response has the text of the key, which is not shown again.
+    pub async fn mesh_create_key(&self, slug: &str, key: &Value) -> Result<Value, Error> {
+        self.mesh_post("key", mesh_path(slug, "/keys"), key).await
+    }
+
+    pub async fn mesh_keys(&self, slug: &str) -> Result<Value, Error> {
+        self.mesh_get("keys", mesh_path(slug, "/keys")).await
+    }
+
+    pub async fn mesh_revoke_key(&self, slug: &str, id: &str) -> Result<Value, Error> {
+        let path = format!("/keys/{}/revoke", encode(id.as_bytes()));
+        self.mesh_post("revocation", mesh_path(slug, &path), &json!({}))
+            .await
+    }
+
     /// Removes what is past its retention, which may take a while.
     pub async fn mesh_sweep(&self, sweep: &Value) -> Result<Value, Error> {
         self.mesh_upkeep("sweep", "/v1/mesh/sweep", sweep).await

@@ -112,6 +112,10 @@ stored! {
         MeshState = 59 => "mesh_state",
         /// A connection to a mesh, for the other nodes.
         MeshPresence = 60 => "mesh_presence",
+        /// A key with which a program acts as a member of a mesh, under the digest of the key.
+        MeshApiKey = 61 => "mesh_api_key",
+        /// A file that members of a mesh share.
+        MeshBlob = 62 => "mesh_blob",
     }
 }
 

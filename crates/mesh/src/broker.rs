@@ -4,6 +4,7 @@
 //! invite is found by the digest of its token, so the database alone is not enough to join.
 
 mod accept;
+mod api_keys;
 mod counters;
 mod depth;
 mod invites;
@@ -14,11 +15,13 @@ mod nightly;
 mod orphans;
 #[expect(dead_code, reason = "the connections use the rest")]
 mod peers;
+mod reads;
 mod records;
 mod retention;
 mod roster;
 mod time_text;
 mod topics;
+mod worker_queue;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +36,14 @@ pub use join::{Joined, NewMember};
 pub use meshes::NewMesh;
 pub use nightly::NightlyRun;
 pub use orphans::{OrphanReport, OrphanedId};
+pub use reads::{MessageOutline, PeerOutline};
 pub use records::{DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicRecord};
 pub use retention::RetentionReport;
 pub use topics::NewTopic;
+pub use worker_queue::queue_of_namespace;
 
+pub(crate) use api_keys::KeyHolder;
+pub use api_keys::{MeshApiKey, NewMeshApiKey};
 pub(crate) use counters::{BrokerCounters, BrokerMetric};
 
 use accept::{LastMessageId, SendRate};
@@ -127,6 +134,8 @@ pub enum BrokerError {
     NoSuchInvite(String),
     #[error("there is no topic {0} in this mesh")]
     NoSuchTopic(String),
+    #[error("this mesh has no key {0}")]
+    NoSuchKey(String),
     #[error("{}", .0.as_str())]
     Join(JoinRefusal),
     #[error(transparent)]

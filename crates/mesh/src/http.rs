@@ -8,6 +8,7 @@ mod join;
 mod join_route;
 mod listener_rules;
 mod messages;
+mod messages_route;
 mod metrics;
 mod mount;
 pub mod openapi;
@@ -36,6 +37,7 @@ pub struct InvalidBody(pub String);
 fn router(face: MeshFace) -> Router {
     let routes = Router::new()
         .merge(join_route::routes())
+        .merge(messages_route::routes())
         .merge(operators::routes())
         .method_not_allowed_fallback(wrong_method);
     let routes = if face.policy.restricts_access() {

@@ -56,6 +56,14 @@ pub const INVITE_USES_MAX: u32 = 1_000_000;
 pub const INVITE_SECONDS_DEFAULT: u64 = 7 * 86_400;
 pub const INVITE_SECONDS_MAX: u64 = 3_650 * 86_400;
 
+// Reads of operators.
+pub const MESSAGE_PAGE_DEFAULT: u32 = 50;
+pub const MESSAGE_PAGE_MAX: u32 = 500;
+
+// API keys.
+pub const API_KEY_TOPICS_MAX: usize = 100;
+pub const API_KEY_LABEL_CHARS_MAX: usize = 64;
+
 // HTTP.
 /// The largest body of a request that carries no message and no file.
 pub const HTTP_BODY_BYTES_MAX: usize = 65_536;

@@ -78,6 +78,10 @@ const ASK_SQLITE: &str = "import sqlite3, sys\n\
     rows = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True).execute(sys.argv[2])\n\
     for row in rows: print('|'.join('' if cell is None else str(cell) for cell in row))";
 
+/// The same for one statement that writes.
+const EDIT_SQLITE: &str = "import sqlite3, sys\n\
+    with sqlite3.connect(sys.argv[1]) as file: file.execute(sys.argv[2])";
+
 impl Ledger {
     /// Queries the database directly: a line for each row, with bars between the columns.
     ///
@@ -86,11 +90,24 @@ impl Ledger {
     /// If the query fails.
     #[must_use]
     pub fn sql(&self, text: &str) -> Vec<String> {
+        self.run(ASK_SQLITE, text)
+    }
+
+    /// Changes rows of the database, as an edit by hand does.
+    ///
+    /// # Panics
+    ///
+    /// If the change fails.
+    pub fn edit(&self, text: &str) {
+        self.run(EDIT_SQLITE, text);
+    }
+
+    fn run(&self, of_sqlite: &str, text: &str) -> Vec<String> {
         let mut asking = match &self.location {
             DatabaseLocation::Nowhere => panic!("the model has no database"),
             DatabaseLocation::File(path) => {
                 let mut python = Command::new("python3");
-                python.args(["-c", ASK_SQLITE]).arg(path);
+                python.args(["-c", of_sqlite]).arg(path);
                 python
             }
             DatabaseLocation::Database(url) => {

@@ -20,7 +20,7 @@ pub(crate) enum KeySubcommand {
     List(Box<list::Args>),
     /// Disable a key at once
     Revoke(Box<revoke::Args>),
-    /// Let a key claim the messages to an agent
+    /// Let a key claim the messages to an agent, or the items of a queue of a mesh
     Grant(Box<grant::Args>),
     /// Refuse further claims that a grant allowed
     RevokeGrant(Box<revoke_grant::Args>),

@@ -1,17 +1,22 @@
 //! Operate the broker of meshes: meshes, invites and members. All commands of operators need the admin token.
 
 mod create;
+mod dedupe;
 mod invite;
 mod invites;
 mod join;
+mod key;
 mod list;
 mod members;
+mod messages;
 mod orphan_check;
+mod peers;
 mod rename;
 mod revoke;
 mod revoke_invite;
 mod show;
 mod sweep;
+mod topics;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -44,6 +49,17 @@ pub(crate) enum MeshSubcommand {
     Rename(Box<rename::Args>),
     /// End a membership for good, and close its connections
     Revoke(Box<revoke::Args>),
+    /// List the topics of a mesh
+    Topics(Box<topics::Args>),
+    /// List the connections of a mesh
+    Peers(Box<peers::Args>),
+    /// List the latest messages of a mesh, without bodies
+    Messages(Box<messages::Args>),
+    /// Count members that used an id for different messages
+    Dedupe(Box<dedupe::Args>),
+    /// Create, list and revoke API keys of programs
+    #[command(subcommand)]
+    Key(key::MeshKeySubcommand),
     /// Remove messages and ids that are past their retention
     Sweep(Box<sweep::Args>),
     /// Look for ids of messages that do not exist
@@ -63,6 +79,11 @@ impl MeshSubcommand {
             Self::Members(args) => args.run().await,
             Self::Rename(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
+            Self::Topics(args) => args.run().await,
+            Self::Peers(args) => args.run().await,
+            Self::Messages(args) => args.run().await,
+            Self::Dedupe(args) => args.run().await,
+            Self::Key(action) => action.run().await,
             Self::Sweep(args) => args.run().await,
             Self::OrphanCheck(args) => args.run().await,
         }

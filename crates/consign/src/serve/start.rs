@@ -84,6 +84,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         ])
         .collect();
     intent.queues.push(Arc::new(beam));
+    intent.queues.push(Arc::new(mesh));
     let shell = consign_intent::shell(engine, intent, mounts);
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,

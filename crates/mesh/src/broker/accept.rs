@@ -136,7 +136,12 @@ impl Broker {
                 Err(Error::Refused(
                     Refusal::AlreadyBegun { .. } | Refusal::OnceConflict { .. },
                 )) => {}
-                Err(error) if was_changed(&error) => {}
+                Err(error) if was_changed(&error) => {
+                    // The kept lists are outdated: the next try needs the present ones.
+                    if let Err(error) = self.resolve_now(sender, &ready.checked).await {
+                        return unavailable(&error).to_ack(send.id.as_deref(), None);
+                    }
+                }
                 Err(error) => return unavailable(&error).to_ack(send.id.as_deref(), None),
             }
             prepared = self.prepare_from(sender, send, true).await;
@@ -316,7 +321,7 @@ fn unit_of(sender: &MeshSender, ready: &ReadySend, id: IntentId) -> UnitOfWork {
     if let Some(queue) = &plan.queue {
         rows.push(NewIntent {
             goal: queue.to_string(),
-            owner: mesh.id.clone(),
+            owner: mesh.slug.clone(),
             payload: stored.to_work(sender, id),
             ttl_us: kept_us,
             ties: of_message(id),
@@ -329,7 +334,7 @@ fn unit_of(sender: &MeshSender, ready: &ReadySend, id: IntentId) -> UnitOfWork {
     unit
 }
 
-/// The namespace under which workers find the items of a named queue. The owner of the rows is the mesh.
+/// The namespace of the items of a named queue. Their owner is the short name of the mesh, which never changes.
 pub fn queue_namespace(queue: &str) -> String {
     format!("mesh.{queue}")
 }

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use consign_web::body;
+use consign_web::body::{self, BodyError};
 use consign_web::json_out::json_response;
 use consign_web::reject::Reject;
 use http::StatusCode;
@@ -23,18 +23,14 @@ pub(super) fn routes() -> Router<MeshFace> {
 async fn join(State(face): State<MeshFace>, request: Request) -> Result<Response, Reject> {
     let (parts, body) = request.into_parts();
     let sender = body::sender(&parts.extensions);
-    let body = body::receive(body, HTTP_BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
+    let body = body::receive(body, HTTP_BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await;
+    let body = match body {
+        Err(BodyError::Broken) => return Ok(malformed("the body ended early")),
+        received => received?,
+    };
     let request = match JoinRequest::parse(&body) {
         Ok(request) => request,
-        // The client reads `error` of this body, so there is no other format for a malformed request.
-        Err(invalid) => {
-            return Ok(response(&JoinAnswer {
-                ok: false,
-                member_id: None,
-                already_member: None,
-                error: Some(format!("malformed: {invalid}")),
-            }));
-        }
+        Err(invalid) => return Ok(malformed(invalid)),
     };
     let member = NewMember {
         token: request.token,
@@ -51,6 +47,16 @@ async fn join(State(face): State<MeshFace>, request: Request) -> Result<Response
         Err(error) => return Err(super::operators::rejection(error)),
     };
     Ok(response(&answer))
+}
+
+/// Clients read `error` of this body, so a malformed request has no other format.
+fn malformed(why: impl std::fmt::Display) -> Response {
+    response(&JoinAnswer {
+        ok: false,
+        member_id: None,
+        already_member: None,
+        error: Some(format!("malformed: {why}")),
+    })
 }
 
 fn response(answer: &JoinAnswer) -> Response {

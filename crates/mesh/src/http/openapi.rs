@@ -1,8 +1,60 @@
 //! The `OpenAPI` description of the routes, shown with those of the Intent Protocol.
+//!
+//! Invariant: described and routed paths are equal, and every error code belongs to this protocol; tests compare them.
+//! Limits come from the code that applies them. The names of components and operations begin with the name of the protocol,
+//! because documents are merged by name.
 
+mod clients;
+mod operation;
+mod operators;
+mod reads;
+mod schemas;
+mod upkeep;
+
+use consign_web::openapi::{self, Tag};
 use serde_json::{Value, json};
+
+use operation::{ADMIN_PASSWORD, ADMIN_TOKEN, API_KEY, MeshDialect};
+
+const CLIENTS: Tag = Tag {
+    title: "Mesh",
+    about: "Join a mesh and send messages over HTTP; everything else is on the WebSocket at `/ws`. Bodies are parsed as JSON \
+     whatever their Content-Type is.",
+};
+const OPERATORS: Tag = Tag {
+    title: "Mesh operators",
+    about: "Meshes, invites, members and API keys, their retention and their state. Times are milliseconds since 1970 unless a \
+     field says otherwise, and unknown fields of a body are refused.",
+};
+const TAGS: [Tag; 2] = [CLIENTS, OPERATORS];
 
 /// An `OpenAPI` document of these routes alone.
 pub fn document() -> Value {
-    json!({"openapi": consign_web::openapi::VERSION, "paths": {}})
+    let tags: Vec<Value> = TAGS
+        .iter()
+        .map(|tag| json!({"name": tag.title, "description": tag.about}))
+        .collect();
+    let frame = json!({
+        "info": {"title": "Consign, mesh", "version": env!("CARGO_PKG_VERSION")},
+        "tags": tags,
+        "components": {"securitySchemes": security_schemes()},
+    });
+    let endpoints: Vec<_> = [
+        clients::all(),
+        operators::all(),
+        reads::all(),
+        upkeep::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    openapi::document(&endpoints, &MeshDialect, frame)
+}
+
+fn security_schemes() -> Value {
+    json!({
+        ADMIN_TOKEN: {"type": "apiKey", "in": "header", "name": "X-Admin-Token", "description": "The operator's token, for programs."},
+        ADMIN_PASSWORD: {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
+        API_KEY: {"type": "http", "scheme": "bearer", "description": "An API key of a mesh, with which a program acts as one member."},
+    })
 }

@@ -4,8 +4,10 @@
 //! created just now.
 
 mod invites;
+mod keys;
 mod members;
 mod meshes;
+mod reads;
 mod upkeep;
 
 use axum::Router;
@@ -24,7 +26,9 @@ pub(super) fn routes() -> Router<MeshFace> {
     Router::new()
         .merge(meshes::routes())
         .merge(invites::routes())
+        .merge(keys::routes())
         .merge(members::routes())
+        .merge(reads::routes())
         .merge(upkeep::routes())
 }
 
@@ -59,7 +63,8 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
         BrokerError::NoSuchMesh(_)
         | BrokerError::NoSuchMember(_)
         | BrokerError::NoSuchInvite(_)
-        | BrokerError::NoSuchTopic(_) => Reject::new(Code::NotFound, error.to_string()),
+        | BrokerError::NoSuchTopic(_)
+        | BrokerError::NoSuchKey(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
         BrokerError::Join(refusal) => Reject::new(Code::InvalidRequest, refusal.as_str()),
         BrokerError::Ledger(error) => error.into(),

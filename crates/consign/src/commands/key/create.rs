@@ -15,7 +15,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     owner: String,
 
-    /// Let the key claim in this namespace: beam.AGENT.ORG, beam.AGENT, or the Beam-ID of the agent; may be repeated
+    /// Let the key claim in this namespace: beam.AGENT.ORG, beam.AGENT, the Beam-ID of the agent, or mesh.SLUG.QUEUE;
+    /// may be repeated
     #[arg(long = "grant", value_name = "NAMESPACE")]
     grants: Vec<GrantedNamespace>,
 

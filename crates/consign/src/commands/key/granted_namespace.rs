@@ -1,12 +1,13 @@
-//! The namespace of a grant, which may be given as a Beam-ID, and the two arguments that name a grant.
+//! The namespace of a grant: of messages to an agent, which may be given as a Beam-ID, or of a queue of a mesh; and the two arguments that name a grant.
 
 use std::str::FromStr;
 
 use consign_beam::beam_id::BeamId;
 use consign_beam::bus::{agent_of_namespace, worker_namespace};
+use consign_mesh::broker::queue_of_namespace;
 use serde::Serialize;
 
-/// A namespace of messages to an agent.
+/// A namespace of messages to an agent, or of items of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GrantedNamespace(String);
 
@@ -20,6 +21,10 @@ impl FromStr for GrantedNamespace {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("mesh.") {
+            queue_of_namespace(text).map_err(|error| error.to_string())?;
+            return Ok(Self(text.to_owned()));
+        }
         let agent = if text.contains('@') {
             BeamId::parse(text).map_err(|error| error.to_string())?
         } else {
@@ -36,7 +41,7 @@ pub(crate) struct GrantArgs {
     #[arg(value_name = "KEYID")]
     pub(crate) key_id: String,
 
-    /// beam.AGENT.ORG, beam.AGENT, or the Beam-ID of the agent
+    /// beam.AGENT.ORG, beam.AGENT, the Beam-ID of the agent, or mesh.SLUG.QUEUE
     #[arg(value_name = "NAMESPACE")]
     pub(crate) namespace: GrantedNamespace,
 }
@@ -61,6 +66,8 @@ mod tests {
         }
         let personal: GrantedNamespace = "bob@beam.directory".parse().unwrap();
         assert_eq!(personal.as_str(), "beam.bob");
+        let queue: GrantedNamespace = "mesh.acme.builds".parse().unwrap();
+        assert_eq!(queue.as_str(), "mesh.acme.builds");
         for text in ["default", "mesh.q", "beam.", "Bob@acme.beam.directory", ""] {
             assert!(text.parse::<GrantedNamespace>().is_err(), "{text}");
         }

@@ -103,7 +103,8 @@ impl Broker {
         }
     }
 
-    async fn resolve_now(
+    /// The same by the present lists, which later messages use too.
+    pub(super) async fn resolve_now(
         &self,
         sender: &MeshSender,
         checked: &CheckedSend,
