@@ -13,6 +13,7 @@ pub mod exclusive;
 pub mod fleet;
 mod folder;
 mod handshake;
+mod hook_runs;
 pub mod hooks;
 pub mod host;
 pub mod host_check;

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::outbox_ledger::{AcceptedRow, OutboxError};
 use super::outbox_payload::OutboxPayload;
-use super::shared::{DaemonShared, new_ulid, random};
+use super::random;
+use super::shared::{DaemonShared, new_ulid};
 use crate::body::CarriedBody;
 use crate::client_message_id::ClientMessageId;
 use crate::destination::{Destination, Recipient, ResolveError};
@@ -23,10 +24,19 @@ const CLEAR_BODY: u8 = 1;
 const SEALED_BODY: u8 = 2;
 
 impl DaemonShared {
-    /// Accepts a message that a local program sends.
-    pub(super) async fn accept(&self, send: IpcSend) -> Result<IpcAnswer, IpcRefusal> {
+    /// Accepts a message that a local program sends. A hook names itself by its token, which covers few destinations.
+    pub(super) async fn accept(
+        &self,
+        send: IpcSend,
+        hook: Option<&str>,
+    ) -> Result<IpcAnswer, IpcRefusal> {
         let id = send.id(new_ulid)?;
         let destination = self.resolve(send.to.clone()).await?;
+        if let Some(token) = hook {
+            self.hooks.authorize(token, Some(&destination))?;
+        }
+        let to = send.to.to_string();
+        let send = self.hooks.pre_send(send, &to).await?;
         let fingerprint = send.fingerprint(&destination)?;
         let payload = self.payload(&send, &id, &destination, fingerprint)?;
         let decision = self.enqueue(&payload, fingerprint).await?;
@@ -95,17 +105,17 @@ impl DaemonShared {
         if limit.is_some_and(|limit| body.len() as u64 > limit) {
             return Err(IpcRefusal::payload_too_large());
         }
-        let identity = self.identity();
+        let keys = self.keys();
         let (carried, version) = match destination {
             Destination::Member(key) => {
-                let sealed = CarriedBody::direct(body, &identity.key, *key, &random());
+                let sealed = CarriedBody::direct(body, &keys.identity.key, *key, &random::bytes());
                 // No member can have a key that nothing can be encrypted to.
                 let sealed = sealed.ok_or_else(|| unresolved(ResolveError::NotFound))?;
                 (sealed, None)
             }
             Destination::Topic(name) => match self.topics.key(name.as_str()) {
                 Some(key) => (
-                    CarriedBody::sealed(&key, body, &random()),
+                    CarriedBody::sealed(&key, body, &random::bytes()),
                     Some(SEALED_BODY),
                 ),
                 None => (CarriedBody::clear(body), Some(CLEAR_BODY)),

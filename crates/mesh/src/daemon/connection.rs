@@ -15,9 +15,12 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Bytes, Message, Utf8Bytes};
 
 use super::handshake::{self, LineEnd};
+use super::hooks::HookKind;
 use super::inbound::is_own_end;
 use super::line::BrokerLine;
-use super::shared::{DaemonShared, LineState, random};
+use super::metrics::DaemonMetric;
+use super::random;
+use super::shared::{DaemonShared, LineState, wall_ms};
 use super::transport::{self, BrokerSocket};
 use crate::close::DaemonExit;
 use crate::daemon::DaemonEnd;
@@ -59,15 +62,28 @@ pub(super) async fn keep_connected(shared: Arc<DaemonShared>, inbound: mpsc::Sen
             failures = 0;
             publish_disconnect(&shared, &why);
         }
-        let entropy = u64::from_le_bytes(random());
+        let entropy = u64::from_le_bytes(random::bytes());
         let pause_ms = reconnect_delay_ms(&shared.config().reconnect, failures, entropy);
         let fields = json!({"reason": why, "pause_ms": pause_ms});
-        shared.log.info("the broker is not connected", &fields);
+        shared.log.info("broker_not_connected", &fields);
+        shared
+            .metrics
+            .count(DaemonMetric::Reconnects, &[reconnect_reason(&why)]);
         failures += 1;
         tokio::select! {
             () = sleep(Duration::from_millis(pause_ms)) => {}
             _ = shared.until_end() => return,
         }
+    }
+}
+
+fn reconnect_reason(why: &str) -> &'static str {
+    if why.starts_with("closed") {
+        "closed"
+    } else if why.contains("silent") {
+        "stale"
+    } else {
+        "error"
     }
 }
 
@@ -77,6 +93,8 @@ fn publish_disconnect(shared: &DaemonShared, why: &str) {
         .events
         .publish(MeshEventKind::DaemonDisconnect, event);
     publish_status(shared, "closed");
+    let event = json!({"mesh": shared.slug.as_str(), "code": null, "reason": why});
+    shared.fire(HookKind::Disconnect, event);
 }
 
 fn publish_status(shared: &DaemonShared, status: &str) {
@@ -104,12 +122,15 @@ async fn connect_once(
     let line = Arc::new(line);
     *was_open = true;
     shared.line.send_replace(LineState::Open(Arc::clone(&line)));
-    shared.log.info("the broker is connected", &json!({}));
+    shared.log.info("broker_connected", &json!({}));
     let event = json!({"mesh": shared.slug.as_str()});
     shared.events.publish(MeshEventKind::DaemonReconnect, event);
     publish_status(shared, "open");
+    shared.fire(HookKind::Reconnect, json!({"mesh": shared.slug.as_str()}));
+    shared.metrics.set(DaemonMetric::Connected, &[], 1);
     let end = serve(shared, &line, socket, outgoing, early, inbound).await;
     line.close();
+    shared.metrics.set(DaemonMetric::Connected, &[], 0);
     end
 }
 
@@ -133,8 +154,9 @@ async fn serve(
     let end = tokio::select! {
         end = reader.read(early) => end,
         end = write(shared, &mut sink, &mut outgoing) => end,
+        () = line.until_hung_up() => LineEnd::lost("the daemon has a new key"),
     };
-    if shared.is_ending() {
+    if shared.is_ending() || matches!(&end, LineEnd::Lost(_)) {
         // The broker is told, so that it does not wait for its own time limit.
         let goodbye = sink.send(Message::Close(Some(CloseFrame {
             code: 1000.into(),
@@ -225,7 +247,7 @@ impl Reader<'_> {
             .ok()
             .and_then(|text| text.parse::<i64>().ok());
         if let Some(sent) = sent {
-            let lag = self.shared.wall_ms().saturating_sub(sent).max(0);
+            let lag = wall_ms().saturating_sub(sent).max(0);
             self.shared
                 .lag_ms
                 .store(lag.unsigned_abs(), Ordering::Relaxed);
@@ -245,7 +267,7 @@ async fn write(
         let message = tokio::select! {
             message = outgoing.recv() => message,
             _ = pings.tick() => {
-                let payload = shared.wall_ms().to_string();
+                let payload = wall_ms().to_string();
                 Some(Message::Ping(payload.into()))
             }
             _ = shared.until_end() => {
@@ -272,6 +294,7 @@ async fn write(
 impl DaemonShared {
     pub(super) fn count_invalid_inbound(&self, error: &MeshFrameError) {
         let fields = json!({"error": error.to_string()});
-        self.log.warn("a frame of the broker was ignored", &fields);
+        self.log.warn("invalid_inbound", &fields);
+        self.metrics.count(DaemonMetric::InvalidInbound, &[]);
     }
 }

@@ -12,8 +12,10 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::line::{BrokerLine, LineError};
+use super::metrics::DaemonMetric;
 use super::outbox_ledger::{CLAIM_WAIT, ClaimedRow};
-use super::shared::{DaemonShared, LineState};
+use super::outbox_payload::OutboxPayload;
+use super::shared::{DaemonShared, LineState, wall_ms};
 use crate::frame::AckFrame;
 use crate::ipc::MeshEventKind;
 use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
@@ -88,7 +90,7 @@ async fn drain_over(shared: &DaemonShared, line: &BrokerLine) {
             }
             Err(error) => {
                 let fields = json!({"error": error.to_string()});
-                shared.log.error("the outbox cannot be read", &fields);
+                shared.log.error("outbox_read_failed", &fields);
                 tokio::time::sleep(CLAIM_RETRY).await;
             }
         }
@@ -117,7 +119,7 @@ async fn send<'a>(
         log_failure(shared, killed);
         return None;
     }
-    let frame = row.payload.as_ref().and_then(|payload| payload.frame());
+    let frame = row.payload.as_ref().and_then(OutboxPayload::frame);
     let Some(frame) = frame else {
         let error = "invalid: the row has no target or no ciphertext";
         let killed = shared.outbox.kill(&row, error).await;
@@ -156,7 +158,7 @@ fn is_too_old(shared: &DaemonShared, line: &BrokerLine, row: &ClaimedRow) -> boo
     shared
         .outbox
         .now_ms()
-        .max(shared.wall_ms())
+        .max(wall_ms())
         .saturating_sub(row.enqueued_at_ms)
         >= cutoff_ms
 }
@@ -178,8 +180,16 @@ async fn settle(
             done.await?;
             let fields =
                 json!({"client_message_id": client_id, "broker_message_id": broker_message_id});
+            let metrics = &shared.metrics;
+            metrics.count(DaemonMetric::Send, &[kind(row), "done"]);
+            if is_duplicate {
+                metrics.count(DaemonMetric::Dedupe, &["out"]);
+            }
             match (is_duplicate, is_pruned) {
-                (true, true) => shared.log.warn("dedupe_history_pruned", &fields),
+                (true, true) => {
+                    metrics.count(DaemonMetric::DedupeHistoryPruned, &[]);
+                    shared.log.warn("dedupe_history_pruned", &fields);
+                }
                 (true, false) => shared.log.info("dedupe_duplicate", &fields),
                 (false, _) => shared.log.debug("message_accepted", &fields),
             }
@@ -192,6 +202,9 @@ async fn settle(
                 "error": error,
             });
             shared.log.info("message_refused_for_now", &fields);
+            shared
+                .metrics
+                .count(DaemonMetric::Send, &[kind(row), "retry"]);
         }
         AckOutcome::Dead { error, is_reused } => {
             shared.outbox.kill(row, &error).await?;
@@ -220,7 +233,16 @@ fn report_dead(shared: &DaemonShared, row: &ClaimedRow, error: &str, conflict: O
         None => "outbox_dead",
     };
     shared.log.error(msg, &event);
+    shared
+        .metrics
+        .count(DaemonMetric::Send, &[kind(row), "dead"]);
     shared.events.publish(MeshEventKind::OutboxDead, event);
+}
+
+fn kind(row: &ClaimedRow) -> &str {
+    let payload = row.payload.as_ref();
+    let kind = payload.and_then(|payload| payload.destination_kind.as_deref());
+    kind.unwrap_or("queue")
 }
 
 fn client_id(row: &ClaimedRow) -> Option<&str> {
@@ -232,9 +254,7 @@ fn log_failure(shared: &DaemonShared, settled: Result<(), consign_engine::Error>
     if let Err(error) = settled {
         // The lease ends by itself, and the row is sent again.
         let fields = json!({"error": error.to_string()});
-        shared
-            .log
-            .error("the outcome of a message could not be stored", &fields);
+        shared.log.error("outbox_write_failed", &fields);
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::DaemonEnd;
-use super::shared::DaemonShared;
+use super::shared::{DaemonShared, wall_ms};
 use super::transport::BrokerSocket;
 use crate::close::{DaemonExit, MeshCloseCode};
 use crate::features::{FeatureNeeds, Negotiated, NegotiationFailure, negotiate};
@@ -36,6 +36,8 @@ pub(super) struct BrokerTerms {
     pub(super) max_age: Option<MaxAge>,
     pub(super) inline_bytes: Option<u64>,
     pub(super) broker_version: Option<String>,
+    /// The name that peers see.
+    pub(super) display_name: String,
 }
 
 /// How a connection ended.
@@ -79,7 +81,7 @@ pub(super) async fn shake_hands(
     let mut early = Vec::new();
     let limit = Duration::from_millis(HELLO_TIMEOUT_MS);
     let ack = timeout(limit, hello_ack(socket, &mut early)).await;
-    ack.map_err(|_| LineEnd::lost("no answer to the hello"))??;
+    let display_name = ack.map_err(|_| LineEnd::lost("no answer to the hello"))??;
     let needs = shared.config().needs();
     let request = FeatureRequest {
         require: needs.require.clone(),
@@ -101,7 +103,7 @@ pub(super) async fn shake_hands(
     };
     match agreed {
         Ok(negotiated) => {
-            let terms = terms(shared, &needs, &negotiated, response.as_ref())?;
+            let terms = terms(shared, &needs, &negotiated, response.as_ref(), display_name)?;
             Ok((terms, early))
         }
         Err(failure) => Err(refuse(shared, socket, &failure, response.as_ref()).await),
@@ -109,8 +111,9 @@ pub(super) async fn shake_hands(
 }
 
 fn hello(shared: &DaemonShared) -> HelloFrame {
-    let identity = shared.identity();
-    let timestamp = shared.wall_ms().unsigned_abs();
+    let keys = shared.keys();
+    let identity = &keys.identity;
+    let timestamp = wall_ms().unsigned_abs();
     let pubkey = identity.key.public_key().to_string();
     let text = MeshSignedText::hello(&shared.mesh_id, &identity.member_id, &pubkey, timestamp);
     HelloFrame {
@@ -130,11 +133,14 @@ fn hello(shared: &DaemonShared) -> HelloFrame {
     }
 }
 
-async fn hello_ack(socket: &mut BrokerSocket, early: &mut Vec<PushFrame>) -> Result<(), LineEnd> {
+async fn hello_ack(
+    socket: &mut BrokerSocket,
+    early: &mut Vec<PushFrame>,
+) -> Result<String, LineEnd> {
     let mut refusal = None;
     loop {
         match next_frame(socket).await {
-            Ok(BrokerFrame::HelloAck(_)) => return Ok(()),
+            Ok(BrokerFrame::HelloAck(ack)) => return Ok(ack.member_display_name),
             Ok(BrokerFrame::Push(push)) => early.push(*push),
             Ok(BrokerFrame::Error(error)) => {
                 if error.code == "revoked" {
@@ -155,10 +161,12 @@ async fn feature_response(
     early: &mut Vec<PushFrame>,
 ) -> Result<FeatureResponse, LineEnd> {
     loop {
-        match next_frame(socket).await? {
-            BrokerFrame::FeatureResponse(response) => return Ok(*response),
-            BrokerFrame::Push(push) => early.push(*push),
-            _ => {}
+        let frame = next_frame(socket).await?;
+        if let BrokerFrame::FeatureResponse(response) = frame {
+            return Ok(*response);
+        }
+        if let BrokerFrame::Push(push) = frame {
+            early.push(*push);
         }
     }
 }
@@ -186,6 +194,7 @@ fn terms(
     needs: &FeatureNeeds,
     negotiated: &Negotiated,
     response: Option<&FeatureResponse>,
+    display_name: String,
 ) -> Result<BrokerTerms, LineEnd> {
     let log = &shared.log;
     for warning in &negotiated.warnings {
@@ -231,6 +240,7 @@ fn terms(
         max_age: age,
         inline_bytes: negotiated.inline_bytes,
         broker_version: None,
+        display_name,
     })
 }
 

@@ -9,11 +9,15 @@ use consign_store::inbox::{Inbox, ReceivedMessage};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::shared::{DaemonIdentity, DaemonShared, new_ulid};
+use super::hooks::{HookMessage, HookOrigin};
+use super::metrics::DaemonMetric;
+use super::shared::{DaemonShared, MemberKeys, new_ulid, wall_ms};
 use crate::body::CarriedBody;
 use crate::frame::{ClientAck, ClientFrame, PushFrame, PushSubtype};
+use crate::id::TopicName;
 use crate::ipc::MeshEventKind;
 use crate::keys::{MeshPublicKey, X25519Secret};
+use crate::mention::mentions;
 
 /// Messages that wait to be stored.
 pub(super) const INBOUND_MAX: usize = 64;
@@ -43,10 +47,11 @@ pub(super) fn is_own_end(shared: &DaemonShared, push: &PushFrame) -> bool {
 }
 
 fn concerns_us(shared: &DaemonShared, data: &Map<String, Value>) -> bool {
-    let identity = shared.identity();
+    let keys = shared.keys();
+    let identity = &keys.identity;
     let own_key = identity.key.public_key().to_string();
     let says = |key: &str, own: &str| data.get(key).and_then(Value::as_str) == Some(own);
-    let keys = [
+    let key_names = [
         "pubkey",
         "memberPubkey",
         "member_pubkey",
@@ -54,7 +59,7 @@ fn concerns_us(shared: &DaemonShared, data: &Map<String, Value>) -> bool {
         "new_pubkey",
     ];
     let ids = ["memberId", "member_id"];
-    keys.iter().any(|key| says(key, &own_key))
+    key_names.iter().any(|key| says(key, &own_key))
         || ids.iter().any(|key| says(key, &identity.member_id))
 }
 
@@ -120,16 +125,14 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
             shared.log.warn("inbox_client_id_collision", &fields);
             publish_message(shared, &push, &message);
         }
-        StoredMessage::Known => {}
+        StoredMessage::Known => shared.metrics.count(DaemonMetric::Dedupe, &["in"]),
     }
 }
 
 /// Not acknowledged: the broker sends it again.
 fn report_failure(shared: &DaemonShared, error: &str) {
     let fields = json!({"error": error});
-    shared
-        .log
-        .error("a received message could not be stored", &fields);
+    shared.log.error("inbox_write_failed", &fields);
 }
 
 enum StoredMessage {
@@ -167,17 +170,16 @@ fn insert(
 }
 
 fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
-    let identity = shared.identity();
+    let keys = shared.keys();
     let topic = push.topic.as_deref().map(|topic| {
         let topic = topic.strip_prefix('#').unwrap_or(topic);
         shared.topics.name_of(topic)
     });
-    let body = open_body(shared, &identity, push, topic.as_deref());
+    let body = open_body(shared, &keys, push, topic.as_deref());
     if body.is_none() {
         let fields = json!({"broker_message_id": push.message_id});
-        shared
-            .log
-            .warn("a message could not be opened with any key", &fields);
+        shared.log.warn("message_not_opened", &fields);
+        shared.metrics.count(DaemonMetric::DecryptStale, &[]);
     }
     let sender = push
         .sender_member_pubkey
@@ -201,7 +203,7 @@ fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
             .unwrap_or_else(|| sender.chars().take(8).collect()),
         body,
         meta: push.meta.as_ref().map(|meta| meta.text().to_owned()),
-        received_at: shared.wall_ms(),
+        received_at: wall_ms(),
         reply_to_id: push.reply_to_id.clone(),
     }
 }
@@ -209,7 +211,7 @@ fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
 /// The clear text; `None` if no key opens it.
 fn open_body(
     shared: &DaemonShared,
-    identity: &DaemonIdentity,
+    keys: &MemberKeys,
     push: &PushFrame,
     topic: Option<&str>,
 ) -> Option<String> {
@@ -224,9 +226,14 @@ fn open_body(
         carried.decoded()?
     } else {
         let sender = MeshPublicKey::parse(&push.sender_pubkey).ok()?;
-        let secrets: Vec<&X25519Secret> = identity.secrets.iter().collect();
+        let secrets: Vec<&X25519Secret> = keys.secrets.iter().collect();
         match carried.open_direct(sender, &secrets) {
-            Some((_, body)) => body.to_vec(),
+            Some((at, body)) => {
+                if at > 0 {
+                    shared.metrics.count(DaemonMetric::DecryptArchived, &[]);
+                }
+                body.to_vec()
+            }
             // Upstream's clients send a nonce beside clear text.
             None => clear_text(&carried)?,
         }
@@ -264,5 +271,35 @@ fn publish_message(shared: &DaemonShared, push: &PushFrame, message: &ReceivedMe
         "meta": meta,
         "created_at": push.created_at,
     });
-    shared.events.publish(MeshEventKind::Message, event);
+    let event = shared.events.publish(MeshEventKind::Message, event);
+    let kind = match (&message.topic, is_direct(push)) {
+        (Some(_), _) => "topic",
+        (None, true) => "dm",
+        (None, false) => "queue",
+    };
+    shared.metrics.count(DaemonMetric::Recv, &[kind, "peer"]);
+    fire_hooks(shared, push, message, event);
+}
+
+/// Whether only this member can read it.
+fn is_direct(push: &PushFrame) -> bool {
+    push.topic.is_none() && !push.nonce.is_empty()
+}
+
+fn fire_hooks(shared: &DaemonShared, push: &PushFrame, message: &ReceivedMessage, event: Value) {
+    let Value::Object(event) = event else {
+        return;
+    };
+    let topic = message.topic.as_deref();
+    let body = message.body.as_deref().unwrap_or_default();
+    let name = shared.display_name();
+    shared.hooks.fire_message(&HookMessage {
+        origin: HookOrigin {
+            sender: MeshPublicKey::parse(&message.sender_pubkey).ok(),
+            topic: topic.and_then(|topic| TopicName::parse(topic).ok()),
+        },
+        is_direct: is_direct(push),
+        is_mention: name.is_some_and(|name| mentions(body, &name)),
+        event,
+    });
 }

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(admitted("a", start), 0);
         assert_eq!(admitted("b", start), 1_000, "another caller");
         assert_eq!(admitted("a", start + Duration::from_secs(1)), 100);
-        assert_eq!(admitted("a", start + Duration::from_secs(60)), 1_000);
+        assert_eq!(admitted("a", start + Duration::from_mins(1)), 1_000);
     }
 
     #[test]

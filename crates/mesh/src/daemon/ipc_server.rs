@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tower::service_fn;
 
 use super::DaemonEnd;
+use super::metrics::DaemonMetric;
 use super::private_file::{self, PUBLIC};
 use super::routes;
 use super::shared::DaemonShared;
@@ -102,10 +103,21 @@ async fn handle(
     transport: IpcTransport,
     request: Request<Body>,
 ) -> Response {
+    let started = Instant::now();
+    let endpoint = path::ALL.iter().find(|one| **one == request.uri().path());
+    let endpoint = endpoint.copied().unwrap_or("other");
+    let metrics = shared.metrics.clone();
     let mut response = match admit(&shared, transport, &request) {
         Ok(caller) => routes::route(shared, caller, request).await,
         Err(refusal) => routes::refused(&refusal),
     };
+    let transport = match transport {
+        IpcTransport::Unix => "uds",
+        IpcTransport::Tcp => "tcp",
+    };
+    let status = response.status().as_u16().to_string();
+    metrics.count(DaemonMetric::IpcRequests, &[endpoint, &status, transport]);
+    metrics.observe(DaemonMetric::IpcDuration, &[endpoint], started.elapsed());
     let headers = response.headers_mut();
     headers.insert(
         header::CACHE_CONTROL,

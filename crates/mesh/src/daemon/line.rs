@@ -46,6 +46,7 @@ pub(super) struct BrokerLine {
     outgoing: mpsc::Sender<Message>,
     waiting: Mutex<Waiting>,
     closed: watch::Sender<bool>,
+    hung_up: watch::Sender<bool>,
     requests: AtomicU64,
 }
 
@@ -58,6 +59,7 @@ impl BrokerLine {
             outgoing,
             waiting: Mutex::default(),
             closed: watch::Sender::new(false),
+            hung_up: watch::Sender::new(false),
             requests: AtomicU64::new(0),
         };
         (line, messages)
@@ -161,18 +163,28 @@ impl BrokerLine {
             BrokerFrame::Error(error) => {
                 let id = framed.req_id.clone().or_else(|| error.id.clone());
                 let waiter = id.and_then(|id| self.waiting().answers.remove(&id));
-                match waiter {
-                    Some(waiter) => {
-                        let _ = waiter.send(Err(*error));
-                    }
-                    None => tracing::warn!(
+                if let Some(waiter) = waiter {
+                    let _ = waiter.send(Err(*error));
+                } else {
+                    tracing::warn!(
                         code = error.code,
                         message = error.message,
                         "the broker reports an error"
-                    ),
+                    );
                 }
             }
-            frame => {
+            frame @ (BrokerFrame::HelloAck(_)
+            | BrokerFrame::FeatureResponse(_)
+            | BrokerFrame::MessageStatus(_)
+            | BrokerFrame::PeersList(_)
+            | BrokerFrame::TopicCreated(_)
+            | BrokerFrame::TopicList(_)
+            | BrokerFrame::TopicMembers(_)
+            | BrokerFrame::TopicHistory(_)
+            | BrokerFrame::StateChange(_)
+            | BrokerFrame::StateResult(_)
+            | BrokerFrame::StateList(_)
+            | BrokerFrame::Unknown(_)) => {
                 let id = framed.req_id.unwrap_or_default();
                 if let Some(waiter) = self.waiting().answers.remove(&id) {
                     let _ = waiter.send(Ok(frame));
@@ -180,6 +192,17 @@ impl BrokerLine {
             }
         }
         None
+    }
+
+    /// Ends the connection; another one is made.
+    pub(super) fn hang_up(&self) {
+        self.hung_up.send_replace(true);
+    }
+
+    pub(super) async fn until_hung_up(&self) {
+        let mut hung_up = self.hung_up.subscribe();
+        // The sender is a part of this line, so it is there.
+        let _ = hung_up.wait_for(|hung_up| *hung_up).await;
     }
 
     /// Ends all waiting.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::private_file::{self, PRIVATE};
-use super::shared::random;
+use super::random;
 use crate::ipc::LocalToken;
 use crate::limits::OLD_TOKEN_GRACE_MS;
 
@@ -69,7 +69,7 @@ impl LocalTokens {
 }
 
 fn write_new(path: &Path) -> io::Result<LocalToken> {
-    let token = LocalToken::from_random(&random());
+    let token = LocalToken::from_random(&random::bytes());
     private_file::replace(path, token.reveal().as_bytes(), PRIVATE)?;
     Ok(token)
 }

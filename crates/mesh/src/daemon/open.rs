@@ -18,17 +18,27 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::folder::FolderLock;
+use super::hooks::{HOOKS_FILE, HookKind, HookOptions, HookRun, Hooks, IsolationPrograms};
+use super::host::MachineRoot;
+use super::host_check::{HostCheck, HostCheckError, check_host};
+use super::identity::{DaemonIdentity, IdentityOptions};
 use super::inbound::INBOUND_MAX;
 use super::ipc_server::IpcServer;
+use super::key_archive::KeyArchiveFile;
 use super::local_tokens::LocalTokens;
 use super::log::{DaemonLog, MeshLogLevel, MeshLogOptions};
+use super::metrics::DaemonMetrics;
 use super::outbox_ledger::OutboxLedger;
 use super::private_file::{self, PUBLIC};
-use super::shared::{DaemonIdentity, DaemonParts, DaemonShared};
+use super::shared::{DaemonParts, DaemonShared};
 use super::topics::TopicDirectory;
-use super::{DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, inbound, retention};
+use super::{
+    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, retention,
+};
 use crate::close::DaemonExit;
 use crate::config::DaemonConfig;
+use crate::environment::{self, IdentityMode};
+use crate::id::DisplayName;
 use crate::joined::{JoinedMesh, JoinedMeshes};
 
 /// The signal of a file that would become too large. Its default is to end the process, and the daemon answers 507 instead.
@@ -39,6 +49,7 @@ const SIGXFSZ: i32 = 25;
 pub(super) struct OpenDaemon {
     shared: Arc<DaemonShared>,
     server: IpcServer,
+    hook_runs: mpsc::UnboundedReceiver<HookRun>,
     ttl: Option<Duration>,
     // Last, because it removes the files that say that a daemon runs.
     lock: FolderLock,
@@ -64,7 +75,26 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     if let Err(error) = std::fs::set_permissions(folder.log(), Permissions::from_mode(PUBLIC)) {
         return Err(failed(&folder, &error));
     }
-    let identity = identity(&options, &mesh)?;
+    let metrics = DaemonMetrics::new(options.mesh.as_str());
+    check_machine(&folder, &config, &log, &metrics)?;
+    let (identity, archive) = identity(&options, &mesh, &folder, &config, &log)?;
+    let hooks = HookOptions {
+        directory: folder.path().to_owned(),
+        mesh: options.mesh.to_string(),
+        socket: folder.sock(),
+        enabled: config.hooks_enabled(&options.environment),
+        concurrency: config.hooks.concurrency,
+        default_timeout_s: config.hooks.default_timeout_s,
+        stdin_limit_bytes: config.hooks.stdin_limit_bytes,
+        programs: IsolationPrograms::default(),
+    };
+    let (hooks, hook_runs) = Hooks::load(hooks, &log, &metrics).map_err(|error| {
+        let path = folder.hooks().join(HOOKS_FILE);
+        DaemonEnd::new(
+            DaemonExit::BadConfig,
+            format!("{}: {error}", path.display()),
+        )
+    })?;
     let outbox = open_outbox(&folder, &options, &log).await?;
     let inbox = open_inbox(&folder, &log)?;
     let topics = TopicDirectory::open(&folder.topic_subscriptions(), &folder.topic_keys())
@@ -81,6 +111,9 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         log,
         config,
         identity,
+        archive,
+        hooks,
+        metrics,
         outbox,
         inbox,
         topics,
@@ -90,6 +123,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     Ok(OpenDaemon {
         shared,
         server,
+        hook_runs,
         ttl: options.ttl,
         lock,
     })
@@ -100,6 +134,7 @@ impl OpenDaemon {
         let Self {
             shared,
             server,
+            hook_runs,
             ttl,
             lock,
         } = self;
@@ -117,9 +152,12 @@ impl OpenDaemon {
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
         tasks.spawn(retention::keep(Arc::clone(&shared)));
+        tasks.spawn(hook_runs::follow(Arc::clone(&shared), hook_runs));
         server.spawn(&shared, &mut tasks);
         let fields = json!({"pid": std::process::id(), "broker": shared.broker_url});
-        shared.log.info("the daemon is ready", &fields);
+        shared.log.info("daemon_ready", &fields);
+        let event = json!({"mesh": shared.slug.as_str(), "pid": std::process::id()});
+        shared.fire(HookKind::Startup, event);
         let over = async {
             match ttl {
                 Some(ttl) => tokio::time::sleep(ttl).await,
@@ -188,14 +226,14 @@ fn config(options: &DaemonOptions, folder: &DaemonFolder) -> Result<DaemonConfig
     let slug = &options.mesh;
     let bad =
         |why: String| DaemonEnd::new(DaemonExit::BadConfig, format!("{}: {why}", path.display()));
-    let text = match private_file::read(&path).map_err(|error| bad(error.to_string()))? {
-        Some(text) => text,
-        None => {
-            let text = format!("[daemon]\nmesh = \"{slug}\"\n");
-            private_file::replace(&path, text.as_bytes(), PUBLIC)
-                .map_err(|error| bad(error.to_string()))?;
-            text
-        }
+    let found = private_file::read(&path).map_err(|error| bad(error.to_string()))?;
+    let text = if let Some(text) = found {
+        text
+    } else {
+        let text = format!("[daemon]\nmesh = \"{slug}\"\n");
+        private_file::replace(&path, text.as_bytes(), PUBLIC)
+            .map_err(|error| bad(error.to_string()))?;
+        text
     };
     let config = DaemonConfig::parse(&text).map_err(|error| bad(error.to_string()))?;
     match &config.daemon.mesh {
@@ -210,20 +248,62 @@ pub(super) fn level(config: &DaemonConfig) -> MeshLogLevel {
     MeshLogLevel::parse(&config.daemon.log_level).unwrap_or(MeshLogLevel::Info)
 }
 
-fn identity(options: &DaemonOptions, mesh: &JoinedMesh) -> Result<DaemonIdentity, DaemonEnd> {
-    let key = mesh.key().map_err(|error| {
-        let path = options.joined_meshes();
-        DaemonEnd::new(
-            DaemonExit::BadConfig,
-            format!("{}: {}: {error}", path.display(), mesh.slug),
-        )
-    })?;
-    Ok(DaemonIdentity {
-        member_id: mesh.member_id.clone(),
-        secrets: vec![key.to_x25519()],
-        key,
-        display_name: Some(mesh.name.clone()),
-    })
+/// Whether the daemon is still on the machine that its keys belong to.
+fn check_machine(
+    folder: &DaemonFolder,
+    config: &DaemonConfig,
+    log: &DaemonLog,
+    metrics: &DaemonMetrics,
+) -> Result<(), DaemonEnd> {
+    let check = HostCheck {
+        directory: folder.path(),
+        root: &MachineRoot::default(),
+        id_override: config.host_fingerprint.id_override.as_deref(),
+        policy: config.clone.policy,
+    };
+    match check_host(&check, log, metrics) {
+        Ok(_) => Ok(()),
+        Err(HostCheckError::Io(error)) => Err(failed(folder, &error)),
+        Err(error) => Err(DaemonEnd::new(
+            DaemonExit::HostFingerprint,
+            error.to_string(),
+        )),
+    }
+}
+
+fn identity(
+    options: &DaemonOptions,
+    mesh: &JoinedMesh,
+    folder: &DaemonFolder,
+    config: &DaemonConfig,
+    log: &DaemonLog,
+) -> Result<(DaemonIdentity, KeyArchiveFile), DaemonEnd> {
+    let (mode, event) = environment::identity(options.identity, &options.environment);
+    match event {
+        Some(event @ "persistent_keypair_in_ci_environment") => log.warn(event, &json!({})),
+        Some(event) => log.info(event, &json!({})),
+        None => {}
+    }
+    let given = options.display_name.as_ref().map(DisplayName::as_str);
+    let identity = DaemonIdentity::open(
+        &IdentityOptions {
+            directory: folder.path(),
+            joined: mesh,
+            mode,
+            name: given.or(config.daemon.display_name.as_deref()),
+            rename: options.rename,
+        },
+        log,
+    );
+    let identity =
+        identity.map_err(|error| DaemonEnd::new(DaemonExit::BadConfig, error.to_string()))?;
+    let keys_max = config.crypto.max_archived_keys;
+    let archive = match mode {
+        IdentityMode::Persistent => KeyArchiveFile::open(folder.path(), keys_max, log)
+            .map_err(|error| failed(folder, &error))?,
+        IdentityMode::Ephemeral => KeyArchiveFile::in_memory(keys_max),
+    };
+    Ok((identity, archive))
 }
 
 async fn open_outbox(
@@ -233,9 +313,11 @@ async fn open_outbox(
 ) -> Result<OutboxLedger, DaemonEnd> {
     let path = folder.outbox();
     let opened = OutboxLedger::open(&path, options.mesh.as_str()).map_err(|error| {
-        let hint = match error {
-            StoreError::InUse { .. } | StoreError::TooNew { .. } => "",
-            _ => "; `claudemesh daemon recover` offers what can be done",
+        let is_elsewhere = matches!(error, StoreError::InUse { .. } | StoreError::TooNew { .. });
+        let hint = if is_elsewhere {
+            ""
+        } else {
+            "; `claudemesh daemon recover` offers what can be done"
         };
         DaemonEnd::general(format!("{}: {error}{hint}", path.display()))
     });

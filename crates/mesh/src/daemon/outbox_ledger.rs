@@ -31,7 +31,7 @@ use serde_json::json;
 use tokio::sync::RwLock;
 
 use super::outbox_payload::OutboxPayload;
-use super::shared::random;
+use super::random;
 use crate::fingerprint::RequestFingerprint;
 use crate::limits::{ACK_TIMEOUT_MS, BACKOFF_MIN_MS, DRAIN_POLL_MS};
 use crate::outbox::{OutboxRow, OutboxStatus};
@@ -41,7 +41,7 @@ const NODE: &str = "daemon";
 const GOAL: &str = "send";
 
 /// A row is settled by its acknowledgement or its timeout; the lease only has to be longer than both.
-const LEASE_US: i64 = 2 * ACK_TIMEOUT_MS as i64 * 1_000;
+const LEASE_US: i64 = 2 * ACK_TIMEOUT_MS.cast_signed() * 1_000;
 
 /// The ledger ends no row by its age: how old a message may be is known only after the negotiation with a broker.
 const LIFE_US: i64 = 3_650 * DAY_US;
@@ -135,13 +135,13 @@ impl OutboxLedger {
             store: store.clone(),
             clock: clock.clone(),
             wall: clock.clone(),
-            entropy: random(),
-            seal: SealKey::new(random()),
-            signer: Signer::from_seed(&random()),
-            main_key: u128::from_le_bytes(random()).to_string(),
+            entropy: random::bytes(),
+            seal: SealKey::new(random::bytes()),
+            signer: Signer::from_seed(&random::bytes()),
+            main_key: u128::from_le_bytes(random::bytes()).to_string(),
             cleanup_interval: Duration::from_hours(24),
         });
-        let start = format!("{:032x}", u128::from_le_bytes(random()));
+        let start = format!("{:032x}", u128::from_le_bytes(random::bytes()));
         Ok(Self {
             engine,
             store,
@@ -189,16 +189,16 @@ impl OutboxLedger {
             due.extend(page.iter().map(|row| row.id));
         }
         loop {
-            match self.engine.apply(None, recover()).await? {
-                Answer::Recovered(rows) if !rows.is_empty() => {}
-                _ => break,
+            let answer = self.engine.apply(None, recover()).await?;
+            if !matches!(answer, Answer::Recovered(rows) if !rows.is_empty()) {
+                break;
             }
         }
         loop {
             let sweep = Command::Sweep(Sweep { limit: PIECE });
-            match self.engine.apply(None, sweep).await? {
-                Answer::Swept { more: true, .. } => {}
-                _ => break,
+            let answer = self.engine.apply(None, sweep).await?;
+            if !matches!(answer, Answer::Swept { more: true, .. }) {
+                break;
             }
         }
         for id in &due {
@@ -220,9 +220,9 @@ impl OutboxLedger {
         let Answer::Claimed(rows) = self.engine.apply(None, take).await? else {
             return Ok(());
         };
-        for row in rows.into_iter().filter_map(claimed) {
+        for row in rows.iter().filter_map(claimed) {
             let later = Settlement::RetryLater {
-                after_us: BACKOFF_MIN_MS as i64 * 1_000,
+                after_us: BACKOFF_MIN_MS.cast_signed() * 1_000,
                 error: Some("the daemon ended while the message was in flight".to_owned()),
             };
             self.settle(&row, later).await?;
@@ -343,7 +343,7 @@ impl OutboxLedger {
             .engine
             .claim_polling(None, claim, wait, poll, leave)
             .await?;
-        Ok(rows.into_iter().filter_map(claimed).collect())
+        Ok(rows.iter().filter_map(claimed).collect())
     }
 
     /// The broker has it.
@@ -486,13 +486,13 @@ fn decided(row: OutboxTableRow) -> OutboxRow {
     }
 }
 
-fn claimed(row: Intent) -> Option<ClaimedRow> {
+fn claimed(row: &Intent) -> Option<ClaimedRow> {
     Some(ClaimedRow {
         id: row.id,
         token: row.token?,
         attempts: row.attempts,
         enqueued_at_ms: row.created_at.0 / 1_000,
-        payload: payload(&row),
+        payload: payload(row),
     })
 }
 
@@ -514,9 +514,10 @@ fn operate(id: IntentId, reason: &str) -> Operate {
 
 /// A row that is absent, delivered or retired.
 fn refused(error: Error) -> OutboxError {
-    match error {
-        Error::Refused(_) => OutboxError::NotAllowed,
-        other => OutboxError::Ledger(other),
+    if matches!(error, Error::Refused(_)) {
+        OutboxError::NotAllowed
+    } else {
+        OutboxError::Ledger(error)
     }
 }
 

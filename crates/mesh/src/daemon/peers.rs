@@ -30,13 +30,12 @@ impl PeerDirectory {
 
     /// Asks the broker for the connected peers.
     pub(super) async fn refresh(&self, line: &BrokerLine) -> Result<Vec<PeerEntry>, LineError> {
-        match line.ask(ClientFrame::from(ListPeers {})).await? {
-            BrokerFrame::PeersList(list) => {
-                self.learn(&list.peers);
-                Ok(list.peers)
-            }
-            _ => Err(LineError::NoAnswer),
-        }
+        let answer = line.ask(ClientFrame::from(ListPeers {})).await?;
+        let BrokerFrame::PeersList(list) = answer else {
+            return Err(LineError::NoAnswer);
+        };
+        self.learn(&list.peers);
+        Ok(list.peers)
     }
 
     fn learn(&self, peers: &[PeerEntry]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::shared::DaemonShared;
+use super::shared::{DaemonShared, wall_ms};
 
 const DAY_MS: i64 = 86_400_000;
 /// The first pass is at the start, so that a daemon that is restarted every day removes them, too.
@@ -29,7 +29,7 @@ pub(super) async fn keep(shared: Arc<DaemonShared>) {
 
 async fn remove_old(shared: &Arc<DaemonShared>, vacuums: bool) {
     let days = i64::from(shared.config().inbox.retention_days);
-    let before = shared.wall_ms().saturating_sub(days * DAY_MS);
+    let before = wall_ms().saturating_sub(days * DAY_MS);
     let inbox = Arc::clone(&shared.inbox);
     let removed = tokio::task::spawn_blocking(move || {
         let mut removed = 0;

@@ -4,6 +4,7 @@
 
 mod events;
 mod inbox;
+mod key_change;
 mod messages;
 mod operator;
 mod outbox;
@@ -41,9 +42,9 @@ pub(super) async fn route(
 ) -> Response {
     let config = shared.config();
     if is_stream(request.uri().path()) && request.method() == http::Method::GET {
-        return match caller {
-            LocalCaller::User(_) => events::follow(&shared, config.ipc.max_sse),
-            LocalCaller::Hook(_) => refused(&IpcRefusal::capability_scope()),
+        return match check_caller(&shared, &caller) {
+            Ok(()) => events::follow(&shared, config.ipc.max_sse),
+            Err(refusal) => refused(&refusal),
         };
     }
     let Some(_place) = shared.requests.take(config.ipc.max_inflight) else {
@@ -55,9 +56,9 @@ pub(super) async fn route(
         Err(refusal) => return refused(&refusal),
     };
     if method == http::Method::GET && path == path::METRICS {
-        return match request.caller {
-            LocalCaller::User(_) => status::metrics(&shared).await,
-            LocalCaller::Hook(_) => refused(&IpcRefusal::capability_scope()),
+        return match check_caller(&shared, &request.caller) {
+            Ok(()) => status::metrics(&shared).await,
+            Err(refusal) => refused(&refusal),
         };
     }
     match answer(&shared, method.as_str(), &path, &request).await {
@@ -73,8 +74,8 @@ async fn answer(
     request: &LocalRequest,
 ) -> RouteAnswer {
     let is_send = matches!((method, path), ("POST", path::SEND | path::TOPIC_POST));
-    if !is_send && matches!(request.caller, LocalCaller::Hook(_)) {
-        return Err(IpcRefusal::capability_scope());
+    if !is_send {
+        check_caller(shared, &request.caller)?;
     }
     match (method, path) {
         ("POST", path::SEND) => messages::send(shared, request).await,
@@ -94,9 +95,19 @@ async fn answer(
         ("GET", path::COMPAT) => status::compat(shared),
         ("POST", path::HEARTBEAT) => json(200, &serde_json::json!({"ok": true})),
         ("POST", path::TOKEN_ROTATE) => operator::rotate_token(shared),
+        ("POST", path::KEYPAIR_ROTATE) => key_change::rotate(shared).await,
+        ("POST", path::ARCHIVE_CLEANUP) => key_change::clean_up(shared).await,
         ("POST", path::RELOAD) => operator::reload(shared),
         ("POST", path::SHUTDOWN) => operator::shut_down(shared, &request.caller),
         _ => Err(unknown(shared, path)),
+    }
+}
+
+/// No token of a hook covers a request that sends nothing.
+fn check_caller(shared: &DaemonShared, caller: &LocalCaller) -> Result<(), IpcRefusal> {
+    match caller {
+        LocalCaller::User(_) => Ok(()),
+        LocalCaller::Hook(token) => shared.hooks.authorize(token, None),
     }
 }
 

@@ -11,28 +11,38 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::event_hub::EventHub;
+use super::hooks::Hooks;
+use super::identity::DaemonIdentity;
 use super::ipc_limits::{IpcPlaces, IpcRates, PressureWatch};
+use super::key_archive::KeyArchiveFile;
 use super::line::BrokerLine;
 use super::local_tokens::LocalTokens;
 use super::log::DaemonLog;
+use super::metrics::DaemonMetrics;
 use super::outbox_ledger::OutboxLedger;
 use super::peers::PeerDirectory;
 use super::topics::TopicDirectory;
-use super::{DaemonEnd, DaemonFolder};
+use super::{DaemonEnd, DaemonFolder, random};
 use crate::config::DaemonConfig;
 use crate::environment::HostEnvironment;
 use crate::id::MeshSlug;
-use crate::keys::{MeshPrivateKey, X25519Secret};
+use crate::keys::X25519Secret;
 use crate::ulid::MeshUlid;
 
-/// Who the daemon is in its mesh.
+/// Who the daemon is in its mesh, and what opens its messages.
 #[derive(Debug)]
-pub(super) struct DaemonIdentity {
-    pub(super) member_id: String,
-    pub(super) key: MeshPrivateKey,
-    /// Opens what was encrypted to this key and to earlier ones, newest first.
+pub(super) struct MemberKeys {
+    pub(super) identity: DaemonIdentity,
+    /// Opens what was encrypted to the current key and to archived ones, in the order in which they are tried.
     pub(super) secrets: Vec<X25519Secret>,
-    pub(super) display_name: Option<String>,
+}
+
+impl MemberKeys {
+    pub(super) fn new(identity: DaemonIdentity, archive: &KeyArchiveFile) -> Self {
+        let mut secrets = vec![identity.key.to_x25519()];
+        secrets.extend(archive.secrets(Timestamp::now()));
+        Self { identity, secrets }
+    }
 }
 
 /// How the connection to the broker is.
@@ -66,7 +76,10 @@ pub(super) struct DaemonShared {
     pub(super) session_id: String,
     pub(super) log: DaemonLog,
     config: RwLock<Arc<DaemonConfig>>,
-    identity: RwLock<Arc<DaemonIdentity>>,
+    keys: RwLock<Arc<MemberKeys>>,
+    pub(super) archive: tokio::sync::Mutex<KeyArchiveFile>,
+    pub(super) hooks: Hooks,
+    pub(super) metrics: DaemonMetrics,
     pub(super) outbox: OutboxLedger,
     pub(super) inbox: Arc<Inbox>,
     pub(super) events: EventHub,
@@ -95,6 +108,9 @@ pub(super) struct DaemonParts {
     pub(super) log: DaemonLog,
     pub(super) config: DaemonConfig,
     pub(super) identity: DaemonIdentity,
+    pub(super) archive: KeyArchiveFile,
+    pub(super) hooks: Hooks,
+    pub(super) metrics: DaemonMetrics,
     pub(super) outbox: OutboxLedger,
     pub(super) inbox: Inbox,
     pub(super) topics: TopicDirectory,
@@ -107,6 +123,7 @@ impl DaemonShared {
             .nodename()
             .to_string_lossy()
             .into_owned();
+        let keys = MemberKeys::new(parts.identity, &parts.archive);
         Self {
             slug: parts.slug,
             mesh_id: parts.mesh_id,
@@ -117,7 +134,10 @@ impl DaemonShared {
             session_id: new_ulid().to_string(),
             log: parts.log,
             config: RwLock::new(Arc::new(parts.config)),
-            identity: RwLock::new(Arc::new(parts.identity)),
+            keys: RwLock::new(Arc::new(keys)),
+            archive: tokio::sync::Mutex::new(parts.archive),
+            hooks: parts.hooks,
+            metrics: parts.metrics,
             outbox: parts.outbox,
             inbox: Arc::new(parts.inbox),
             events: EventHub::new(),
@@ -144,9 +164,13 @@ impl DaemonShared {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    pub(super) fn identity(&self) -> Arc<DaemonIdentity> {
-        let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&identity)
+    pub(super) fn keys(&self) -> Arc<MemberKeys> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&keys)
+    }
+
+    pub(super) fn set_keys(&self, keys: MemberKeys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
     /// The connection, if it is open.
@@ -155,6 +179,12 @@ impl DaemonShared {
             LineState::Open(line) => Some(Arc::clone(line)),
             LineState::Connecting | LineState::Closed => None,
         }
+    }
+
+    /// The name that peers see, as far as it is known.
+    pub(super) fn display_name(&self) -> Option<String> {
+        let of_broker = self.line().map(|line| line.terms.display_name.clone());
+        of_broker.or_else(|| self.keys().identity.display_name.clone())
     }
 
     /// Ends the daemon.
@@ -180,22 +210,15 @@ impl DaemonShared {
             Err(_) => DaemonEnd::stopped(),
         }
     }
-
-    /// Milliseconds since 1970.
-    pub(super) fn wall_ms(&self) -> i64 {
-        Timestamp::now().as_millisecond()
-    }
 }
 
-/// Bytes from the system's source of random numbers.
-pub(super) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has a source of random numbers");
-    bytes
+/// Milliseconds since 1970.
+pub(super) fn wall_ms() -> i64 {
+    Timestamp::now().as_millisecond()
 }
 
 /// A new id that sorts by its time.
 pub(super) fn new_ulid() -> MeshUlid {
     let ms = Timestamp::now().as_millisecond().unsigned_abs();
-    MeshUlid::new(ms, u128::from_le_bytes(random()))
+    MeshUlid::new(ms, u128::from_le_bytes(random::bytes()))
 }

@@ -1,5 +1,7 @@
 //! `to` of a request, and the member or topic that it means.
 
+use std::fmt;
+
 use crate::destination::{Destination, EVERYONE};
 use crate::id::{DisplayName, GroupName, QueueName, TopicName};
 use crate::keys::MeshPublicKey;
@@ -92,6 +94,21 @@ impl Recipient {
             [] => Err(ResolveError::NotFound),
             [member] => Ok(Destination::Member(member)),
             _ => Err(ResolveError::Ambiguous),
+        }
+    }
+}
+
+/// The form that [`Recipient::parse`] reads.
+impl fmt::Display for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(name) => write!(f, "#{name}"),
+            Self::Key(key) => write!(f, "{key}"),
+            Self::KeyPrefix(prefix) => f.write_str(prefix),
+            Self::Name(name) => write!(f, "{name}"),
+            Self::Group(name) => write!(f, "@{name}"),
+            Self::Everyone => f.write_str(EVERYONE),
+            Self::Queue(name) => write!(f, "queue:{name}"),
         }
     }
 }

@@ -34,3 +34,33 @@ pub const ARCHIVE_CLEANUP: &str = "/v1/archive/cleanup";
 pub const RELOAD: &str = "/v1/reload";
 /// Ends the daemon; over the socket alone.
 pub const SHUTDOWN: &str = "/v1/shutdown";
+
+/// Every path, for counters whose labels must have a bound.
+pub const ALL: &[&str] = &[
+    SEND,
+    TOPIC_POST,
+    TOPIC_SUBSCRIBE,
+    TOPIC_UNSUBSCRIBE,
+    TOPIC_LIST,
+    INBOX,
+    PEERS,
+    PROFILE,
+    FILE_SHARE,
+    FILE_GET,
+    FILE_LIST,
+    EVENTS,
+    HEALTH,
+    METRICS,
+    VERSION,
+    COMPAT,
+    HEARTBEAT,
+    OUTBOX,
+    OUTBOX_REQUEUE,
+    OUTBOX_DROP,
+    OUTBOX_PRUNE,
+    TOKEN_ROTATE,
+    KEYPAIR_ROTATE,
+    ARCHIVE_CLEANUP,
+    RELOAD,
+    SHUTDOWN,
+];

@@ -19,6 +19,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
+type AckRule = Arc<dyn Fn(&SendFrame) -> Option<AckFrame> + Send + Sync>;
+
 /// What the broker does; tests change it while it runs.
 #[derive(Clone)]
 pub(crate) struct Behaviour {
@@ -26,7 +28,7 @@ pub(crate) struct Behaviour {
     /// Replaces the answer to the negotiation; `Null` sends none.
     pub(crate) negotiation: Option<Value>,
     /// The acknowledgement of a message; `None` sends none.
-    pub(crate) ack: Arc<dyn Fn(&SendFrame) -> Option<AckFrame> + Send + Sync>,
+    pub(crate) ack: AckRule,
     pub(crate) topics: TopicListResponse,
     pub(crate) peers: PeersList,
     /// Closes a connection right after its hello.
@@ -200,6 +202,7 @@ impl Connection {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most frames have no answer")]
     async fn answer(&self, socket: &mut WebSocketStream<TcpStream>, text: &str) {
         let behaviour = self.behaviour.borrow().clone();
         let framed = ClientFrame::parse(text).unwrap();

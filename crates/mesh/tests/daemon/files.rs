@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::world::{Home, NO_BROKER};
 
 fn mode(path: &Path) -> u32 {
-    let metadata = std::fs::metadata(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let metadata =
+        std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     metadata.permissions().mode() & 0o777
 }
 

@@ -1,5 +1,6 @@
 //! A small HTTP client for the local interface: one request per connection, everything visible.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,9 +52,9 @@ async fn exchange(
         head.push_str("Host: localhost\r\n");
     }
     for (name, value) in extra.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        write!(head, "{name}: {value}\r\n").unwrap();
     }
-    head.push_str(&format!("Content-Length: {}\r\n\r\n", extra.body.len()));
+    write!(head, "Content-Length: {}\r\n\r\n", extra.body.len()).unwrap();
     let mut bytes = Vec::new();
     let talking = async {
         stream.write_all(head.as_bytes()).await.unwrap();

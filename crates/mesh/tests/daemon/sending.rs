@@ -1,1 +1,657 @@
-//! sending
+//! From a request of a local program to the acknowledgement of the broker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use consign_mesh::frame::{AckFrame, PeerEntry, PeersList, TopicEntry, TopicListResponse};
+use consign_mesh::priority::PeerStatus;
+use consign_mesh::role::TopicVisibility;
+use consign_mesh::ulid::MeshUlid;
+use serde_json::{Value, json};
+
+use crate::broker_double::{BrokerDouble, accepted, refused};
+use crate::local_http::{self, Extra};
+use crate::world::{Daemon, Home, NO_BROKER, key};
+
+fn bob() -> String {
+    key(2).public_key().to_string()
+}
+
+async fn connected() -> (Home, BrokerDouble, Daemon) {
+    let broker = BrokerDouble::start().await;
+    let home = Home::new(1, &broker.url);
+    let daemon = home.up().await;
+    daemon.until_connected().await;
+    (home, broker, daemon)
+}
+
+fn peer(name: &str, seed: u8) -> PeerEntry {
+    PeerEntry {
+        pubkey: key(seed).public_key().to_string(),
+        member_pubkey: Some(key(seed).public_key().to_string()),
+        display_name: name.to_owned(),
+        status: PeerStatus::Idle,
+        summary: None,
+        groups: Vec::new(),
+        session_id: "s".to_owned(),
+        connected_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        cwd: String::new(),
+        peer_role: None,
+        hostname: None,
+        peer_type: None,
+        channel: None,
+        model: None,
+        stats: None,
+        visible: None,
+        profile: None,
+    }
+}
+
+fn topics(names: &[&str]) -> TopicListResponse {
+    let entry = |name: &&str| TopicEntry {
+        id: format!("t-{name}"),
+        name: (*name).to_owned(),
+        description: None,
+        visibility: TopicVisibility::Public,
+        member_count: 1,
+        created_at: "2026-01-01T00:00:00.000Z".to_owned(),
+    };
+    TopicListResponse {
+        topics: names.iter().map(entry).collect(),
+    }
+}
+
+#[tokio::test]
+async fn cm_038_cm_062_cm_077_an_accepted_message_reaches_the_broker_once() {
+    let (home, broker, daemon) = connected().await;
+    let answer = daemon.send("c-1", &bob(), "hello bob").await;
+    assert_eq!(answer.status, 202);
+    assert_eq!(
+        answer.json(),
+        json!({"client_message_id": "c-1", "status": "queued"})
+    );
+    let row = daemon.until_status("c-1", "done").await;
+    assert_eq!(row["broker_message_id"], "b-c-1");
+    assert_eq!(row["attempts"], 1);
+    let sent = broker.of_type("send");
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0]["targetSpec"], bob());
+    assert_eq!(sent[0]["destination_kind"], "dm");
+    assert_eq!(sent[0]["envelope_version"], 1);
+    let again = daemon.send("c-1", &bob(), "hello bob").await;
+    assert_eq!(again.status, 200);
+    assert_eq!(
+        again.json(),
+        json!({"client_message_id": "c-1", "broker_message_id": "b-c-1", "history_id": "h-c-1", "duplicate": true})
+    );
+    assert_eq!(broker.of_type("send").len(), 1);
+    assert_eq!(
+        home.outbox("SELECT status, attempts, broker_message_id, history_id FROM outbox"),
+        [["done", "1", "b-c-1", "h-c-1"]]
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_039_cm_040_the_header_beats_the_body_and_an_id_is_minted() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let body = json!({"to": "*", "message": "hi", "client_message_id": "of-body"}).to_string();
+    let post = async |headers: &[(&str, &str)], body: &str| {
+        let extra = Extra {
+            headers,
+            body: body.as_bytes(),
+        };
+        let answer = local_http::unix(&daemon.sock(), "POST", "/v1/send", extra).await;
+        answer.json()["client_message_id"].clone()
+    };
+    assert_eq!(
+        post(&[("Idempotency-Key", "of-head")], &body).await,
+        "of-head"
+    );
+    assert_eq!(post(&[], &body).await, "of-body");
+    let minted = post(&[], r#"{"to":"*","message":"hi"}"#).await;
+    assert!(MeshUlid::is_valid(minted.as_str().unwrap()), "{minted}");
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_051_a_restart_sends_the_same_bytes_again() {
+    let (home, broker, daemon) = connected().await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|_| None));
+    let body = json!({"to": bob(), "message": "once", "client_message_id": "c-1", "meta": {"b": 1, "a": [2.0]}, "reply_to_id": "r"});
+    assert_eq!(daemon.post("/v1/send", &body).await.status, 202);
+    broker
+        .until("sent", |broker| broker.sent_ids() == ["c-1"])
+        .await;
+    daemon.down().await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|frame| Some(accepted(frame))));
+    let daemon = home.up().await;
+    let row = daemon.until_status("c-1", "done").await;
+    assert!(row["attempts"].as_u64().unwrap() > 1);
+    let texts = broker.texts_of("send");
+    assert!(texts.len() >= 2);
+    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:#?}");
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn accepted_rows_go_out_in_their_order_also_without_a_broker_at_first() {
+    let broker = BrokerDouble::start().await;
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let ids: Vec<String> = (0..70).map(|number| format!("c-{number:02}")).collect();
+    for id in &ids {
+        assert_eq!(daemon.send(id, "@team", "hi").await.status, 202);
+    }
+    assert_eq!(daemon.health().await["connected"], false);
+    assert_eq!(daemon.health().await["queue_depth"], 70);
+    daemon.down().await;
+    let mut options = home.options();
+    options.broker_url = Some(broker.url.clone());
+    let daemon = home.up_with(options).await;
+    broker
+        .until("all", |broker| broker.sent_ids().len() >= 70)
+        .await;
+    assert_eq!(broker.sent_ids(), ids);
+    daemon.until_status("c-69", "done").await;
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_064_cm_065_each_status_answers_a_repeated_id_and_changes_no_row() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    for id in ["pending", "inflight", "done", "dead", "aborted"] {
+        assert_eq!(daemon.send(id, "*", "same").await.status, 202);
+    }
+    let aborted = daemon.row("aborted").await["id"].clone();
+    let dropped = daemon
+        .post("/v1/outbox/drop", &json!({"id": aborted}))
+        .await;
+    assert_eq!(dropped.json(), json!({"dropped_row_id": aborted}));
+    daemon.down().await;
+    home.edit_outbox(
+        "UPDATE outbox SET status = 'done', delivered_at = 5, broker_message_id = 'b', history_id = 'h' WHERE client_message_id = 'done'; \
+         UPDATE outbox SET status = 'dead', last_error = 'no' WHERE client_message_id = 'dead'",
+    );
+    let daemon = home.up().await;
+    let snapshot = "SELECT client_message_id, status, attempts, hex(request_fingerprint) FROM outbox ORDER BY 1";
+    let before = home.outbox(snapshot);
+    let cases = [
+        (
+            "pending",
+            "same",
+            202,
+            json!({"client_message_id": "pending", "status": "queued"}),
+        ),
+        (
+            "done",
+            "same",
+            200,
+            json!({"client_message_id": "done", "broker_message_id": "b", "history_id": "h", "duplicate": true}),
+        ),
+        (
+            "pending",
+            "other",
+            409,
+            json!({"conflict": "outbox_pending_fingerprint_mismatch", "broker_message_id": null}),
+        ),
+        (
+            "done",
+            "other",
+            409,
+            json!({"conflict": "outbox_done_fingerprint_mismatch", "broker_message_id": "b"}),
+        ),
+        (
+            "dead",
+            "same",
+            409,
+            json!({"conflict": "outbox_dead_fingerprint_match", "reason": "no"}),
+        ),
+        (
+            "dead",
+            "other",
+            409,
+            json!({"conflict": "outbox_dead_fingerprint_mismatch"}),
+        ),
+        (
+            "aborted",
+            "same",
+            409,
+            json!({"conflict": "outbox_aborted_fingerprint_match"}),
+        ),
+        (
+            "aborted",
+            "other",
+            409,
+            json!({"conflict": "outbox_aborted_fingerprint_mismatch"}),
+        ),
+    ];
+    for (id, message, status, expected) in cases {
+        let answer = daemon.send(id, "*", message).await;
+        assert_eq!(answer.status, status, "{id} {message}: {}", answer.text);
+        let body = answer.json();
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(body[name], *value, "{id} {message} {name}");
+        }
+        if status == 409 {
+            assert_eq!(body["error"], "idempotency_key_reused");
+            let prefix = body["daemon_fingerprint_prefix"].as_str().unwrap();
+            assert_eq!(prefix.len(), 16);
+        }
+    }
+    assert_eq!(home.outbox(snapshot), before);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_064_a_message_in_flight_answers_so() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|_| None));
+    daemon.send("c-1", "*", "same").await;
+    daemon.until_status("c-1", "inflight").await;
+    let same = daemon.send("c-1", "*", "same").await;
+    assert_eq!(
+        (same.status, &same.json()["status"]),
+        (202, &json!("inflight"))
+    );
+    let other = daemon.send("c-1", "*", "other").await;
+    assert_eq!(other.status, 409);
+    assert_eq!(
+        other.json()["conflict"],
+        "outbox_inflight_fingerprint_mismatch"
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_066_concurrent_requests_with_one_id_make_one_row() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let requests = (0..24).map(|_| daemon.send("c-1", "*", "same"));
+    for answer in futures_util::future::join_all(requests).await {
+        assert_eq!(answer.status, 202, "{}", answer.text);
+    }
+    assert_eq!(home.outbox("SELECT count(*) FROM outbox"), [["1"]]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_069_cm_118_a_refusal_for_good_is_dead_and_reported() {
+    let (home, broker, daemon) = connected().await;
+    let mut events = daemon.events().await;
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| {
+            Some(AckFrame {
+                conflict: Some("request_fingerprint_mismatch".to_owned()),
+                broker_fingerprint_prefix: Some("0123456789abcdef".to_owned()),
+                ..refused(frame, 409, "idempotency_key_reused: invalid reuse")
+            })
+        });
+    });
+    daemon.send("c-1", "*", "hi").await;
+    let row = daemon.until_status("c-1", "dead").await;
+    assert_eq!(row["attempts"], 1);
+    let event = events.event("outbox_dead").await;
+    assert_eq!(event["client_message_id"], "c-1");
+    assert_eq!(event["severity"], "high");
+    assert_eq!(event["conflict"], "request_fingerprint_mismatch");
+    assert_eq!(event["broker_fingerprint_prefix"], "0123456789abcdef");
+    let lines: Vec<Value> = home
+        .log()
+        .into_iter()
+        .filter(|line| line["level"] == "error")
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert_eq!(lines[0]["client_message_id"], "c-1");
+    assert_eq!(daemon.health().await["dead"], 1);
+    assert_eq!(daemon.send("c-1", "*", "hi").await.status, 409);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_069_cm_063_a_refusal_for_now_is_sent_again_under_the_same_id() {
+    let (_home, broker, daemon) = connected().await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(move |frame| {
+            Some(match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => refused(frame, 503, "unavailable"),
+                1 => refused(frame, 429, "rate_limit: later"),
+                _ => accepted(frame),
+            })
+        });
+    });
+    daemon.send("c-1", "*", "hi").await;
+    let row = daemon.until_status("c-1", "done").await;
+    assert_eq!(row["attempts"], 3);
+    assert_eq!(broker.sent_ids(), ["c-1", "c-1", "c-1"]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_062_duplicates_are_done_and_a_pruned_history_is_a_warning() {
+    let (home, broker, daemon) = connected().await;
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| {
+            let is_pruned = frame.client_message_id.as_deref() == Some("pruned");
+            Some(AckFrame {
+                code: Some(200),
+                duplicate: Some(true),
+                history_available: Some(!is_pruned),
+                ..accepted(frame)
+            })
+        });
+    });
+    for id in ["kept", "pruned"] {
+        daemon.send(id, "*", "hi").await;
+        daemon.until_status(id, "done").await;
+    }
+    let warned = home.logged("dedupe_history_pruned");
+    assert_eq!(warned.len(), 1);
+    assert_eq!(
+        (&warned[0]["level"], &warned[0]["client_message_id"]),
+        (&json!("warn"), &json!("pruned"))
+    );
+    assert_eq!(home.logged("dedupe_duplicate").len(), 1);
+    let metrics = daemon.get("/v1/metrics").await.text;
+    assert!(
+        metrics.contains("cm_daemon_dedupe_history_pruned_total 1"),
+        "{metrics}"
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_054_names_become_keys_before_they_are_hashed() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| {
+        behaviour.peers = PeersList {
+            peers: vec![peer("Bob", 2), peer("carol", 3), peer("Carol", 4)],
+        };
+    });
+    for (id, to) in [
+        ("c-1", "bob"),
+        ("c-2", &bob()[..20]),
+        ("c-3", &bob().to_uppercase()),
+    ] {
+        assert_eq!(daemon.send(id, to, "hi").await.status, 202, "{to}");
+        daemon.until_status(id, "done").await;
+    }
+    let sent = broker.of_type("send");
+    assert!(sent.iter().all(|frame| frame["destination_ref"] == bob()));
+    assert!(
+        sent.iter()
+            .all(|frame| frame["request_fingerprint"] == sent[0]["request_fingerprint"])
+    );
+    let ambiguous = daemon.send("c-4", "carol", "hi").await;
+    assert_eq!(
+        (ambiguous.status, ambiguous.json()),
+        (409, json!({"error": "destination_ambiguous"}))
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_055_an_unknown_destination_uses_up_no_id() {
+    let (_home, broker, daemon) = connected().await;
+    for to in ["nobody", "#nowhere"] {
+        let answer = daemon.send("c-1", to, "hi").await;
+        assert_eq!(
+            (answer.status, answer.json()),
+            (404, json!({"error": "destination_not_found"}))
+        );
+    }
+    assert_eq!(daemon.row("c-1").await, Value::Null);
+    broker.change(|behaviour| behaviour.topics = topics(&["alerts"]));
+    let post = json!({"topic": "alerts", "message": "hi", "client_message_id": "c-1"});
+    assert_eq!(daemon.post("/v1/topic/post", &post).await.status, 202);
+    daemon.until_status("c-1", "done").await;
+    let sent = broker.of_type("send");
+    assert_eq!(
+        (&sent[0]["targetSpec"], &sent[0]["destination_ref"]),
+        (&json!("#alerts"), &json!("alerts"))
+    );
+    assert_eq!(sent[0]["bodyVersion"], 1);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_049_cm_050_what_cannot_be_hashed_is_refused() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let cases: [(&[u8], &str); 6] = [
+        (
+            br#"{"to":"*","message":"m","meta":{"a":1,"a":2}}"#,
+            "meta_not_canonical",
+        ),
+        (
+            br#"{"to":"*","message":"m","meta":{"a":"\ud800"}}"#,
+            "meta_not_canonical",
+        ),
+        (
+            br#"{"to":"*","message":"m","meta":{"a":9007199254740993}}"#,
+            "meta_not_canonical",
+        ),
+        (br#"{"to":"*","message":"m","replyToId":"a\u0000b"}"#, "NUL"),
+        (br#"{"to":"*","message":""}"#, "missing 'message'"),
+        (br#"{"message":"m"}"#, "missing 'to'"),
+    ];
+    for (body, expected) in cases {
+        let answer = daemon.post_text("/v1/send", body).await;
+        let text = String::from_utf8_lossy(body);
+        assert_eq!(answer.status, 400, "{text}: {}", answer.text);
+        assert!(answer.text.contains(expected), "{text}: {}", answer.text);
+    }
+    assert_eq!(home.outbox("SELECT count(*) FROM outbox"), [["0"]]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_a_frame_is_413_and_no_row() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let large = daemon.send("c-1", &bob(), &"x".repeat(48_001)).await;
+    assert_eq!(
+        (large.status, large.json()),
+        (413, json!({"error": "payload_too_large"}))
+    );
+    let meta = json!({"to": "*", "message": "x".repeat(47_000), "meta": {"m": "y".repeat(20_000)}, "client_message_id": "c-1"});
+    assert_eq!(daemon.post("/v1/send", &meta).await.status, 413);
+    assert_eq!(home.outbox("SELECT count(*) FROM outbox"), [["0"]]);
+    assert_eq!(
+        daemon.send("c-1", &bob(), &"x".repeat(48_000)).await.status,
+        202
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_089_rows_in_flight_are_due_again_with_one_attempt_more() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    daemon.send("edited", "*", "hi").await;
+    daemon.down().await;
+    home.edit_outbox("UPDATE outbox SET status = 'inflight', attempts = 1");
+    let daemon = home.up().await;
+    let row = daemon.row("edited").await;
+    assert_eq!(
+        (&row["status"], &row["attempts"]),
+        (&json!("pending"), &json!(2))
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_079_cm_080_cm_036_a_requeued_row_is_retired_and_names_its_successor() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let body = json!({"to": bob(), "message": "hi", "client_message_id": "old", "meta": {"a": 1}, "priority": "now"});
+    daemon.post("/v1/send", &body).await;
+    let old = daemon.row("old").await["id"].clone();
+    let requeued = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": old, "new_client_message_id": "new"}),
+        )
+        .await;
+    assert_eq!(requeued.status, 200, "{}", requeued.text);
+    let requeued = requeued.json();
+    assert_eq!(requeued["aborted_row_id"], old);
+    assert_eq!(requeued["new_client_message_id"], "new");
+    let retired = daemon.row("old").await;
+    assert_eq!(
+        (&retired["status"], &retired["aborted_by"]),
+        (&json!("aborted"), &json!("operator"))
+    );
+    assert_eq!(retired["superseded_by"], requeued["new_row_id"]);
+    let columns = "SELECT target_spec, nonce, ciphertext, priority, destination_kind, destination_ref, meta, body_sha256, \
+                   hex(request_fingerprint), mesh, envelope_version FROM outbox ORDER BY client_message_id";
+    let rows = home.outbox(columns);
+    assert_eq!(rows[0], rows[1], "routing and encryption are kept");
+    assert_eq!(daemon.send("old", &bob(), "hi").await.status, 409);
+    // A retired row, an unknown row, and an id that has a row.
+    let dead = daemon.post("/v1/outbox/requeue", &json!({"id": old})).await;
+    assert_eq!(dead.status, 409);
+    let unknown = daemon
+        .post("/v1/outbox/requeue", &json!({"id": "none"}))
+        .await;
+    assert_eq!(unknown.status, 409);
+    let new = requeued["new_row_id"].clone();
+    let taken = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": new, "new_client_message_id": "old"}),
+        )
+        .await;
+    assert_eq!(taken.status, 409);
+    assert_eq!(home.outbox("SELECT count(*) FROM outbox"), [["2"]]);
+    // Another body is hashed and encrypted again, under a minted id.
+    let patched = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": new, "message": "other"}),
+        )
+        .await;
+    assert_eq!(patched.status, 200, "{}", patched.text);
+    let minted = patched.json()["new_client_message_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(MeshUlid::is_valid(&minted));
+    let rows = home.outbox("SELECT DISTINCT hex(request_fingerprint) FROM outbox");
+    assert_eq!(rows.len(), 2);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_095_a_queue_that_fills_up_warns_refuses_and_answers_known_ids() {
+    let home = Home::new(1, NO_BROKER);
+    home.configure("[outbox]\nmax_queue_size = 20\n");
+    let daemon = home.up().await;
+    let mut events = daemon.events().await;
+    for number in 0..19 {
+        let answer = daemon.send(&format!("c-{number}"), "*", "hi").await;
+        assert_eq!(answer.status, 202, "{number}: {}", answer.text);
+    }
+    let event = events.event("outbox_pressure_high").await;
+    assert_eq!(event["pct"], 80);
+    let full = daemon.send("c-19", "*", "hi").await;
+    assert_eq!(
+        (full.status, full.json()),
+        (507, json!({"error": "insufficient_storage"}))
+    );
+    assert_eq!(
+        daemon.send("c-3", "*", "hi").await.status,
+        202,
+        "a known id"
+    );
+    assert_eq!(daemon.row("c-19").await, Value::Null);
+    assert_eq!(daemon.health().await["degraded"], false);
+    daemon.down().await;
+    home.configure("[outbox]\nmax_queue_size = 19\n");
+    let daemon = home.up().await;
+    assert_eq!(daemon.health().await["degraded"], true);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_087_cm_084_a_row_past_the_cutoff_is_dead_and_not_sent() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    for id in ["old", "young"] {
+        daemon.send(id, "*", "hi").await;
+    }
+    daemon.down().await;
+    let hour = 3_600_000;
+    home.edit_outbox(&format!(
+        "UPDATE outbox SET enqueued_at = enqueued_at - 71 * {hour} - 1000 WHERE client_message_id = 'old'; \
+         UPDATE outbox SET enqueued_at = enqueued_at - 71 * {hour} + 600000 WHERE client_message_id = 'young'"
+    ));
+    let broker = BrokerDouble::start().await;
+    broker.change(|behaviour| behaviour.window = consign_mesh::max_age::DedupeWindow::Days(3));
+    let mut options = home.options();
+    options.broker_url = Some(broker.url.clone());
+    let daemon = home.up_with(options).await;
+    let dead = daemon.until_status("old", "dead").await;
+    assert_eq!(dead["last_error"], "max_age_exceeded");
+    daemon.until_status("young", "done").await;
+    assert_eq!(broker.sent_ids(), ["young"]);
+    assert_eq!(
+        daemon.get("/v1/version").await.json()["outbox_max_age_hours"],
+        72
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_078_a_broken_connection_makes_its_rows_due_again() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|_| None));
+    daemon.send("c-1", "*", "hi").await;
+    broker
+        .until("sent", |broker| broker.sent_ids().len() == 1)
+        .await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|frame| Some(accepted(frame))));
+    broker.close(1001, "shutting down");
+    let row = daemon.until_status("c-1", "done").await;
+    assert_eq!(row["attempts"], 2);
+    assert_eq!(broker.sent_ids(), ["c-1", "c-1"]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_092_dead_rows_are_listed_and_dropped() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| Some(refused(frame, 404, "not_found: no such member")));
+    });
+    daemon.send("c-1", &bob(), "hi").await;
+    let row = daemon.until_status("c-1", "dead").await;
+    let failed = daemon.get("/v1/outbox?status=dead").await.json();
+    assert_eq!(failed["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        failed["items"][0]["last_error"],
+        "not_found: no such member"
+    );
+    let dropped = daemon
+        .post("/v1/outbox/drop", &json!({"id": row["id"]}))
+        .await;
+    assert_eq!(dropped.status, 200);
+    assert_eq!(daemon.row("c-1").await["status"], "aborted");
+    assert_eq!(daemon.row("c-1").await["superseded_by"], Value::Null);
+    let pruned = daemon
+        .post("/v1/outbox/prune", &json!({"confirm": true}))
+        .await;
+    assert_eq!((pruned.status, pruned.json()), (200, json!({"pruned": 0})));
+    assert_eq!(
+        daemon
+            .post("/v1/outbox/prune", &json!({"confirm": false}))
+            .await
+            .status,
+        400
+    );
+    daemon.down().await;
+}

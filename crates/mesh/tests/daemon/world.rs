@@ -74,9 +74,11 @@ impl Home {
         let mut daemon = self.start(options);
         let ready = async {
             while !daemon.is_ready().await {
-                if daemon.task.is_finished() {
-                    panic!("the daemon ended: {:?}", (&mut daemon.task).await);
-                }
+                assert!(
+                    !daemon.task.is_finished(),
+                    "the daemon ended: {:?}",
+                    (&mut daemon.task).await
+                );
                 sleep(Duration::from_millis(5)).await;
             }
         };
@@ -138,7 +140,7 @@ fn text(value: rusqlite::types::ValueRef<'_>) -> String {
         ValueRef::Integer(number) => number.to_string(),
         ValueRef::Real(number) => number.to_string(),
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        ValueRef::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        ValueRef::Blob(bytes) => data_encoding::HEXLOWER.encode(bytes),
     }
 }
 

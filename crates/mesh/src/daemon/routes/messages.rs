@@ -20,12 +20,13 @@ pub(super) async fn post(shared: &Arc<DaemonShared>, request: &LocalRequest) -> 
 }
 
 async fn accept(shared: &Arc<DaemonShared>, request: &LocalRequest, send: IpcSend) -> RouteAnswer {
-    if let LocalCaller::Hook(_) = &request.caller {
-        return Err(IpcRefusal::capability_scope());
-    }
+    let hook = match &request.caller {
+        LocalCaller::Hook(token) => Some(token.clone()),
+        LocalCaller::User(_) => None,
+    };
     // In a task of its own: a caller that disconnects does not stop a commit half-way through its answer.
     let shared = Arc::clone(shared);
-    let accepted = tokio::spawn(async move { shared.accept(send).await });
+    let accepted = tokio::spawn(async move { shared.accept(send, hook.as_deref()).await });
     accepted
         .await
         .map_err(|error| IpcRefusal::new(500, format!("internal: {error}")))?

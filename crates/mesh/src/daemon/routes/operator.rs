@@ -9,6 +9,7 @@ use crate::config::DaemonConfig;
 use crate::daemon::DaemonEnd;
 use crate::daemon::event_hub::now_text;
 use crate::daemon::ipc_server::LocalCaller;
+use crate::daemon::metrics::DaemonMetric;
 use crate::daemon::open::level;
 use crate::daemon::private_file;
 use crate::daemon::shared::DaemonShared;
@@ -20,6 +21,7 @@ pub(super) fn rotate_token(shared: &Arc<DaemonShared>) -> RouteAnswer {
         .rotate()
         .map_err(|error| IpcRefusal::new(503, format!("storage_unavailable: {error}")))?;
     shared.log.info("local_token_rotated", &json!({}));
+    shared.metrics.count(DaemonMetric::TokenRotations, &[]);
     super::json(200, &json!({"ok": true, "rotated_at": now_text()}))
 }
 
@@ -38,6 +40,10 @@ pub(super) fn reload(shared: &Arc<DaemonShared>) -> RouteAnswer {
     {
         return Err(bad("daemon.mesh is another mesh".to_owned()));
     }
+    shared
+        .hooks
+        .reload()
+        .map_err(|error| IpcRefusal::bad_request(error.to_string()))?;
     shared.log.set_level(level(&config));
     shared.set_config(config);
     shared.log.info("settings_reloaded", &json!({}));

@@ -8,10 +8,11 @@ use axum::response::Response;
 use serde_json::Map;
 
 use super::{RouteAnswer, json, respond};
-use crate::daemon::accept::unavailable;
+use crate::daemon::accept::{file_bytes, unavailable};
 use crate::daemon::folder::SCHEMA_VERSION;
-use crate::daemon::shared::DaemonShared;
-use crate::ipc::{CompatAnswer, HealthAnswer, VersionAnswer};
+use crate::daemon::metrics::DaemonMetric;
+use crate::daemon::shared::{DaemonShared, wall_ms};
+use crate::ipc::{CompatAnswer, HealthAnswer, IpcRefusal, VersionAnswer};
 use crate::outbox::QueuePressure;
 
 /// The version that clients compare; the compatible ones are in [`CompatAnswer`].
@@ -35,7 +36,7 @@ pub(super) async fn health(shared: &Arc<DaemonShared>) -> RouteAnswer {
             inflight: tally.inflight,
             dead: tally.dead,
             mesh: shared.slug.to_string(),
-            member_pubkey: shared.identity().key.public_key().to_string(),
+            member_pubkey: shared.keys().identity.key.public_key().to_string(),
             uptime_s: shared.started.elapsed().as_secs(),
             schema_version: SCHEMA_VERSION,
             daemon_version: DAEMON_VERSION.to_owned(),
@@ -72,6 +73,36 @@ pub(super) fn compat(shared: &Arc<DaemonShared>) -> RouteAnswer {
     json(200, &CompatAnswer::new(&shared.config().features.require))
 }
 
-pub(super) async fn metrics(_shared: &Arc<DaemonShared>) -> Response {
-    respond(200, "text/plain; version=0.0.4", String::new())
+pub(super) async fn metrics(shared: &Arc<DaemonShared>) -> Response {
+    let config = shared.config();
+    if !config.metrics.prometheus_enabled {
+        return super::refused(&IpcRefusal::not_found());
+    }
+    let metrics = &shared.metrics;
+    // Without the tally the gauges keep their last values.
+    if let Ok(tally) = shared.outbox.tally().await {
+        for (status, rows) in [
+            ("pending", tally.pending),
+            ("inflight", tally.inflight),
+            ("dead", tally.dead),
+        ] {
+            metrics.set(DaemonMetric::OutboxDepth, &[status], rows);
+        }
+        let age_ms = tally
+            .oldest_pending_at
+            .map_or(0, |oldest| wall_ms().saturating_sub(oldest).max(0));
+        let age_s = age_ms.unsigned_abs() / 1_000;
+        metrics.set(DaemonMetric::OutboxAge, &[], age_s);
+    }
+    let lag_ms = shared.lag_ms.load(Ordering::Relaxed);
+    metrics.set(DaemonMetric::LagMs, &[], lag_ms);
+    let reserved = config.disk.reserved_bytes.0.max(1);
+    for (kind, path) in [
+        ("outbox", shared.folder.outbox()),
+        ("inbox", shared.folder.inbox()),
+    ] {
+        let percent = file_bytes(&path).saturating_mul(100) / reserved;
+        metrics.set(DaemonMetric::DiskPct, &[kind], percent);
+    }
+    respond(200, "text/plain; version=0.0.4", metrics.to_text())
 }
