@@ -52,13 +52,18 @@ pub(crate) struct BeamFace {
     limits: Arc<PublicLimits>,
 }
 
-/// All routes. It has no fallback, so that it can be merged into another router.
-fn router(beam: Beam, policy: ListenerPolicy) -> Router {
-    let face = BeamFace {
-        limits: Arc::new(PublicLimits::new(beam.settings().public_limits)),
-        beam,
-        policy: Arc::new(policy),
-    };
+impl BeamFace {
+    fn new(beam: Beam, policy: ListenerPolicy) -> Self {
+        Self {
+            limits: Arc::new(PublicLimits::new(beam.settings().public_limits)),
+            beam,
+            policy: Arc::new(policy),
+        }
+    }
+}
+
+/// All routes but that of sockets. It has no fallback, so that it can be merged into another router.
+fn router(face: BeamFace) -> Router {
     let routes = Router::new()
         .merge(acl::routes())
         .merge(agent_keys::routes())
@@ -71,8 +76,17 @@ fn router(beam: Beam, policy: ListenerPolicy) -> Router {
         .merge(federation::routes())
         .merge(intents::routes())
         .merge(observability::routes())
-        .merge(socket::routes())
-        .merge(stats::routes())
+        .merge(stats::routes());
+    around(routes, face)
+}
+
+/// The route of sockets, a router of its own because other protocols share its path.
+fn socket_router(face: BeamFace) -> Router {
+    around(socket::routes(), face)
+}
+
+fn around(routes: Router<BeamFace>, face: BeamFace) -> Router {
+    let routes = routes
         .method_not_allowed_fallback(unrouted::wrong_method)
         .layer(from_fn_with_state(face.clone(), local_failures::allow));
     let routes = if face.policy.restricts_access() {

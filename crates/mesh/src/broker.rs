@@ -5,20 +5,24 @@
 
 mod accept;
 mod api_keys;
+mod connection;
 mod counters;
 mod depth;
+mod events;
 mod invites;
 mod join;
 mod members;
 mod meshes;
+mod message_reads;
 mod nightly;
+mod nodes;
 mod orphans;
-#[expect(dead_code, reason = "the connections use the rest")]
 mod peers;
 mod reads;
 mod records;
 mod retention;
 mod roster;
+mod shared_state;
 mod time_text;
 mod topics;
 mod worker_queue;
@@ -27,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::{Engine, Error};
+use consign_kernel::command::Recover;
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
@@ -44,17 +49,20 @@ pub use worker_queue::queue_of_namespace;
 
 pub(crate) use api_keys::KeyHolder;
 pub use api_keys::{MeshApiKey, NewMeshApiKey};
+pub(crate) use connection::socket_options;
 pub(crate) use counters::{BrokerCounters, BrokerMetric};
 
 use accept::{LastMessageId, SendRate};
 use peers::Peers;
 use roster::Rosters;
+use tokio::sync::{Notify, Semaphore};
 use topics::KeptTopics;
 
 use crate::invite::JoinRefusal;
 use crate::limits::{
     DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
 };
+use crate::rotation::RotationRefusal;
 
 /// Lists are read in pages of this size.
 const PAGE: u32 = 500;
@@ -119,6 +127,9 @@ struct BrokerState {
     last_message_id: LastMessageId,
     counters: BrokerCounters,
     peers: Peers,
+    /// Connections that have not said hello.
+    greetings: Arc<Semaphore>,
+    presence_changed: Notify,
 }
 
 /// Why the broker does not do what was asked.
@@ -136,6 +147,10 @@ pub enum BrokerError {
     NoSuchTopic(String),
     #[error("this mesh has no key {0}")]
     NoSuchKey(String),
+    #[error("the mesh shares too many values")]
+    StateFull,
+    #[error("{0}")]
+    Rotation(#[from] RotationRefusal),
     #[error("{}", .0.as_str())]
     Join(JoinRefusal),
     #[error(transparent)]
@@ -154,8 +169,16 @@ impl Broker {
                 last_message_id: LastMessageId::default(),
                 counters: BrokerCounters::default(),
                 peers: Peers::default(),
+                presence_changed: Notify::new(),
+                greetings: Arc::new(Semaphore::new(connection::greetings_max())),
             }),
         }
+    }
+
+    /// The holder of this node's leases.
+    fn holder(&self) -> String {
+        let node = &self.inner.settings.node;
+        Recover::holder(&node.name, &node.start)
     }
 
     fn engine(&self) -> &Engine {
@@ -185,6 +208,10 @@ impl Broker {
     /// The time of the wall clock.
     pub fn wall(&self) -> Micros {
         self.engine().wall()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.wall_ms()).unwrap_or(0)
     }
 
     fn wall_ms(&self) -> i64 {

@@ -13,6 +13,7 @@ mod metrics;
 mod mount;
 pub mod openapi;
 mod operators;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -33,13 +34,22 @@ use face::MeshFace;
 #[error("{0}")]
 pub struct InvalidBody(pub String);
 
-/// All routes. It has no fallback, so that it can be merged into another router.
+/// All routes but that of the socket. It has no fallback, so that it can be merged into another router.
 fn router(face: MeshFace) -> Router {
     let routes = Router::new()
         .merge(join_route::routes())
         .merge(messages_route::routes())
-        .merge(operators::routes())
-        .method_not_allowed_fallback(wrong_method);
+        .merge(operators::routes());
+    around(routes, face)
+}
+
+/// The route of the socket, a router of its own because other protocols share its path.
+fn socket_router(face: MeshFace) -> Router {
+    around(socket::routes(), face)
+}
+
+fn around(routes: Router<MeshFace>, face: MeshFace) -> Router {
+    let routes = routes.method_not_allowed_fallback(wrong_method);
     let routes = if face.policy.restricts_access() {
         routes.layer(from_fn_with_state(face.clone(), listener_rules::enforce))
     } else {

@@ -103,3 +103,22 @@ pub const HOOK_KILL_AFTER_MS: u64 = 5_000;
 pub const ARCHIVED_KEYS_MAX: usize = 8;
 pub const KEY_GRACE_DAYS_DEFAULT: u32 = 7;
 pub const KEY_GRACE_DAYS_MAX: u32 = 30;
+
+// Sockets of the broker.
+/// Connections of a node that have not said hello.
+pub const GREETINGS_MAX: usize = 256;
+/// How long a connection may take for its hello.
+pub const HELLO_WAIT_MS: u64 = 30_000;
+/// Frames that wait for a client; one that reads too slowly is disconnected.
+pub const SEND_QUEUE_FRAMES_MAX: usize = 2_048;
+pub const SEND_QUEUE_BYTES_MAX: usize = 8 << 20;
+/// Pushes that wait for a client; more stay in the ledger.
+pub const PUSHES_AHEAD_MAX: usize = 32;
+/// Messages that a connection has not acknowledged; more stay in the ledger.
+pub const UNACKED_MAX: usize = 1_024;
+/// Messages of a connection that are being accepted.
+pub const SENDS_IN_FLIGHT_MAX: usize = 256;
+/// Shared values of a mesh.
+pub const STATE_KEYS_MAX: u32 = 1_000;
+pub const TOPIC_HISTORY_DEFAULT: u32 = 50;
+pub const TOPIC_HISTORY_MAX: u32 = 100;

@@ -15,15 +15,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, any, get};
 use consign_engine::{Engine, Error, LedgerHealth, Operator};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
 use consign_kernel::receipt;
 use http::request::Parts;
-use http::{HeaderValue, header};
+use http::{HeaderValue, Uri, header};
 use serde_json::Value;
 use tokio::sync::watch;
+use tower::ServiceExt as _;
 
 use crate::body;
 use crate::body_budget::BodySender;
@@ -43,6 +44,9 @@ pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; ba
 /// The error body for a request whose head cannot be parsed.
 pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message":"The request line or its headers are malformed or too large."}}"#;
 
+/// The path of sockets, which protocols share.
+pub const SOCKET_PATH: &str = "/ws";
+
 /// The routes of the shell. The router has a handler for each of them, and [`endpoints`] a description.
 const PATHS: [&str; 6] = [
     "/",
@@ -58,10 +62,24 @@ const HEALTH_FIELDS: [&str; 5] = ["ok", "ts", "version", "consign_version", "dra
 
 pub type MountFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A protocol's share of the requests for [`SOCKET_PATH`].
+#[derive(Clone, Debug)]
+pub struct SocketRoute {
+    /// Whether a request belongs to the protocol. The first mount that takes it answers.
+    pub takes: fn(&Uri) -> bool,
+    /// Answers these requests, with its state and its layers.
+    pub router: Router,
+}
+
 /// What a protocol adds to the server.
 pub trait Mount: Send + Sync + 'static {
     /// The routes, with their state.
     fn router(&self) -> Router;
+
+    /// What the protocol answers under [`SOCKET_PATH`], which is not among its routes.
+    fn socket(&self) -> Option<SocketRoute> {
+        None
+    }
 
     /// The `OpenAPI` document of the routes.
     fn openapi(&self) -> Value;
@@ -192,7 +210,23 @@ impl Shell {
         for mount in &self.inner.mounts {
             router = router.merge(mount.router());
         }
-        router
+        let sockets = self.inner.mounts.iter().filter_map(|mount| mount.socket());
+        let sockets: Arc<[SocketRoute]> = sockets.collect();
+        if sockets.is_empty() {
+            return router;
+        }
+        let shell = self.clone();
+        let socket = any(async move |request: Request| {
+            let mut sockets = sockets.iter();
+            match sockets.find(|socket| (socket.takes)(request.uri())) {
+                Some(socket) => match socket.router.clone().oneshot(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                },
+                None => shell.unknown_path(request).await,
+            }
+        });
+        router.route(SOCKET_PATH, socket)
     }
 
     /// The responses to addresses with too many wrong credentials, in the format of the requested protocol.

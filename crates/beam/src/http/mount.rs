@@ -8,23 +8,28 @@ use axum::response::{IntoResponse as _, Response};
 use consign_engine::{Error, Operator};
 use consign_kernel::error::Code;
 use consign_web::listener_policy::ListenerPolicy;
-use consign_web::shell::{MetricsText, Mount, MountFuture};
+use consign_web::shell::{MetricsText, Mount, MountFuture, SocketRoute};
+use http::Uri;
 use serde_json::Value;
 
 use super::problem_response::BeamProblemResponse;
-use super::{openapi, router, stats, unrouted};
+use super::query::QueryText;
+use super::{BeamFace, openapi, router, socket_router, stats, unrouted};
 use crate::service::Beam;
 
 pub struct BeamMount {
     beam: Beam,
     policy: ListenerPolicy,
     router: Router,
+    socket: Router,
 }
 
 impl BeamMount {
     pub fn new(beam: Beam, policy: ListenerPolicy) -> Self {
+        let face = BeamFace::new(beam.clone(), policy);
         Self {
-            router: router(beam.clone(), policy),
+            router: router(face.clone()),
+            socket: socket_router(face),
             beam,
             policy,
         }
@@ -57,9 +62,22 @@ const SEGMENTS: [&str; 16] = [
     "ws",
 ];
 
+/// Sockets of agents and of readers say so in their query; the path is shared with other protocols.
+fn names_agent_or_feed(uri: &Uri) -> bool {
+    let query = QueryText::of_uri(uri);
+    query.get("beamId").is_some() || query.get("feed").is_some()
+}
+
 impl Mount for BeamMount {
     fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    fn socket(&self) -> Option<SocketRoute> {
+        Some(SocketRoute {
+            takes: names_agent_or_feed,
+            router: self.socket.clone(),
+        })
     }
 
     fn openapi(&self) -> Value {

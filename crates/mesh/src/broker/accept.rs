@@ -10,7 +10,6 @@
 mod plan;
 mod rate;
 mod repeated;
-#[expect(dead_code, reason = "the deliveries use the rest")]
 mod stored_message;
 
 use std::future::poll_fn;

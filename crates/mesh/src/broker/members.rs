@@ -41,10 +41,13 @@ impl Broker {
     ) -> Result<MeshMember, BrokerError> {
         let now = self.wall_ms();
         let (mesh, id) = self.named_member(slug, pubkey).await?;
-        self.change_member(&mesh, &id, |member| {
-            member.revoked_at.get_or_insert(now);
-        })
-        .await
+        let member = self
+            .change_member(&mesh, &id, |member| {
+                member.revoked_at.get_or_insert(now);
+            })
+            .await?;
+        self.end_member(&member);
+        Ok(member)
     }
 
     /// Changes the name that a member shows to others.
@@ -56,10 +59,7 @@ impl Broker {
         name: &DisplayName,
     ) -> Result<MeshMember, BrokerError> {
         let (mesh, id) = self.named_member(slug, pubkey).await?;
-        self.change_member(&mesh, &id, |member| {
-            name.as_str().clone_into(&mut member.display_name);
-        })
-        .await
+        self.rename(&mesh, &id, name).await
     }
 
     /// Replaces what a member lets others do.

@@ -52,9 +52,26 @@ impl PeerState {
         self.session.is_none() || self.has_negotiated
     }
 
+    /// Whether the policy about second connections applies to it.
+    pub(super) const fn is_daemon(&self) -> bool {
+        self.session.is_none() && self.has_negotiated
+    }
+
     pub(super) fn group_names(&self) -> impl Iterator<Item = GroupName> + '_ {
         let groups = self.groups.iter();
         groups.filter_map(|group| GroupName::parse(&group.name).ok())
+    }
+
+    /// Takes over what the peer said about itself before.
+    fn continue_from(&mut self, earlier: &Self) {
+        self.status = earlier.status;
+        self.visible = earlier.visible;
+        self.summary.clone_from(&earlier.summary);
+        self.stats.clone_from(&earlier.stats);
+        self.profile.clone_from(&earlier.profile);
+        if self.groups.is_empty() {
+            self.groups.clone_from(&earlier.groups);
+        }
     }
 
     /// Whether the two are the same peer: one session, or one run of a client.
@@ -107,8 +124,8 @@ pub(super) struct Peers {
 pub(super) struct Connected {
     pub(super) number: u64,
     pub(super) presence_id: String,
-    /// The presence that it continues.
-    pub(super) restored: Option<PeerState>,
+    /// Others do not know this peer yet.
+    pub(super) is_new: bool,
 }
 
 impl Peers {
@@ -117,11 +134,14 @@ impl Peers {
     }
 
     /// Adds a connection. One that continues a presence takes it over, and the connection before it is closed.
+    ///
+    /// Ordering: the greeting is queued before the connection can be found, so it is the first frame.
     pub(super) fn connect(
         &self,
         mesh_id: &str,
         mut state: PeerState,
         sender: SocketSender,
+        greet: impl FnOnce(&PeerState, Option<&PeerState>) -> String,
     ) -> Connected {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut meshes = self.meshes();
@@ -143,6 +163,12 @@ impl Peers {
                 close(replaced.connection.as_ref(), MeshCloseCode::Normal);
             }
         }
+        if let Some(earlier) = &restored {
+            state.continue_from(earlier);
+        }
+        // A socket that is closed already is noticed by its reader.
+        let _is_open = sender.try_send(greet(&state, restored.as_ref()));
+        let is_alone = !peers.has_peer_like(&state);
         let presence_id = state.presence_id.clone();
         let peer = LocalPeer {
             state,
@@ -153,7 +179,7 @@ impl Peers {
         Connected {
             number,
             presence_id,
-            restored,
+            is_new: restored.is_none() && is_alone,
         }
     }
 
@@ -170,7 +196,7 @@ impl Peers {
         Some(peer.departures)
     }
 
-    /// Removes a presence whose client did not return after this departure.
+    /// Removes a presence whose client did not return after this departure. Returns it if others see that it left.
     pub(super) fn end(
         &self,
         mesh_id: &str,
@@ -184,50 +210,37 @@ impl Peers {
             return None;
         }
         let ended = peers.here.remove(presence_id).map(|peer| peer.state);
-        if peers.here.is_empty() {
-            meshes.remove(mesh_id);
-        }
-        ended
+        ended.filter(|state| !peers.has_peer_like(state))
     }
 
     /// Removes a presence at once, because its connection was refused or replaced for good. Its connection is closed.
-    pub(super) fn remove(
-        &self,
-        mesh_id: &str,
-        number: u64,
-        code: MeshCloseCode,
-    ) -> Option<PeerState> {
+    pub(super) fn remove(&self, mesh_id: &str, number: u64, code: MeshCloseCode) {
         let mut meshes = self.meshes();
-        let peers = meshes.get_mut(mesh_id)?;
+        let Some(peers) = meshes.get_mut(mesh_id) else {
+            return;
+        };
         let is_it = |peer: &LocalPeer| {
             let connection = peer.connection.as_ref();
             connection.is_some_and(|connection| connection.number == number)
         };
-        let id = peers.here.iter().find(|(_, peer)| is_it(peer))?.0.clone();
-        let removed = peers.here.remove(&id)?;
-        close(removed.connection.as_ref(), code);
-        Some(removed.state)
+        let found = peers.here.iter().find(|(_, peer)| is_it(peer));
+        let id = found.map(|(id, _)| id.clone());
+        if let Some(removed) = id.and_then(|id| peers.here.remove(&id)) {
+            close(removed.connection.as_ref(), code);
+        }
     }
 
     /// Closes all connections of a member and removes its presences.
-    pub(super) fn remove_member(
-        &self,
-        mesh_id: &str,
-        member_id: &str,
-        code: MeshCloseCode,
-    ) -> Vec<PeerState> {
-        let mut removed = Vec::new();
+    pub(super) fn remove_member(&self, mesh_id: &str, member_id: &str, code: MeshCloseCode) {
         if let Some(peers) = self.meshes().get_mut(mesh_id) {
             peers.here.retain(|_, peer| {
                 let stays = peer.state.member_id != member_id;
                 if !stays {
                     close(peer.connection.as_ref(), code);
-                    removed.push(peer.state.clone());
                 }
                 stays
             });
         }
-        removed
     }
 
     /// Changes what a peer says about itself. Returns the state after it.
@@ -365,13 +378,25 @@ impl Peers {
         }
     }
 
-    /// The meshes with presences on this node, and how many there are.
-    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
+    /// The daemons that are connected to this node, with the numbers of their connections.
+    pub(super) fn daemons(&self, mesh_id: &str) -> Vec<(u64, PeerState)> {
         let meshes = self.meshes();
-        let counts = meshes
-            .iter()
-            .map(|(mesh, peers)| (mesh.clone(), peers.live()));
-        counts.collect()
+        let peers = meshes.get(mesh_id).into_iter();
+        let peers = peers.flat_map(|peers| peers.here.values());
+        let daemons = peers.filter(|peer| peer.state.is_daemon());
+        let live = daemons.filter_map(|peer| {
+            let number = peer.connection.as_ref()?.number;
+            Some((number, peer.state.clone()))
+        });
+        live.collect()
+    }
+
+    /// Whether a daemon of a member is connected to another node.
+    pub(super) fn is_daemon_elsewhere(&self, mesh_id: &str, member_id: &str) -> bool {
+        let meshes = self.meshes();
+        let elsewhere = meshes.get(mesh_id).map(|peers| &peers.elsewhere);
+        let mut elsewhere = elsewhere.into_iter().flatten();
+        elsewhere.any(|peer| peer.member_id == member_id && peer.is_daemon())
     }
 
     /// The presences of this node, with their meshes.
@@ -405,9 +430,15 @@ impl Peers {
 }
 
 impl MeshPeers {
-    fn live(&self) -> usize {
-        let here = self.here.values();
-        here.filter(|peer| peer.connection.is_some()).count()
+    /// Whether others see this peer already: the same session, or another connection of the member itself.
+    fn has_peer_like(&self, state: &PeerState) -> bool {
+        let here = self.here.values().map(|peer| &peer.state);
+        let mut all = here.chain(&self.elsewhere);
+        all.any(|other| {
+            other.member_id == state.member_id
+                && other.session == state.session
+                && other.presence_id != state.presence_id
+        })
     }
 }
 

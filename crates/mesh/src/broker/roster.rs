@@ -55,6 +55,17 @@ impl Roster {
         self.members.get(id).filter(|member| member.is_active())
     }
 
+    /// The member that has this key now, or had it when it was revoked.
+    pub(super) fn holder_of(&self, key: MeshPublicKey) -> Option<&MeshMember> {
+        let member = self.members.get(self.by_key.get(&key)?)?;
+        Some(member).filter(|member| member.pubkey == key)
+    }
+
+    /// The member with this id, if it was revoked.
+    pub(super) fn revoked(&self, id: &str) -> Option<&MeshMember> {
+        self.members.get(id).filter(|member| !member.is_active())
+    }
+
     /// The active member that has or had this key.
     pub(super) fn by_key(&self, key: MeshPublicKey) -> Option<&MeshMember> {
         self.active(self.by_key.get(&key)?)

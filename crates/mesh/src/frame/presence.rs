@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{GroupEntry, RawJson};
-use crate::id::{GroupName, SummaryText};
+use crate::id::{DisplayName, GroupName, SummaryText};
 use crate::priority::PeerStatus;
 use crate::role::PresenceRole;
 
@@ -68,7 +68,11 @@ pub struct SetVisible {
 
 /// Free text about a peer, as upstream's clients send it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SetProfile {
+    /// A new name of the member, for all of its connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<DisplayName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub avatar: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

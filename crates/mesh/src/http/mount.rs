@@ -10,25 +10,28 @@ use consign_kernel::error::Code;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 use consign_web::reject::Reject;
-use consign_web::shell::{MetricsText, Mount, MountFuture};
+use consign_web::shell::{MetricsText, Mount, MountFuture, SocketRoute};
 use serde_json::Value;
 
 use super::face::MeshFace;
-use super::{listener_rules, metrics, openapi, router};
+use super::{listener_rules, metrics, openapi, router, socket_router};
 use crate::broker::Broker;
 
 pub struct MeshMount {
     broker: Broker,
     policy: ListenerPolicy,
     router: Router,
+    socket: Router,
 }
 
 impl MeshMount {
     pub fn new(broker: Broker, operators: OperatorCredentials, policy: ListenerPolicy) -> Self {
+        let face = MeshFace::new(broker.clone(), operators, policy);
         Self {
-            broker: broker.clone(),
+            broker,
             policy,
-            router: router(MeshFace::new(broker, operators, policy)),
+            router: router(face.clone()),
+            socket: socket_router(face),
         }
     }
 }
@@ -45,6 +48,14 @@ const SEGMENTS: [&str; 5] = ["join", "v1/meshes", "v1/mesh", "v1/messages", "v1/
 impl Mount for MeshMount {
     fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Every socket that belongs to no other protocol.
+    fn socket(&self) -> Option<SocketRoute> {
+        Some(SocketRoute {
+            takes: |_| true,
+            router: self.socket.clone(),
+        })
     }
 
     fn openapi(&self) -> Value {

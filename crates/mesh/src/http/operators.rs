@@ -66,6 +66,9 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
         | BrokerError::NoSuchTopic(_)
         | BrokerError::NoSuchKey(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
+        BrokerError::StateFull | BrokerError::Rotation(_) => {
+            Reject::new(Code::InvalidRequest, error.to_string())
+        }
         BrokerError::Join(refusal) => Reject::new(Code::InvalidRequest, refusal.as_str()),
         BrokerError::Ledger(error) => error.into(),
     }

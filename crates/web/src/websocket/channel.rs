@@ -34,6 +34,8 @@ pub(super) struct SocketChannel {
     options: Options,
     state: Mutex<ChannelState>,
     closed: Notify,
+    /// A message was written, or nothing will be.
+    written: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,7 @@ impl SocketChannel {
             options,
             state: Mutex::default(),
             closed: Notify::new(),
+            written: Notify::new(),
         });
         let sender = SocketSender(Arc::clone(&channel));
         let messages = SocketMessages(Arc::clone(&channel));
@@ -94,6 +97,8 @@ impl SocketChannel {
             state.queue_bytes -= payload.as_bytes().len();
         }
         give_back(&mut state.queue);
+        drop(state);
+        self.written.notify_waiters();
     }
 
     /// Whether a received message would find room.
@@ -127,6 +132,8 @@ impl SocketChannel {
         let mut state = self.lock();
         state.queue = VecDeque::new();
         state.queue_bytes = 0;
+        drop(state);
+        self.written.notify_waiters();
     }
 
     /// The stream is gone.
@@ -201,6 +208,24 @@ impl SocketSender {
     pub fn close_now(&self, code: CloseCode, reason: &str) {
         self.close(code, reason);
         self.0.discard_queue();
+    }
+
+    /// Waits until at most this many messages wait for the client. False if the socket is closed, so that they may have been
+    /// discarded instead of written.
+    pub async fn written_to(&self, messages_max: usize) -> bool {
+        loop {
+            let written = self.0.written.notified();
+            let mut written = std::pin::pin!(written);
+            // Registered before the look, so that no message is missed.
+            written.as_mut().enable();
+            {
+                let state = self.0.lock();
+                if state.queue.len() <= messages_max {
+                    return !state.is_closed;
+                }
+            }
+            written.await;
+        }
     }
 
     /// Whether nothing can be sent any more.

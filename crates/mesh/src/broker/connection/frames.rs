@@ -1,0 +1,296 @@
+//! The frames of a connection other than messages and acknowledgements.
+
+use super::MeshLine;
+use super::topic_frames::TopicRequest;
+use crate::broker::BrokerError;
+use crate::broker::peers::PeerState;
+use crate::broker::records::DedupeRetention;
+use crate::broker::time_text::text_of_ms;
+use crate::close::MeshCloseCode;
+use crate::concurrent::{MemberConnection, decide_connection};
+use crate::features::{BrokerOffer, answer};
+use crate::frame::{
+    ClientFrame, FeatureRequest, Framed, GroupEntry, KeyRotationFrame, MessageStatusRequest,
+    PeerEntry, PeersList, SetProfile,
+};
+use crate::max_age::DedupeWindow;
+use crate::role::{ClonePolicy, PresenceRole};
+
+impl MeshLine {
+    pub(super) async fn handle(&self, framed: Framed<ClientFrame>) {
+        let req_id = framed.req_id.as_deref();
+        match framed.frame {
+            ClientFrame::Hello(_) | ClientFrame::SessionHello(_) => {
+                self.send_error(
+                    "already_connected",
+                    "this connection has said hello",
+                    req_id,
+                );
+            }
+            ClientFrame::FeatureRequest(request) => self.negotiate(&request, req_id),
+            ClientFrame::KeyRotation(rotation) => self.rotate(&rotation, req_id).await,
+            ClientFrame::MessageStatus(request) => self.message_status(&request, req_id).await,
+            ClientFrame::ListPeers(_) => self.send(self.peers_list(), req_id),
+            ClientFrame::SetStatus(set) => {
+                self.change(|state| state.status = set.status);
+                self.state.send_if_modified(|state| {
+                    std::mem::replace(&mut state.status, set.status) != set.status
+                });
+            }
+            ClientFrame::SetSummary(set) => {
+                self.change(|state| state.summary = Some(set.summary.to_string()));
+            }
+            ClientFrame::SetVisible(set) => self.set_visible(set.visible),
+            ClientFrame::SetProfile(set) => self.set_profile(*set, req_id).await,
+            ClientFrame::SetStats(set) => {
+                self.change(|state| state.stats = Some(set.stats));
+            }
+            ClientFrame::JoinGroup(join) => {
+                let group = GroupEntry {
+                    name: join.name.to_string(),
+                    role: join.role,
+                };
+                self.change_groups(|groups| {
+                    groups.retain(|other| other.name != group.name);
+                    groups.push(group.clone());
+                })
+                .await;
+            }
+            ClientFrame::LeaveGroup(leave) => {
+                let name = leave.name.as_str();
+                self.change_groups(|groups| groups.retain(|other| other.name != name))
+                    .await;
+            }
+            ClientFrame::TopicCreate(body) => {
+                self.handle_topic(TopicRequest::Create(*body), req_id).await;
+            }
+            ClientFrame::TopicList(_) => self.handle_topic(TopicRequest::List, req_id).await,
+            ClientFrame::TopicJoin(body) => {
+                self.handle_topic(TopicRequest::Join(*body), req_id).await;
+            }
+            ClientFrame::TopicLeave(body) => {
+                self.handle_topic(TopicRequest::Leave(*body), req_id).await;
+            }
+            ClientFrame::TopicMembers(body) => {
+                self.handle_topic(TopicRequest::Members(*body), req_id)
+                    .await;
+            }
+            ClientFrame::TopicHistory(body) => {
+                self.handle_topic(TopicRequest::History(*body), req_id)
+                    .await;
+            }
+            ClientFrame::TopicMarkRead(body) => {
+                self.handle_topic(TopicRequest::MarkRead(*body), req_id)
+                    .await;
+            }
+            ClientFrame::SetState(set) => {
+                let set = self
+                    .broker
+                    .set_state(&self.identity, &set, &self.presence_id)
+                    .await;
+                self.report(set, req_id);
+            }
+            ClientFrame::GetState(get) => {
+                match self.broker.get_state(&self.mesh.id, get.key).await {
+                    Ok(result) => self.send(result, req_id),
+                    Err(error) => self.report(Err(error), req_id),
+                }
+            }
+            ClientFrame::ListState(_) => match self.broker.list_state(&self.mesh.id).await {
+                Ok(list) => self.send(list, req_id),
+                Err(error) => self.report(Err(error), req_id),
+            },
+            // These do not come here.
+            ClientFrame::Send(_) | ClientFrame::ClientAck(_) | ClientFrame::Unknown(_) => {}
+        }
+    }
+
+    /// Says what failed; success has no answer.
+    pub(super) fn report(&self, result: Result<(), BrokerError>, req_id: Option<&str>) {
+        let Err(error) = result else { return };
+        let code = match &error {
+            BrokerError::NoSuchTopic(_) => "topic_not_found",
+            BrokerError::NoSuchMesh(_)
+            | BrokerError::NoSuchMember(_)
+            | BrokerError::NoSuchInvite(_)
+            | BrokerError::NoSuchKey(_) => "not_found",
+            BrokerError::StateFull => "state_full",
+            BrokerError::Rotation(refusal) => {
+                return self.send_error(&refusal.to_string(), "the key is not replaced", req_id);
+            }
+            BrokerError::SlugTaken(_) | BrokerError::Join(_) | BrokerError::Ledger(_) => {
+                tracing::warn!(%error, "a request of a connection failed");
+                return self.send_error("unavailable", "the ledger is not available", req_id);
+            }
+        };
+        self.send_error(code, error.to_string(), req_id);
+    }
+
+    /// Answers which features the broker has, and applies the policy about a second daemon.
+    fn negotiate(&self, request: &FeatureRequest, req_id: Option<&str>) {
+        let peers = &self.broker.inner.peers;
+        let (mesh_id, member_id) = (&self.mesh.id, &self.member_id);
+        let existing = peers.connections_of(mesh_id, member_id);
+        let own = existing.iter().find(|one| one.number == self.number);
+        let new = MemberConnection {
+            number: self.number,
+            session_id: own.and_then(|own| own.session_id.clone()),
+            has_session_key: self.session.is_some(),
+            has_negotiated: true,
+        };
+        let decision = decide_connection(self.mesh.clone_policy, &new, &existing);
+        if decision.is_concurrent {
+            tracing::warn!(
+                mesh = mesh_id,
+                member = member_id,
+                policy = self.mesh.clone_policy.as_str(),
+                event = "member_concurrent_connection",
+                "a member is connected twice"
+            );
+        }
+        let is_elsewhere = !new.has_session_key
+            && self.mesh.clone_policy == ClonePolicy::PreferOldest
+            && peers.is_daemon_elsewhere(mesh_id, member_id);
+        let elsewhere = is_elsewhere.then_some(MeshCloseCode::MemberAlreadyConnected);
+        if let Some(code) = decision.refused.or(elsewhere) {
+            peers.remove(mesh_id, self.number, code);
+            return;
+        }
+        for (number, code) in decision.closed {
+            peers.remove(mesh_id, number, code);
+        }
+        self.change(|state| {
+            state.has_negotiated = true;
+            if state.session.is_none() {
+                state.role = PresenceRole::Service;
+            }
+        });
+        let offer = BrokerOffer {
+            window: match self.mesh.dedupe {
+                DedupeRetention::Days(days) => DedupeWindow::Days(days),
+                DedupeRetention::Permanent => DedupeWindow::Permanent,
+            },
+            clone_policy: self.mesh.clone_policy,
+            compares_fingerprints: self.broker.compares_fingerprints(),
+        };
+        self.send(answer(&offer, request), req_id);
+        self.state
+            .send_if_modified(|state| !std::mem::replace(&mut state.has_negotiated, true));
+    }
+
+    /// Changes what the peer says about itself.
+    fn change(&self, change: impl FnOnce(&mut PeerState)) {
+        let peers = &self.broker.inner.peers;
+        peers.update(&self.mesh.id, &self.presence_id, change);
+        self.broker.publish_presences();
+    }
+
+    fn set_visible(&self, visible: bool) {
+        let mut before = visible;
+        self.change(|state| before = std::mem::replace(&mut state.visible, visible));
+        if before != visible {
+            let event = if visible {
+                "peer_visible"
+            } else {
+                "peer_hidden"
+            };
+            self.broker
+                .announce(&self.mesh.id, event, &self.presence_id);
+        }
+    }
+
+    async fn set_profile(&self, mut set: SetProfile, req_id: Option<&str>) {
+        let name = set.display_name.take();
+        self.change(|state| state.profile = Some(set));
+        if let Some(name) = name {
+            let renamed = self.broker.rename(&self.mesh.id, &self.member_id, &name);
+            self.report(renamed.await.map(|_| ()), req_id);
+        }
+    }
+
+    /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
+    async fn change_groups(&self, change: impl Fn(&mut Vec<GroupEntry>)) {
+        self.change(|state| change(&mut state.groups));
+        if self.session.is_some() {
+            return;
+        }
+        let stored = self
+            .broker
+            .change_member(&self.mesh.id, &self.member_id, |member| {
+                change(&mut member.groups);
+            });
+        self.report(stored.await.map(|_| ()), None);
+    }
+
+    /// The peers that can be seen, and this one.
+    fn peers_list(&self) -> PeersList {
+        let all = self.broker.inner.peers.all(&self.mesh.id).into_iter();
+        let seen = all.filter(|peer| peer.visible || peer.presence_id == self.presence_id);
+        PeersList {
+            peers: seen.map(peer_entry).collect(),
+        }
+    }
+
+    /// Replaces the key of the member. All connections of the mesh learn it, this one as well, as the answer.
+    async fn rotate(&self, rotation: &KeyRotationFrame, req_id: Option<&str>) {
+        let rotated = self
+            .broker
+            .rotate_key(&self.mesh.id, &self.member_id, rotation);
+        self.report(rotated.await, req_id);
+    }
+
+    async fn message_status(&self, request: &MessageStatusRequest, req_id: Option<&str>) {
+        let status = self
+            .broker
+            .message_status(&self.identity, &request.message_id);
+        match status.await {
+            Ok(Some(status)) => self.send(status, req_id),
+            Ok(None) => self.send_error("not_found", "there is no such message", req_id),
+            Err(error) => self.report(Err(error.into()), req_id),
+        }
+    }
+
+    /// The connection ended. Its presence stays for a while.
+    pub(super) fn leave(&self) {
+        let peers = &self.broker.inner.peers;
+        let left = peers.disconnect(&self.mesh.id, &self.presence_id, self.number);
+        let Some(departure) = left else {
+            return self.broker.publish_presences();
+        };
+        let (broker, mesh_id) = (self.broker.clone(), self.mesh.id.clone());
+        let presence_id = self.presence_id.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(broker.inner.settings.presence_grace).await;
+            let ended = broker.inner.peers.end(&mesh_id, &presence_id, departure);
+            broker.publish_presences();
+            if let Some(state) = ended {
+                broker.announce_state(&mesh_id, "peer_left", &state);
+            }
+        });
+    }
+}
+
+fn peer_entry(peer: PeerState) -> PeerEntry {
+    PeerEntry {
+        pubkey: peer.session.unwrap_or(peer.member_key).to_string(),
+        member_pubkey: Some(peer.member_key.to_string()),
+        display_name: peer.display_name,
+        status: peer.status,
+        summary: peer.summary,
+        groups: peer.groups,
+        session_id: peer.session_id.unwrap_or_default(),
+        connected_at: text_of_ms(peer.connected_at),
+        cwd: peer.cwd,
+        peer_role: Some(peer.role),
+        hostname: peer.hostname,
+        peer_type: peer.peer_type,
+        channel: peer.channel,
+        model: peer.model,
+        stats: peer.stats,
+        visible: Some(peer.visible),
+        profile: peer
+            .profile
+            .and_then(|profile| serde_json::to_string(&profile).ok())
+            .and_then(|text| crate::frame::RawJson::parse(&text)),
+    }
+}

@@ -1,0 +1,156 @@
+//! What the broker tells all connections of a mesh: who came and left, changed names and keys, revoked members.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::peers::PeerState;
+use super::records::{MeshMember, RosterRecord};
+use super::time_text::text_of_ms;
+use super::{Broker, BrokerError};
+use crate::close::MeshCloseCode;
+use crate::frame::{BrokerFrame, KeyRotationFrame, PushFrame, RawJson};
+use crate::id::{BrokerMessageId, DisplayName, GroupName};
+use crate::keys::MeshPublicKey;
+use crate::rotation::{RotatingMember, check_rotation};
+use consign_engine::{UnitOfWork, Versioned};
+
+impl Broker {
+    /// Tells the others about a presence.
+    pub(super) fn announce(&self, mesh_id: &str, event: &str, presence_id: &str) {
+        let state = self.inner.peers.update(mesh_id, presence_id, |_| ());
+        if let Some(state) = state {
+            self.announce_state(mesh_id, event, &state);
+        }
+    }
+
+    pub(super) fn announce_state(&self, mesh_id: &str, event: &str, state: &PeerState) {
+        let data = json!({
+            "pubkey": state.session.unwrap_or(state.member_key),
+            "memberPubkey": state.member_key,
+            "memberId": state.member_id,
+            "name": state.display_name,
+            "displayName": state.display_name,
+            "groups": state.groups,
+            "sessionId": state.session_id,
+            "peerRole": state.role,
+        });
+        let own = state.presence_id.clone();
+        self.tell(mesh_id, event, &data, |peer| peer.presence_id != own);
+    }
+
+    /// Queues a system push for the connections that `wants` selects.
+    fn tell(&self, mesh_id: &str, event: &str, data: &Value, wants: impl Fn(&PeerState) -> bool) {
+        let data = RawJson::parse(&data.to_string());
+        let id = BrokerMessageId::from_bytes(self.engine().entropy().draw().to_be_bytes());
+        let (id, now) = (id.to_string(), text_of_ms(self.wall_ms()));
+        let push = PushFrame::system(mesh_id, &id, &now, event, data);
+        let text: Arc<str> = BrokerFrame::from(push).to_text(None).into();
+        self.inner.peers.broadcast(mesh_id, &text, wants);
+    }
+
+    /// Tells the mesh that a member was revoked, and closes its connections.
+    pub(super) fn end_member(&self, member: &MeshMember) {
+        let data = json!({"member_id": member.id, "pubkey": member.pubkey});
+        self.tell(&member.mesh_id, "member_revoked", &data, |_| true);
+        let peers = &self.inner.peers;
+        peers.remove_member(&member.mesh_id, &member.id, MeshCloseCode::Banned);
+        self.publish_presences();
+    }
+
+    /// Changes the name of a member and tells the others.
+    pub(super) async fn rename(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        name: &DisplayName,
+    ) -> Result<MeshMember, BrokerError> {
+        let roster = self.current_roster(mesh_id).await?;
+        let old_name = roster
+            .active(member_id)
+            .map(|member| member.display_name.clone());
+        let member = self
+            .change_member(mesh_id, member_id, |member| {
+                name.as_str().clone_into(&mut member.display_name);
+            })
+            .await?;
+        self.inner.peers.update_member(mesh_id, member_id, |peer| {
+            name.as_str().clone_into(&mut peer.display_name);
+        });
+        if old_name.as_deref() != Some(name.as_str()) {
+            let data = json!({
+                "member_id": member.id,
+                "pubkey": member.pubkey,
+                "old_name": old_name,
+                "new_name": name,
+                "name": name,
+            });
+            self.tell(mesh_id, "member_renamed", &data, |_| true);
+        }
+        Ok(member)
+    }
+
+    /// Replaces the key of a member, which stays the same member, and tells all connections.
+    pub(super) async fn rotate_key(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        frame: &KeyRotationFrame,
+    ) -> Result<(), BrokerError> {
+        let key = MeshMember::key(mesh_id, member_id);
+        let missing = || BrokerError::NoSuchMember(member_id.to_owned());
+        let mut member: Versioned<MeshMember> =
+            self.engine().load(key).await?.ok_or_else(missing)?;
+        let old = member.value.pubkey;
+        let rotating = RotatingMember {
+            mesh_id,
+            member_id,
+            key: old,
+        };
+        let new = check_rotation(frame, &rotating, self.now_ms())?;
+        member.value.pubkey = new;
+        member.value.former_keys.retain(|key| *key != new);
+        member.value.former_keys.push(old);
+        let mut unit = UnitOfWork::default();
+        unit.replace(&member);
+        // The key of no other member, present or past.
+        let by_key = MeshMember::pubkey_key(mesh_id, new);
+        unit.expect(by_key.clone(), 0);
+        unit.put(by_key, &member_id);
+        unit.put(RosterRecord::key(mesh_id), &RosterRecord {});
+        self.engine().commit(unit).await.map_err(|error| {
+            if super::was_changed(&error) {
+                BrokerError::Rotation(crate::rotation::RotationRefusal::Malformed)
+            } else {
+                error.into()
+            }
+        })?;
+        self.on_rotated(mesh_id, member_id, old, new, &frame.key_id);
+        Ok(())
+    }
+
+    fn on_rotated(
+        &self,
+        mesh_id: &str,
+        member_id: &str,
+        old: MeshPublicKey,
+        new: MeshPublicKey,
+        key_id: &str,
+    ) {
+        let peers = &self.inner.peers;
+        peers.update_member(mesh_id, member_id, |peer| peer.member_key = new);
+        let data = json!({
+            "member_id": member_id,
+            "old_pubkey": old,
+            "new_pubkey": new,
+            "key_id": key_id,
+        });
+        self.tell(mesh_id, "member_keypair_rotated", &data, |_| true);
+    }
+
+    /// The groups of a presence.
+    pub(super) fn groups_of(&self, mesh_id: &str, presence_id: &str) -> Vec<GroupName> {
+        let state = self.inner.peers.update(mesh_id, presence_id, |_| ());
+        state.map_or_else(Vec::new, |state| state.group_names().collect())
+    }
+}
