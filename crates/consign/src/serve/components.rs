@@ -200,11 +200,14 @@ impl Components {
         });
     }
 
-    /// Runs the daily retention of the mesh.
+    /// Runs the daily retention of the mesh, and watches who is connected to other nodes.
     pub(super) fn run_mesh(&mut self, mesh: &Broker) {
-        let nightly = tokio::spawn(mesh.clone().run_nightly());
+        let tasks = [
+            tokio::spawn(mesh.clone().run_nightly()),
+            tokio::spawn(mesh.clone().watch_presence()),
+        ];
         self.add("mesh", async move {
-            nightly.abort();
+            tasks.iter().for_each(JoinHandle::abort);
             Ok(())
         });
     }

@@ -2,19 +2,45 @@
 
 use std::sync::Arc;
 
-use consign_mesh::broker::Broker;
+use consign_mesh::broker::{Broker, BrokerNode};
 use consign_mesh::http::MeshMount;
 use consign_web::operator::OperatorCredentials;
 use consign_web::shell::Mount;
 
+use super::ledger::random_bytes;
 use super::mesh_settings;
 use super::prepare::{Prepared, StartedLedger};
 use crate::failure::Failure;
 
-pub(super) fn open(ledger: &StartedLedger, base_url: &str) -> anyhow::Result<Broker> {
+/// The name of the node if the ledger is a file.
+const NODE: &str = "mesh";
+
+/// Opens the broker and releases what an earlier start had claimed.
+pub(super) async fn open(
+    prepared: &Prepared,
+    ledger: &StartedLedger,
+    base_url: &str,
+) -> anyhow::Result<Broker> {
     let lookup = |name: &str| std::env::var(name).ok();
-    let settings = mesh_settings::read(lookup, base_url).map_err(Failure::from)?;
-    Ok(Broker::new(ledger.engine.clone(), settings))
+    let mut settings = mesh_settings::read(lookup, base_url).map_err(Failure::from)?;
+    // A file has one server at a time, so earlier leases belong to this node.
+    let name = if ledger.shared {
+        prepared.data.node_id(&prepared.lock)?
+    } else {
+        NODE.to_owned()
+    };
+    settings.node = BrokerNode {
+        id: ledger.node_id,
+        name,
+        start: format!("{:016x}", u64::from_le_bytes(random_bytes()?)),
+        shared: ledger.shared,
+    };
+    let broker = Broker::new(ledger.engine.clone(), settings);
+    let recovered = broker.recover().await?;
+    if recovered > 0 {
+        tracing::info!(recovered, "released deliveries of an earlier start");
+    }
+    Ok(broker)
 }
 
 pub(super) fn mount(

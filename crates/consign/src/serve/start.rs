@@ -63,7 +63,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     components.keep_time(&ledger);
     let beam = beam::open(&prepared, &ledger, &base_url).await?;
     components.run_beam(&beam);
-    let mesh = mesh::open(&ledger, &base_url)?;
+    let mesh = mesh::open(&prepared, &ledger, &base_url).await?;
     components.run_mesh(&mesh);
     // After Beam, which its steps use: components stop in the opposite order.
     let reload_automation = components

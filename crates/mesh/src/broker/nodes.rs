@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use consign_engine::{Error, UnitOfWork, Versioned};
+use consign_kernel::command::Recover;
+use consign_kernel::profile::Face;
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,18 @@ impl Broker {
     /// Lets the other nodes see a change of the presences of this node soon.
     pub(super) fn publish_presences(&self) {
         self.inner.presence_changed.notify_one();
+    }
+
+    /// Releases the deliveries that an earlier start of this node had claimed, so that they are delivered at once.
+    pub async fn recover(&self) -> Result<usize, Error> {
+        let node = &self.inner.settings.node;
+        let recover = Recover {
+            face: Face::Mesh,
+            node: node.name.clone(),
+            start: node.start.clone(),
+            limit: PAGE,
+        };
+        Ok(self.engine().recover(&recover).await?.len())
     }
 
     /// Writes and reads presences until the process ends. A node that is alone on its ledger has nothing to do.
