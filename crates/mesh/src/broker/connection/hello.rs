@@ -207,7 +207,9 @@ impl Broker {
     }
 
     fn peer_state(&self, arrival: &Arrival<'_>, member: &MeshMember) -> PeerState {
-        let name = arrival.display_name.map(str::trim);
+        // A session has a name of its own; a member changes its name on request only.
+        let name = arrival.display_name.filter(|_| arrival.session.is_some());
+        let name = name.map(str::trim);
         let name = name.filter(|name| DisplayName::parse(name).is_ok());
         let groups = arrival.groups.map(valid_groups);
         let own = if arrival.session.is_none() {
