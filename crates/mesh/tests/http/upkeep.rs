@@ -156,6 +156,27 @@ async fn cm_075_a_planted_orphan_is_found_and_marked() {
 }
 
 #[tokio::test]
+async fn cm_075_a_message_that_was_deleted_by_hand_leaves_its_id_and_its_deliveries() {
+    let (world, api_key, _) = world(json!({})).await;
+    world.send(&api_key, &post(Some("m-1"))).await.of(201);
+    let check = async || {
+        let answer = world.post("/v1/mesh/orphan-check", &json!({})).await;
+        answer.of(200)
+    };
+    let sound = check().await;
+    assert_eq!(sound["deliveries_without_message"], json!(0));
+    // Deliveries have a priority as their goal.
+    world
+        .ledger
+        .edit("DELETE FROM intents WHERE goal = 'topic'");
+    let broken = check().await;
+    assert_eq!(broken["found"], json!(1));
+    assert_eq!(broken["deliveries_without_message"], json!(1));
+    let metrics = crate::metrics::read(&world).await;
+    assert_eq!(metrics["cm_broker_atomicity_violation_found"], 1);
+}
+
+#[tokio::test]
 async fn a_time_that_is_none_is_refused() {
     let (world, ..) = world(json!({})).await;
     for as_of in ["yesterday", "", "2027-13-01T00:00:00Z"] {
