@@ -1,16 +1,20 @@
 //! `consign daemon …`: the daemon of a mesh and what it stores.
 
+mod backup;
 mod detach;
 mod down;
 mod events;
+mod files;
 mod inbox;
 mod logs;
 mod outbox;
 mod peers;
 mod ps;
+mod remint;
 mod requests;
 mod restart;
 mod send;
+mod service;
 mod status;
 mod topic;
 mod up;
@@ -89,6 +93,33 @@ enum DaemonSubcommand {
     RotateToken,
     /// Replace the keys of the member; messages to the old key can be read for some days
     RotateKeypair,
+    /// Remove expired keys from the archive of replaced keys
+    ArchiveCleanup,
+    /// Keep the keys on this machine, after the folder was moved or copied to it
+    AcceptHost,
+    /// Become a new member with new keys, by an invite
+    Remint(remint::RemintArgs),
+    /// Write keys and settings to a file that a passphrase protects
+    Backup(backup::BackupArgs),
+    /// Replace keys and settings by those of a backup
+    Restore(backup::RestoreArgs),
+    /// Check the databases, and set damaged ones aside
+    Recover(files::RecoverArgs),
+    /// Remove the folder of the daemon; the membership stays
+    Reset(files::ResetArgs),
+    /// Start the daemon with the session or with the machine
+    InstallService(service::ServiceArgs),
+    /// Remove the service again
+    UninstallService(service::ServiceArgs),
+    /// Show the configured hooks
+    #[command(subcommand)]
+    Hooks(HooksSubcommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum HooksSubcommand {
+    /// List the hooks of hooks.toml, and whether their scripts exist
+    List,
 }
 
 impl DaemonArgs {
@@ -114,6 +145,16 @@ impl DaemonArgs {
             DaemonSubcommand::Reload => requests::order(&target, path::RELOAD).await,
             DaemonSubcommand::RotateToken => requests::order(&target, path::TOKEN_ROTATE).await,
             DaemonSubcommand::RotateKeypair => requests::order(&target, path::KEYPAIR_ROTATE).await,
+            DaemonSubcommand::ArchiveCleanup => files::archive_cleanup(&target).await,
+            DaemonSubcommand::AcceptHost => files::accept_host_command(&target),
+            DaemonSubcommand::Remint(args) => args.run(&target).await,
+            DaemonSubcommand::Backup(args) => args.run(&target),
+            DaemonSubcommand::Restore(args) => args.run(&target),
+            DaemonSubcommand::Recover(args) => args.run(&target),
+            DaemonSubcommand::Reset(args) => args.run(&target),
+            DaemonSubcommand::InstallService(args) => args.install(&target),
+            DaemonSubcommand::UninstallService(args) => args.uninstall(&target),
+            DaemonSubcommand::Hooks(HooksSubcommand::List) => files::list_hooks(&target),
         }
     }
 

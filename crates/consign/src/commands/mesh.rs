@@ -4,7 +4,7 @@ mod create;
 mod dedupe;
 mod invite;
 mod invites;
-mod join;
+pub(crate) mod join;
 mod key;
 mod list;
 mod members;

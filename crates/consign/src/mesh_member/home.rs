@@ -3,6 +3,7 @@
 //! Invariant: only this module reads the variables of the mesh. The directory of a daemon does not follow
 //! `CLAUDEMESH_CONFIG_DIR`, because sessions of one user with several configurations share its daemons.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,10 @@ impl MemberHome {
             config,
             daemon: variable("CLAUDEMESH_DAEMON_DIR"),
         })
+    }
+
+    pub(crate) fn user_folder(&self) -> &Path {
+        &self.home
     }
 
     /// `~/.claudemesh`.
@@ -87,15 +92,18 @@ impl MemberHome {
         })
     }
 
-    /// Makes the folder of `config.json`, private, if there is none.
-    pub(crate) fn create_config_folder(&self) -> anyhow::Result<PathBuf> {
+    /// Changes `config.json` as it is now, in one step: another command may have changed it a moment ago. The file is readable
+    /// by its owner alone.
+    pub(crate) fn change_joined(
+        &self,
+        change: impl FnOnce(&mut JoinedMeshes),
+    ) -> anyhow::Result<()> {
         data_dir::create_private(&self.config)?;
-        Ok(self.config.clone())
-    }
-
-    /// Replaces `config.json` in one step, readable by its owner alone. The folder exists.
-    pub(crate) fn write_joined(&self, joined: &JoinedMeshes) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string_pretty(joined)?;
+        let locked = File::open(&self.config).and_then(|folder| folder.lock().map(|()| folder));
+        let _locked = locked.with_context(|| format!("cannot lock {}", self.config.display()))?;
+        let mut joined = self.joined()?;
+        change(&mut joined);
+        let mut text = serde_json::to_string_pretty(&joined)?;
         text.push('\n');
         data_dir::write_private(&self.config_file(), text.as_bytes())
     }
@@ -192,15 +200,13 @@ mod tests {
     fn the_only_mesh_needs_no_name() {
         let directory = tempfile::tempdir().unwrap();
         let home = home_in(directory.path());
-        home.create_config_folder().unwrap();
         let none = home.slug(None).unwrap_err().to_string();
         assert_eq!(none, "no mesh is joined");
-        let mut joined = home.joined().unwrap();
-        joined.put(mesh("1", "one"));
-        home.write_joined(&joined).unwrap();
+        home.change_joined(|joined| joined.put(mesh("1", "one")))
+            .unwrap();
         assert_eq!(home.slug(None).unwrap().as_str(), "one");
-        joined.put(mesh("2", "two"));
-        home.write_joined(&joined).unwrap();
+        home.change_joined(|joined| joined.put(mesh("2", "two")))
+            .unwrap();
         let several = home.slug(None).unwrap_err().to_string();
         assert_eq!(several, "several meshes are joined: one, two");
         assert_eq!(home.slug(Some("two")).unwrap().as_str(), "two");

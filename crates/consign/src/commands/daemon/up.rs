@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use consign_mesh::daemon::{self, DaemonOptions};
+use consign_mesh::daemon::{self, DaemonOptions, fleet};
 use consign_mesh::environment::IdentityFlag;
 use consign_mesh::id::{DisplayName, MeshSlug};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::DaemonTarget;
 use super::detach::{self, Started};
+use super::files::{accept, settings};
 use crate::failure::{Exit, Failure};
 use crate::lock;
 use crate::mesh_member::home::{self, MemberHome};
@@ -68,12 +69,8 @@ pub(super) struct UpArgs {
     container: bool,
 
     /// Keep the keys although they belong to another machine
-    #[arg(long, conflicts_with = "remint")]
+    #[arg(long, alias = "accept-host")]
     accept_cloned_identity: bool,
-
-    /// Make new keys, and join as a new member
-    #[arg(long)]
-    remint: bool,
 
     /// This process was started by `daemon up` without --foreground.
     #[arg(long, hide = true, requires = "foreground")]
@@ -111,6 +108,9 @@ impl UpArgs {
         if self.detached {
             // Signals of the terminal that started it do not reach it from here on.
             rustix::process::setsid()?;
+        }
+        if self.accept_cloned_identity {
+            accept(home, slug)?;
         }
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -151,9 +151,11 @@ impl UpArgs {
     /// Starts every daemon that does not run yet.
     async fn run_all(&self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         let home = MemberHome::from_environment()?;
+        let slugs = home.slugs()?;
+        admit_all(&home, &slugs)?;
         let mut daemons: Vec<Value> = Vec::new();
         let mut exit = Exit::Done;
-        for slug in home.slugs()? {
+        for slug in slugs {
             let directory = home.daemon_directory(&slug);
             if let Some(pid) = lock::holder(&directory.join("pid")) {
                 daemons.push(json!({"mesh": slug, "state": "already_running", "pid": pid}));
@@ -189,7 +191,6 @@ impl UpArgs {
             (self.rename, "--rename"),
             (self.container, "--container"),
             (self.accept_cloned_identity, "--accept-cloned-identity"),
-            (self.remint, "--remint"),
         ];
         let given = flags.into_iter().filter(|(is_given, _)| *is_given);
         arguments.extend(given.map(|(_, flag)| OsString::from(flag)));
@@ -201,6 +202,19 @@ impl UpArgs {
         }
         arguments
     }
+}
+
+/// Refuses to start more daemons than the smallest `[fleet] max_daemons` of them allows, before the first one starts.
+fn admit_all(home: &MemberHome, slugs: &[MeshSlug]) -> anyhow::Result<()> {
+    let is_running =
+        |slug: &&MeshSlug| lock::holder(&home.daemon_directory(slug).join("pid")).is_some();
+    let running = slugs.iter().filter(is_running).count();
+    for slug in slugs {
+        let settings = settings(home, slug)?;
+        fleet::admit(&settings.fleet, running, slugs.len() - running)
+            .map_err(|error| Failure::failed(error.to_string()))?;
+    }
+    Ok(())
 }
 
 /// A number with `s`, `m`, `h` or `d`.

@@ -3,7 +3,6 @@
 //! Invariant: the file is written only after the broker admitted the member, in one step, and other meshes in it are kept. A
 //! user who joins again keeps the key, so no use of the invite is spent.
 
-use std::fs::File;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -43,18 +42,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let text = input::text("the invite", &self.invite)?;
-        let payload =
-            InvitePayload::parse(&text).map_err(|error| Failure::usage(error.to_string()))?;
-        let name = DisplayName::parse(&self.name)
-            .map_err(|error| Failure::usage(format!("--name: {error}")))?;
-        let slug = MeshSlug::parse(&payload.mesh_slug)
-            .map_err(|error| Failure::usage(format!("the invite: {error}")))?;
-        let home = MemberHome::from_environment()?;
-        let key = key_for(&home, &payload, &slug)?;
-        let member_id = request(&payload, &key, &name).await?;
-        let joined = record(payload, slug.as_str(), &member_id, &key)?;
-        store(&home, joined.clone(), &name)?;
+        let joined = join(&self.invite, &self.name, JoinKey::Kept).await?;
         if self.output.json {
             out::json(&json!({
                 "mesh_id": joined.mesh_id,
@@ -63,14 +51,42 @@ impl Args {
                 "pubkey": joined.pubkey,
             }))?;
         } else {
-            let slug = render::safe(&joined.slug);
+            let (slug, name) = (render::safe(&joined.slug), render::safe(&self.name));
             out::data(&format!(
-                "joined {slug} as {}; start the daemon with: consign daemon up --mesh {slug}",
-                render::safe(name.as_str())
+                "joined {slug} as {name}; start the daemon with: consign daemon up --mesh {slug}"
             ))?;
         }
         Ok(Exit::Done)
     }
+}
+
+/// Which key joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JoinKey {
+    /// The one of an earlier membership, if there is one.
+    Kept,
+    /// Always a new one, so that it becomes a new member.
+    New,
+}
+
+/// Joins with an invite and records the mesh.
+pub(crate) async fn join(invite: &str, name: &str, key: JoinKey) -> anyhow::Result<JoinedMesh> {
+    let text = input::text("the invite", invite)?;
+    let payload = InvitePayload::parse(&text).map_err(|error| Failure::usage(error.to_string()))?;
+    let name =
+        DisplayName::parse(name).map_err(|error| Failure::usage(format!("--name: {error}")))?;
+    let slug = MeshSlug::parse(&payload.mesh_slug)
+        .map_err(|error| Failure::usage(format!("the invite: {error}")))?;
+    let home = MemberHome::from_environment()?;
+    let kept = key_for(&home, &payload, &slug)?;
+    let key = match key {
+        JoinKey::Kept => kept,
+        JoinKey::New => new_key()?,
+    };
+    let member_id = request(&payload, &key, &name).await?;
+    let joined = record(payload, slug.as_str(), &member_id, &key)?;
+    store(&home, joined.clone(), &name)?;
+    Ok(joined)
 }
 
 /// The key of an earlier membership in this mesh, or a new one. Directories of daemons are named by slug, so two meshes of one
@@ -93,11 +109,13 @@ fn key_for(
         Some(mesh) => mesh
             .key()
             .with_context(|| format!("the key of {slug} in {}", home.config_file().display())),
-        None => {
-            let seed = Zeroizing::new(random_bytes()?);
-            Ok(MeshPrivateKey::from_seed(&seed))
-        }
+        None => new_key(),
     }
+}
+
+fn new_key() -> anyhow::Result<MeshPrivateKey> {
+    let seed = Zeroizing::new(random_bytes()?);
+    Ok(MeshPrivateKey::from_seed(&seed))
 }
 
 /// Asks the broker to admit the key. Returns the id of the member.
@@ -178,16 +196,13 @@ fn record(
     })
 }
 
-/// Adds the mesh to the file as it is now: another command may have changed it while the broker was asked.
+/// Adds the mesh to the file, and the name of the user if it has none.
 fn store(home: &MemberHome, mesh: JoinedMesh, name: &DisplayName) -> anyhow::Result<()> {
-    let folder = home.create_config_folder()?;
-    let locked = File::open(&folder).and_then(|file| file.lock().map(|()| file));
-    let _locked = locked.with_context(|| format!("cannot lock {}", folder.display()))?;
-    let mut joined = home.joined()?;
-    joined.put(mesh);
-    let names = joined.rest.entry("displayName".to_owned());
-    names.or_insert_with(|| name.as_str().into());
-    home.write_joined(&joined)
+    home.change_joined(|joined| {
+        joined.put(mesh);
+        let names = joined.rest.entry("displayName".to_owned());
+        names.or_insert_with(|| name.as_str().into());
+    })
 }
 
 #[cfg(test)]
