@@ -19,6 +19,7 @@ pub mod host;
 pub mod host_check;
 pub mod identity;
 mod inbound;
+mod interrupted_rotation;
 mod ipc_limits;
 mod ipc_server;
 pub mod key_archive;

@@ -19,6 +19,9 @@ use crate::frame::{self, ClientFrame};
 use crate::ipc::{IpcAnswer, IpcRefusal, IpcSend, MeshEventKind, answer_send};
 use crate::outbox::{OutboxAnswer, QueuePressure, decide_send};
 
+/// Messages between two looks at the queue, because it may also fill up by bytes.
+const PRESSURE_EVERY_MAX: u64 = 64;
+
 /// Body versions of a topic.
 const CLEAR_BODY: u8 = 1;
 const SEALED_BODY: u8 = 2;
@@ -197,11 +200,20 @@ impl DaemonShared {
 
     /// Reports once when the queue becomes rather full.
     async fn watch_pressure(&self) {
+        if !self.pressure.is_time() {
+            return;
+        }
         let Ok(tally) = self.outbox.tally().await else {
             return;
         };
-        let (pressure, percent) = self.queue_pressure(tally.pending + tally.inflight);
-        if self.pressure.rises_to(pressure) {
+        let waiting = tally.pending + tally.inflight;
+        let (pressure, percent) = self.queue_pressure(waiting);
+        let high_at = self.config().outbox.max_queue_size.saturating_mul(4) / 5;
+        let room = high_at.saturating_sub(waiting);
+        if self
+            .pressure
+            .rises_to(pressure, room.min(PRESSURE_EVERY_MAX))
+        {
             let event = json!({"mesh": self.slug.as_str(), "pct": percent});
             self.log.warn("outbox_pressure_high", &event);
             self.events

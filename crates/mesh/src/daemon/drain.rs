@@ -24,6 +24,9 @@ use crate::outbox::{AckOutcome, ack_outcome};
 const TOO_OLD: &str = "max_age_exceeded";
 /// The pause after a claim that failed, as on a full disk.
 const CLAIM_RETRY: Duration = Duration::from_secs(1);
+/// Rows in flight: a batch that is acknowledged, and the next one that is on its way meanwhile. So a claim is one commit for
+/// many rows, and one lost acknowledgement holds nothing up.
+const IN_FLIGHT_MAX: usize = 2 * DRAIN_BATCH_MAX;
 /// How long acknowledgements are awaited at the end of the daemon.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -57,20 +60,20 @@ pub(super) async fn drain(shared: Arc<DaemonShared>) {
 async fn drain_over(shared: &DaemonShared, line: &BrokerLine) {
     let mut in_flight = FuturesUnordered::new();
     loop {
-        let free = DRAIN_BATCH_MAX - in_flight.len();
+        let is_full = in_flight.len() + DRAIN_BATCH_MAX > IN_FLIGHT_MAX;
         let leave = async {
             tokio::select! {
                 () = line.until_closed() => {}
                 _ = shared.until_end() => {}
             }
         };
-        if free == 0 {
+        if is_full {
             tokio::select! {
                 _ = in_flight.next() => continue,
                 () = leave => break,
             }
         }
-        let claim = shared.outbox.claim(free, CLAIM_WAIT, leave);
+        let claim = shared.outbox.claim(DRAIN_BATCH_MAX, CLAIM_WAIT, leave);
         tokio::pin!(claim);
         // A claim is never dropped: it may have taken rows already.
         let claimed = loop {

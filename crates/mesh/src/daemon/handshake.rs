@@ -80,8 +80,9 @@ pub(super) async fn shake_hands(
         .map_err(LineEnd::lost)?;
     let mut early = Vec::new();
     let limit = Duration::from_millis(HELLO_TIMEOUT_MS);
-    let ack = timeout(limit, hello_ack(socket, &mut early)).await;
+    let ack = timeout(limit, hello_ack(shared, socket, &mut early)).await;
     let display_name = ack.map_err(|_| LineEnd::lost("no answer to the hello"))??;
+    shared.keep_current_key().await;
     let needs = shared.config().needs();
     let request = FeatureRequest {
         require: needs.require.clone(),
@@ -122,7 +123,6 @@ fn hello(shared: &DaemonShared) -> HelloFrame {
         display_name: identity.display_name.clone(),
         session_id: Some(shared.session_id.clone()),
         pid: Some(i64::from(std::process::id())),
-        cwd: Some(shared.folder.path().display().to_string()),
         hostname: Some(shared.hostname.clone()),
         peer_type: Some("connector".to_owned()),
         channel: Some("claudemesh-daemon".to_owned()),
@@ -134,6 +134,7 @@ fn hello(shared: &DaemonShared) -> HelloFrame {
 }
 
 async fn hello_ack(
+    shared: &DaemonShared,
     socket: &mut BrokerSocket,
     early: &mut Vec<PushFrame>,
 ) -> Result<String, LineEnd> {
@@ -143,6 +144,11 @@ async fn hello_ack(
             Ok(BrokerFrame::HelloAck(ack)) => return Ok(ack.member_display_name),
             Ok(BrokerFrame::Push(push)) => early.push(*push),
             Ok(BrokerFrame::Error(error)) => {
+                if matches!(&*error.code, "revoked" | "unauthorized")
+                    && shared.adopt_next_key().await
+                {
+                    return Err(LineEnd::lost("the broker knows the next key"));
+                }
                 if error.code == "revoked" {
                     let message = format!("the broker refuses this member: {}", error.message);
                     return Err(LineEnd::Ended(DaemonEnd::new(DaemonExit::Revoked, message)));

@@ -3,7 +3,7 @@
 //! Invariant: what was taken is given back when the request or the stream ends, however it ends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -86,11 +86,25 @@ impl RateBucket {
 #[derive(Debug, Default)]
 pub(super) struct PressureWatch {
     is_high: AtomicBool,
+    /// Messages that are accepted before the next look.
+    skipped: AtomicU64,
 }
 
 impl PressureWatch {
-    /// Whether the queue has become rather full since the last look.
-    pub(super) fn rises_to(&self, pressure: QueuePressure) -> bool {
+    /// Whether to look at the queue after this message. A look is a query, and an empty queue is not full after one message.
+    pub(super) fn is_time(&self) -> bool {
+        let skips = self
+            .skipped
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            });
+        skips.is_err()
+    }
+
+    /// Whether the queue has become rather full since the last look. The next one is after `room` messages.
+    pub(super) fn rises_to(&self, pressure: QueuePressure, room: u64) -> bool {
+        self.skipped
+            .store(room.saturating_sub(1), Ordering::Relaxed);
         let is_high = pressure >= QueuePressure::High;
         !self.is_high.swap(is_high, Ordering::Relaxed) && is_high
     }

@@ -111,6 +111,14 @@ impl PendingRotation {
         Ok(self.new)
     }
 
+    /// The answer of the broker is unknown: the current identity, which knows that there is a next key.
+    pub fn unresolved(self) -> DaemonIdentity {
+        DaemonIdentity {
+            next: Some(self.new.key),
+            ..self.old
+        }
+    }
+
     /// The broker has refused the new key. If its answer is unknown, neither this nor [`Self::commit`] is called: the next
     /// start finds both keys.
     pub fn abort(self, archive: &mut KeyArchiveFile) -> Result<DaemonIdentity, IdentityError> {

@@ -16,6 +16,8 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::folder::FolderLock;
 use super::hooks::{HOOKS_FILE, HookKind, HookOptions, HookRun, Hooks, IsolationPrograms};
@@ -72,6 +74,8 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         on_stderr: options.foreground,
     });
     let log = log.map_err(|error| failed(&folder, &error))?;
+    // Events of the ledger and of the listeners go into the same log. A second daemon of one process, as in tests, has its own.
+    let _ = tracing_subscriber::registry().with(log.clone()).try_init();
     if let Err(error) = std::fs::set_permissions(folder.log(), Permissions::from_mode(PUBLIC)) {
         return Err(failed(&folder, &error));
     }
@@ -152,6 +156,7 @@ impl OpenDaemon {
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
         tasks.spawn(retention::keep(Arc::clone(&shared)));
+        tasks.spawn(retention::clean_archive(Arc::clone(&shared)));
         tasks.spawn(hook_runs::follow(Arc::clone(&shared), hook_runs));
         server.spawn(&shared, &mut tasks);
         let fields = json!({"pid": std::process::id(), "broker": shared.broker_url});

@@ -397,6 +397,16 @@ impl OutboxLedger {
         Ok(self.store.outbox_rows(status, limit).await?)
     }
 
+    /// The row with this id, or of the message with this id.
+    pub(super) async fn named(&self, id: &str) -> Result<Vec<OutboxTableRow>, OutboxError> {
+        let by_row = self.store.outbox_row(id.to_owned()).await?;
+        let found = match by_row {
+            Some(row) => Some(row),
+            None => self.store.outbox_row_of(id.to_owned()).await?,
+        };
+        Ok(found.into_iter().collect())
+    }
+
     pub(super) async fn tally(&self) -> Result<OutboxTally, OutboxError> {
         Ok(self.store.outbox_tally().await?)
     }

@@ -1,11 +1,14 @@
-//! Removes received messages that are older than the settings keep them.
+//! Removes received messages that are older than the settings keep them, and keys whose time is over.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::shared::{DaemonShared, wall_ms};
+use super::key_archive::until_midnight;
+use super::shared::{DaemonShared, MemberKeys, wall_ms};
 
 const DAY_MS: i64 = 86_400_000;
 /// The first pass is at the start, so that a daemon that is restarted every day removes them, too.
@@ -13,6 +16,34 @@ const EVERY: Duration = Duration::from_hours(1);
 /// Space is given back once a week.
 const VACUUM_EVERY: u32 = 7 * 24;
 const PIECE: u32 = 500;
+
+/// Removes archived keys whose time is over, every midnight of this machine, until the daemon ends.
+pub(super) async fn clean_archive(shared: Arc<DaemonShared>) {
+    loop {
+        {
+            let mut archive = shared.archive.lock().await;
+            let removed = archive.clean_up(Timestamp::now());
+            match removed {
+                Ok(0) => {}
+                Ok(removed) => {
+                    let identity = shared.keys().identity.clone();
+                    shared.set_keys(MemberKeys::new(identity, &archive));
+                    let fields = json!({"removed": removed});
+                    shared.log.info("archive_cleaned_up", &fields);
+                }
+                Err(error) => {
+                    let fields = json!({"error": error.to_string()});
+                    shared.log.warn("archive_cleanup_failed", &fields);
+                }
+            }
+        }
+        let midnight = until_midnight(Timestamp::now(), TimeZone::system());
+        tokio::select! {
+            () = tokio::time::sleep(midnight) => {}
+            _ = shared.until_end() => return,
+        }
+    }
+}
 
 /// Runs until the daemon ends.
 pub(super) async fn keep(shared: Arc<DaemonShared>) {

@@ -61,6 +61,8 @@ async fn rotate_now(shared: &DaemonShared) -> RouteAnswer {
         }
         // Both keys are on disk, and the next connection finds out which one the broker knows.
         Err(LineError::Closed | LineError::NoAnswer) => {
+            shared.set_keys(MemberKeys::new(pending.unresolved(), &archive));
+            line.hang_up();
             return Err(IpcRefusal::new(504, "broker_timeout"));
         }
     };

@@ -20,10 +20,14 @@ use crate::ipc::{
 use crate::meta::CanonicalMeta;
 use crate::outbox::OutboxStatus;
 use crate::priority::MeshPriority;
+use crate::query::QueryPairs;
 
 pub(super) async fn list(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
     let query = OutboxQuery::parse(&request.query)?;
-    let rows = shared.outbox.list(query.status, query.limit).await;
+    let rows = match QueryPairs::parse(&request.query).get("id") {
+        Some(id) => shared.outbox.named(id).await,
+        None => shared.outbox.list(query.status, query.limit).await,
+    };
     let rows = rows.map_err(|error| unavailable(&error))?;
     let items: Vec<OutboxItem> = rows.into_iter().map(item).collect();
     super::json(200, &IpcItemList { items, next: None })
