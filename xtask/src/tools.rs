@@ -57,6 +57,7 @@ const LEDGER_TESTS: &[(&str, &str)] = &[
     ("consign-engine", "it"),
     ("consign-intent", "it"),
     ("consign-mesh", "broker"),
+    ("consign-mesh", "socket"),
     ("consign-mesh", "http"),
     ("consign-transactions", "http"),
     ("consign-transactions", "site"),

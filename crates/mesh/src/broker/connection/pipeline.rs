@@ -1,7 +1,8 @@
 //! Reads the frames of a connection. Messages are prepared and committed while later frames are read.
 //!
-//! Ordering: commits are queued in the order of the frames, and answers have that order. A frame that is no message waits
-//! until all messages before it are answered, so that it sees their effects and they do not see its own.
+//! Ordering: commits are queued in the order of the frames, and answers have that order. Any other
+//! frame waits until all messages and acknowledgements before it are stored, so that it sees their effects and they do not
+//! see its own.
 
 use std::pin::Pin;
 
@@ -37,8 +38,8 @@ impl Pipeline<'_> {
             || self.acked.len() >= SENDS_IN_FLIGHT_MAX
     }
 
-    fn has_sends(&self) -> bool {
-        !self.prepared.is_empty() || !self.answered.is_empty()
+    fn is_idle(&self) -> bool {
+        self.prepared.is_empty() && self.answered.is_empty() && self.acked.is_empty()
     }
 }
 
@@ -49,7 +50,7 @@ impl MeshLine {
         // A frame that waits for the messages before it.
         let mut held: Option<Framed<ClientFrame>> = None;
         loop {
-            if let Some(framed) = held.take_if(|_| !pipeline.has_sends()) {
+            if let Some(framed) = held.take_if(|_| pipeline.is_idle()) {
                 self.handle(framed).await;
             }
             let reads = held.is_none() && !pipeline.is_full();
