@@ -191,6 +191,7 @@ codes! {
     AdminUnavailable => "admin_unavailable", Busy, [Beam];
     InvalidToken => "invalid_token", Unauthorized, [Beam];
     SlugTaken => "slug_taken", Conflict, [Mesh];
+    BlobsUnavailable => "blobs_unavailable", Busy, [Mesh];
 }
 
 impl Code {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod api_keys;
+mod blobs;
 mod connection;
 mod counters;
 mod depth;
@@ -49,6 +50,8 @@ pub use worker_queue::queue_of_namespace;
 
 pub(crate) use api_keys::KeyHolder;
 pub use api_keys::{MeshApiKey, NewMeshApiKey};
+pub(crate) use blobs::{BlobName, BlobUpload};
+pub use blobs::{BlobRecord, BlobSettings};
 pub(crate) use connection::socket_options;
 pub(crate) use counters::{BrokerCounters, BrokerMetric};
 
@@ -81,6 +84,8 @@ pub struct BrokerSettings {
     /// How long a closed connection still counts as present.
     pub presence_grace: Duration,
     pub node: BrokerNode,
+    /// Without a folder, members cannot share files.
+    pub blobs: Option<BlobSettings>,
 }
 
 impl BrokerSettings {
@@ -94,6 +99,7 @@ impl BrokerSettings {
             delivery_lease: Duration::from_millis(DELIVERY_LEASE_MS),
             presence_grace: Duration::from_millis(PRESENCE_GRACE_MS),
             node: BrokerNode::default(),
+            blobs: None,
         }
     }
 }

@@ -3,10 +3,12 @@
 //! `join` and `messages` have the bodies that clients outside of this repository use; each module with routes has their
 //! handlers, and `face` what they share. Errors have the format of the server, except that of `/join`.
 
+mod blobs;
 mod face;
 mod join;
 mod join_route;
 mod listener_rules;
+mod member_signature;
 mod messages;
 mod messages_route;
 mod metrics;
@@ -37,6 +39,7 @@ pub struct InvalidBody(pub String);
 /// All routes but that of the socket. It has no fallback, so that it can be merged into another router.
 fn router(face: MeshFace) -> Router {
     let routes = Router::new()
+        .merge(blobs::routes())
         .merge(join_route::routes())
         .merge(messages_route::routes())
         .merge(operators::routes());

@@ -8,6 +8,8 @@ pub const FRAME_DEPTH_MAX: usize = 64;
 pub const INLINE_BYTES_MAX: usize = 48_000;
 /// What the protocol names as the size of a file.
 pub const BLOB_BYTES_MAX: u64 = 524_288_000;
+/// Uploads and downloads of files at the same time.
+pub const BLOB_TRANSFERS_MAX: usize = 16;
 pub const MENTIONS_MAX: usize = 16;
 /// A close frame of a WebSocket has room for this much reason.
 pub const CLOSE_REASON_BYTES_MAX: usize = 123;

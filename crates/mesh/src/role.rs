@@ -179,6 +179,12 @@ pub struct ApiScope {
 }
 
 impl ApiScope {
+    /// Whether the key has a capability; `admin` has all.
+    pub fn has(&self, capability: ApiCapability) -> bool {
+        let of = |wanted| self.capabilities.contains(&wanted);
+        of(capability) || of(ApiCapability::Admin)
+    }
+
     /// Whether the key may send there. A key with topics sends to those alone.
     pub fn may_send(&self, destination: &Destination) -> bool {
         let sends = self.capabilities.contains(&ApiCapability::Send)

@@ -102,6 +102,13 @@ impl MeshSignedText {
         ))
     }
 
+    /// By the member's key, for a request over HTTP.
+    pub fn http(mesh_id: &str, pubkey: &str, method: &str, path: &str, timestamp_ms: u64) -> Self {
+        Self(format!(
+            "claudemesh-http|{mesh_id}|{pubkey}|{method}|{path}|{timestamp_ms}"
+        ))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -15,6 +15,9 @@ use crate::failure::Failure;
 /// The name of the node if the ledger is a file.
 const NODE: &str = "mesh";
 
+/// The folder of shared files in the data directory.
+const BLOBS: &str = "mesh-blobs";
+
 /// Opens the broker and releases what an earlier start had claimed.
 pub(super) async fn open(
     prepared: &Prepared,
@@ -22,7 +25,9 @@ pub(super) async fn open(
     base_url: &str,
 ) -> anyhow::Result<Broker> {
     let lookup = |name: &str| std::env::var(name).ok();
-    let mut settings = mesh_settings::read(lookup, base_url).map_err(Failure::from)?;
+    let own_folder = (!ledger.shared).then(|| prepared.data.root().join(BLOBS));
+    let settings = mesh_settings::read(lookup, base_url, own_folder);
+    let mut settings = settings.map_err(Failure::from)?;
     // A file has one server at a time, so earlier leases belong to this node.
     let name = if ledger.shared {
         prepared.data.node_id(&prepared.lock)?

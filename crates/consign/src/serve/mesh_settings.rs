@@ -2,17 +2,22 @@
 //!
 //! Invariant: a variable that is set is usable, or the error names it.
 
-use consign_mesh::broker::BrokerSettings;
+use std::path::PathBuf;
+
+use consign_mesh::broker::{BlobSettings, BrokerSettings};
+use consign_mesh::limits::BLOB_BYTES_MAX;
 
 use super::beam_settings::number;
 use super::site_settings::UnusableSetting;
 
 const SENDS_MAX: u64 = 100_000_000;
 
-/// `base_url` is the address of this server, for invites where no variable names another one.
+/// `base_url` is the address of this server, for invites where no variable names another one; `own_folder` is where files of
+/// members are without a variable, if that is possible.
 pub(super) fn read(
     lookup: impl Fn(&str) -> Option<String>,
     base_url: &str,
+    own_folder: Option<PathBuf>,
 ) -> Result<BrokerSettings, UnusableSetting> {
     let filled = |name: &str| {
         let value = lookup(name).map(|value| value.trim().to_owned());
@@ -30,6 +35,13 @@ pub(super) fn read(
     let burst = "MESH_SEND_BURST";
     if let Some(burst) = number(burst, filled(burst), 1, SENDS_MAX)? {
         settings.send_burst = u32::try_from(burst).unwrap_or(u32::MAX);
+    }
+    let folder = filled("MESH_BLOB_DIR").map(PathBuf::from).or(own_folder);
+    settings.blobs = folder.map(BlobSettings::new);
+    let largest = "MESH_BLOB_BYTES_MAX";
+    let bytes_max = number(largest, filled(largest), 1, BLOB_BYTES_MAX)?;
+    if let (Some(blobs), Some(bytes_max)) = (&mut settings.blobs, bytes_max) {
+        blobs.bytes_max = bytes_max;
     }
     let dedupe = "MESH_DEDUPE_ENFORCED";
     settings.dedupe_is_enforced = flag(dedupe, filled(dedupe).as_deref())?;
@@ -78,7 +90,11 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        read(lookup, "http://127.0.0.1:7070")
+        read(
+            lookup,
+            "http://127.0.0.1:7070",
+            Some(PathBuf::from("data/mesh-blobs")),
+        )
     }
 
     #[test]
@@ -90,6 +106,9 @@ mod tests {
             (6_000, 1_000)
         );
         assert!(settings.dedupe_is_enforced);
+        let blobs = settings.blobs.unwrap();
+        assert_eq!(blobs.folder, PathBuf::from("data/mesh-blobs"));
+        assert_eq!(blobs.bytes_max, BLOB_BYTES_MAX);
         assert_eq!(socket_url("https://[::1]:7070"), "wss://[::1]:7070/ws");
     }
 
@@ -100,11 +119,16 @@ mod tests {
             ("MESH_SENDS_PER_MIN", "60"),
             ("MESH_SEND_BURST", "10"),
             ("MESH_DEDUPE_ENFORCED", "false"),
+            ("MESH_BLOB_DIR", "/srv/blobs"),
+            ("MESH_BLOB_BYTES_MAX", "1000"),
         ]);
         let settings = settings.unwrap();
         assert_eq!(settings.url, "wss://mesh.example/ws");
         assert_eq!((settings.sends_per_minute, settings.send_burst), (60, 10));
         assert!(!settings.dedupe_is_enforced);
+        let blobs = settings.blobs.unwrap();
+        assert_eq!(blobs.folder, PathBuf::from("/srv/blobs"));
+        assert_eq!(blobs.bytes_max, 1_000);
     }
 
     #[test]

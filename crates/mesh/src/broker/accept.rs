@@ -195,7 +195,13 @@ impl Broker {
         }
         let plan = match self.plan(sender, &checked).await? {
             Ok(plan) => plan,
-            Err(refusal) => return refused(refusal),
+            Err(refusal) => {
+                if !again {
+                    let counters = &self.inner.counters;
+                    counters.count(BrokerMetric::RATE_THEN_REJECTED, &[]);
+                }
+                return refused(refusal);
+            }
         };
         let key = match checked.key(&plan.target) {
             Ok(_) if !self.compares_fingerprints() => SendKey::Unkeyed,

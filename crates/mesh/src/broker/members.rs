@@ -2,7 +2,7 @@
 
 use consign_engine::{Operator, Versioned};
 
-use super::records::{MeshMember, RosterRecord};
+use super::records::{MeshMember, MeshRecord, RosterRecord};
 use super::{Broker, BrokerError};
 use crate::id::DisplayName;
 use crate::keys::MeshPublicKey;
@@ -30,6 +30,20 @@ impl Broker {
         };
         let found = self.engine().load(MeshMember::key(mesh_id, &id.value));
         Ok(found.await?.map(|found| found.value))
+    }
+
+    /// The mesh, and its active member with this key.
+    pub(crate) async fn active_member(
+        &self,
+        mesh_id: &str,
+        pubkey: MeshPublicKey,
+    ) -> Result<Option<(MeshRecord, MeshMember)>, BrokerError> {
+        let Some(mesh) = self.mesh(mesh_id).await? else {
+            return Ok(None);
+        };
+        let member = self.member_by_key(mesh_id, pubkey).await?;
+        let member = member.filter(|member| member.is_active() && member.pubkey == pubkey);
+        Ok(member.map(|member| (mesh, member)))
     }
 
     /// Ends a membership for good. The id of the member never becomes valid again.

@@ -21,7 +21,7 @@ const PIECE_ROWS: u32 = 500;
 const FACTS_KEPT_AFTER_DAYS: u32 = 30;
 
 /// The records that expire.
-const EXPIRING: [Kind; 2] = [Kind::MeshHistory, Kind::MeshInvite];
+const EXPIRING: [Kind; 3] = [Kind::MeshHistory, Kind::MeshInvite, Kind::MeshBlob];
 
 /// What a pass of the retention removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +65,7 @@ impl Broker {
             .await?;
         }
         self.clean_settled().await?;
+        self.remove_old_blobs().await?;
         self.counters().count(BrokerMetric::TTL_SWEEPS, &[]);
         Ok(RetentionReport {
             messages_pruned,

@@ -4,6 +4,7 @@
 //! Limits come from the code that applies them. The names of components and operations begin with the name of the protocol,
 //! because documents are merged by name.
 
+mod blobs;
 mod clients;
 mod operation;
 mod operators;
@@ -14,7 +15,7 @@ mod upkeep;
 use consign_web::openapi::{self, Tag};
 use serde_json::{Value, json};
 
-use operation::{ADMIN_PASSWORD, ADMIN_TOKEN, API_KEY, MeshDialect};
+use operation::{ADMIN_PASSWORD, ADMIN_TOKEN, API_KEY, MEMBER_SIGNATURE, MeshDialect};
 
 const CLIENTS: Tag = Tag {
     title: "Mesh",
@@ -41,6 +42,7 @@ pub fn document() -> Value {
     });
     let endpoints: Vec<_> = [
         clients::all(),
+        blobs::all(),
         operators::all(),
         reads::all(),
         upkeep::all(),
@@ -55,6 +57,7 @@ fn security_schemes() -> Value {
     json!({
         ADMIN_TOKEN: {"type": "apiKey", "in": "header", "name": "X-Admin-Token", "description": "The operator's token, for programs."},
         ADMIN_PASSWORD: {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
+        MEMBER_SIGNATURE: {"type": "apiKey", "in": "header", "name": "X-Mesh-Signature", "description": "Ed25519 of a member, 128 hex digits, over `claudemesh-http|MESH|KEY|METHOD|PATH|TIMESTAMP`, with the headers X-Mesh-Id, X-Mesh-Member and X-Mesh-Timestamp (milliseconds, at most a minute off)."},
         API_KEY: {"type": "http", "scheme": "bearer", "description": "An API key of a mesh, with which a program acts as one member."},
     })
 }

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod blobs;
 mod described;
 mod join;
 mod keys;

@@ -10,9 +10,9 @@ use consign_engine::{Error, Versioned};
 
 use super::MeshSender;
 use crate::accept::{AcceptReason, AcceptRefusal, CheckedSend};
-use crate::broker::Broker;
 use crate::broker::records::{MeshMember, TopicRecord};
 use crate::broker::roster::Roster;
+use crate::broker::{Broker, BrokerMetric};
 use crate::destination::{Destination, ResolvedTarget, TargetSpec};
 use crate::id::{GroupName, QueueName};
 use crate::keys::MeshPublicKey;
@@ -101,6 +101,11 @@ impl Broker {
             Ok(resolved) => Ok(Ok(resolved)),
             Err(_) => self.resolve_now(sender, checked).await,
         }
+    }
+
+    fn count_dropped(&self) {
+        let counters = self.counters();
+        counters.count(BrokerMetric::DROPPED_BY_GRANT, &[]);
     }
 
     /// The same by the present lists, which later messages use too.
@@ -220,8 +225,9 @@ impl Broker {
             }
             match gets(member) {
                 Delivered::Yes => recipients.push(row),
-                Delivered::Dropped => {}
+                Delivered::Dropped => self.count_dropped(),
                 Delivered::Refused => {
+                    self.count_dropped();
                     return Err(forbidden(
                         "the recipient takes no direct messages of this sender",
                     ));

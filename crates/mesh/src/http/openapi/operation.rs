@@ -14,6 +14,7 @@ use crate::limits::HTTP_BODY_BYTES_MAX;
 pub(super) const ADMIN_TOKEN: &str = "meshAdminToken";
 pub(super) const ADMIN_PASSWORD: &str = "meshAdminPassword";
 pub(super) const API_KEY: &str = "meshApiKey";
+pub(super) const MEMBER_SIGNATURE: &str = "meshMemberSignature";
 
 /// A refused invite has a body of its own.
 pub(super) const JOIN: &str = "meshJoin";
@@ -54,6 +55,13 @@ pub(super) const PROGRAM: Access = Access {
     ..ANYONE
 };
 
+/// A member, or a program with an API key.
+pub(super) const MEMBER_OR_PROGRAM: Access = Access {
+    words: "API key of the mesh, or the signature of a member",
+    schemes: &[&[API_KEY], &[MEMBER_SIGNATURE]],
+    ..PROGRAM
+};
+
 pub(super) fn get(path: &'static str, operation: Operation) -> Endpoint {
     endpoint(Method::GET, path, operation)
 }
@@ -64,7 +72,7 @@ pub(super) fn post(path: &'static str, operation: Operation) -> Endpoint {
 }
 
 /// One method of one path; a mesh in the path is added as its parameter, and the policy of the listener as refusals.
-fn endpoint(method: Method, path: &'static str, operation: Operation) -> Endpoint {
+pub(super) fn endpoint(method: Method, path: &'static str, operation: Operation) -> Endpoint {
     let operation = if path.contains("{slug}") {
         operation
             .path("slug", text().about("The short name of the mesh."))
@@ -169,7 +177,7 @@ fn meaning(status: u16) -> &'static str {
         400 => "The request is invalid; the code says why.",
         401 => "No credentials, or wrong ones.",
         403 => "The credentials are valid but do not allow this.",
-        404 => "No mesh, member, invite, key or topic matches.",
+        404 => "No mesh, member, file, invite, key or topic matches.",
         408 => "The body did not arrive in time.",
         409 => "Another mesh has this name.",
         413 => "The body is too large.",
