@@ -118,6 +118,18 @@ pub enum Plant {
     OtherMachineStarts,
     EphemeralKeyWritten,
     BackupWithToken,
+    UncomparedMeshId,
+    ForeignMeshId,
+    DriftAccepted,
+    TrustedBodyHash,
+    EndlessInvite,
+    CutoffAtWindow,
+    ConflictIsQueued,
+    DuplicateAnnounced,
+    LoopbackWithoutToken,
+    TokenInQuery,
+    ReusedIdRetried,
+    OldDedupeAccepted,
 }
 
 impl Plant {
@@ -234,6 +246,18 @@ impl Plant {
         Self::OtherMachineStarts,
         Self::EphemeralKeyWritten,
         Self::BackupWithToken,
+        Self::UncomparedMeshId,
+        Self::ForeignMeshId,
+        Self::DriftAccepted,
+        Self::TrustedBodyHash,
+        Self::EndlessInvite,
+        Self::CutoffAtWindow,
+        Self::ConflictIsQueued,
+        Self::DuplicateAnnounced,
+        Self::LoopbackWithoutToken,
+        Self::TokenInQuery,
+        Self::ReusedIdRetried,
+        Self::OldDedupeAccepted,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -350,6 +374,18 @@ impl Plant {
             Self::OtherMachineStarts => "other-machine-starts",
             Self::EphemeralKeyWritten => "ephemeral-key-written",
             Self::BackupWithToken => "backup-with-token",
+            Self::UncomparedMeshId => "uncompared-mesh-id",
+            Self::ForeignMeshId => "foreign-mesh-id",
+            Self::DriftAccepted => "drift-accepted",
+            Self::TrustedBodyHash => "trusted-body-hash",
+            Self::EndlessInvite => "endless-invite",
+            Self::CutoffAtWindow => "cutoff-at-window",
+            Self::ConflictIsQueued => "conflict-is-queued",
+            Self::DuplicateAnnounced => "duplicate-announced",
+            Self::LoopbackWithoutToken => "loopback-without-token",
+            Self::TokenInQuery => "token-in-query",
+            Self::ReusedIdRetried => "reused-id-retried",
+            Self::OldDedupeAccepted => "old-dedupe-accepted",
         }
     }
 }

@@ -12,6 +12,7 @@ use std::fmt;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use consign_kernel::plant::{self, Plant};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::{MeshPrivateKey, MeshPublicKey};
@@ -206,7 +207,7 @@ pub fn decide_join(payload: &InvitePayload, facts: &JoinFacts<'_>) -> Result<Joi
     if facts.is_member {
         return Ok(Join::AlreadyMember);
     }
-    if invite.uses >= invite.uses_max {
+    if invite.uses >= invite.uses_max && !plant::on(Plant::EndlessInvite) {
         return Err(JoinRefusal::InviteExhausted);
     }
     Ok(Join::Admit)

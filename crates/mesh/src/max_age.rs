@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use consign_kernel::plant::{self, Plant};
+
 /// Used if the broker never forgets an id.
 const PERMANENT_HOURS_DEFAULT: u32 = 168;
 const PERMANENT_HOURS_MAX: u32 = 720;
@@ -99,7 +101,11 @@ fn scoped(days: u32, override_hours: Option<u32>) -> Result<MaxAge, MaxAgeAboveW
         let hours = derived_hours(days);
         return Ok(MaxAge {
             hours,
-            cutoff_hours: hours.min(hours_max),
+            cutoff_hours: if plant::on(Plant::CutoffAtWindow) {
+                hours
+            } else {
+                hours.min(hours_max)
+            },
             warning: None,
         });
     };

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use consign_kernel::plant::{self, Plant};
+
 use crate::fingerprint::RequestFingerprint;
 use crate::frame::AckFrame;
 use crate::role::words;
@@ -88,7 +90,7 @@ pub fn decide_send(row: Option<&OutboxRow>, fingerprint: RequestFingerprint) -> 
     let Some(row) = row else {
         return OutboxAnswer::Enqueue;
     };
-    let is_same_request = row.fingerprint == fingerprint;
+    let is_same_request = row.fingerprint == fingerprint || plant::on(Plant::ConflictIsQueued);
     let conflict = OutboxConflict {
         status: row.status,
         is_same_request,
@@ -148,6 +150,7 @@ pub fn ack_outcome(ack: &AckFrame) -> AckOutcome {
     let error = || ack.error.clone().unwrap_or_else(|| "refused".to_owned());
     match ack.code {
         Some(200..=299) => done(ack),
+        Some(409) if plant::on(Plant::ReusedIdRetried) => AckOutcome::Retry(error()),
         Some(409) => AckOutcome::Dead {
             error: error(),
             is_reused: true,

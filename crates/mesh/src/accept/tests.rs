@@ -66,7 +66,8 @@ fn a_message_with_all_parts_is_computed_again() {
 }
 
 #[test]
-fn drift_is_a_conflict_that_shows_the_brokers_own_prefix() {
+fn cm_053_drift_is_a_conflict_that_shows_the_brokers_own_prefix() {
+    consign_testkit::plants::from_environment();
     let drifted = SendFrame {
         priority: Some("now".to_owned()),
         ..post()
@@ -114,6 +115,7 @@ fn upstreams_fingerprint_is_taken_as_it_is() {
 
 #[test]
 fn cm_056_a_clear_body_must_have_its_hash() {
+    consign_testkit::plants::from_environment();
     let send = SendFrame {
         ciphertext: "aGVsbG8h".to_owned(),
         ..post()

@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use consign_kernel::plant::{self, Plant};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -80,7 +81,7 @@ impl DaemonIdentity {
     /// Reads the identity, or creates it from the joined mesh.
     pub fn open(options: &IdentityOptions<'_>, log: &DaemonLog) -> Result<Self, IdentityError> {
         let first = Self::first(options)?;
-        if options.mode == IdentityMode::Ephemeral {
+        if first.directory.is_none() {
             return Ok(first);
         }
         let path = options.directory.join(KEYPAIR_FILE);
@@ -118,7 +119,8 @@ impl DaemonIdentity {
             slug: joined.slug.clone(),
             error,
         })?;
-        let is_persistent = options.mode == IdentityMode::Persistent;
+        let is_persistent =
+            options.mode == IdentityMode::Persistent || plant::on(Plant::EphemeralKeyWritten);
         Ok(Self {
             mesh_id: joined.mesh_id.clone(),
             member_id: joined.member_id.clone(),

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use consign_kernel::plant::{self, Plant};
 use consign_store::inbox::{Inbox, ReceivedMessage};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -124,6 +125,9 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
             });
             shared.log.warn("inbox_client_id_collision", &fields);
             publish_message(shared, &push, &message);
+        }
+        StoredMessage::Known if plant::on(Plant::DuplicateAnnounced) => {
+            publish_message(shared, &push, &opened(shared, &push));
         }
         StoredMessage::Known => shared.metrics.count(DaemonMetric::Dedupe, &["in"]),
     }

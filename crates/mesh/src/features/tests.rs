@@ -92,6 +92,7 @@ fn cm_083_too_few_days_are_4012_and_what_is_no_number_of_days_is_4011() {
 
 #[test]
 fn cm_131_old_dedupe_is_missing_and_unknown_dedupe_is_invalid() {
+    consign_testkit::plants::from_environment();
     assert_eq!(code(&with_dedupe("version", json!(1))), 4010);
     for version in [json!(3), json!(0), json!("2"), json!(null)] {
         assert_eq!(

@@ -30,6 +30,7 @@ fn cm_082_the_published_table_holds() {
 
 #[test]
 fn cm_084_the_cutoff_is_an_hour_inside_of_the_window() {
+    consign_testkit::plants::from_environment();
     assert_eq!(age(3, None).unwrap().cutoff_hours, 71);
     for days in 3..5_000 {
         let age = age(days, None).unwrap();

@@ -33,6 +33,7 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new(seed: u8, broker_url: &str) -> Self {
+        consign_testkit::plants::from_environment();
         let home = Self {
             folder: tempfile::tempdir().unwrap(),
             key: key(seed),

@@ -14,6 +14,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        consign_testkit::plants::from_environment();
         let folder = tempfile::tempdir().unwrap();
         let log = DaemonLog::open(MeshLogOptions {
             mesh: "team".to_owned(),

@@ -13,6 +13,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        consign_testkit::plants::from_environment();
         Self {
             folder: tempfile::tempdir().unwrap(),
             log: DaemonLog::disabled("team"),
