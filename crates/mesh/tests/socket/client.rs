@@ -163,6 +163,16 @@ impl Client {
             .await
     }
 
+    /// The next message of a member with this text. Others are read and forgotten.
+    pub(crate) async fn push_of(&mut self, text: &str) -> Value {
+        loop {
+            let push = self.push().await;
+            if body(&push) == text {
+                return push;
+            }
+        }
+    }
+
     /// The next report of the broker about this event.
     pub(crate) async fn event(&mut self, event: &str) -> Value {
         self.next_where(|frame| frame["event"] == event).await
@@ -235,6 +245,18 @@ impl Client {
         let id = frame["id"].clone();
         self.next_where(|ack| ack["type"] == "ack" && ack["id"] == id)
             .await
+    }
+
+    /// Waits until a message that this client sent is delivered.
+    pub(crate) async fn is_delivered(&mut self, ack: &Value) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let status = json!({"type": "message_status", "messageId": ack["messageId"]});
+        while self.request(status.clone()).await["delivered"] != true {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "it is not delivered"
+            );
+        }
     }
 
     /// Acknowledges a push.

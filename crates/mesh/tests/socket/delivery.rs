@@ -9,7 +9,7 @@ use crate::client::{body, message};
 use crate::world::{World, operator, session_key};
 
 fn short_lease() -> impl FnOnce(&mut consign_mesh::broker::BrokerSettings) {
-    |settings| settings.delivery_lease = Duration::from_secs(1)
+    |settings| settings.delivery_lease = Duration::from_secs(2)
 }
 
 #[tokio::test]
@@ -232,13 +232,7 @@ async fn a_message_to_a_session_reaches_it_alone_and_a_written_push_is_its_ackno
     let ack = sender.deliver(&frame).await;
     assert_eq!(ack["code"], 201, "{ack}");
     assert_eq!(body(&session.push().await), "to the session");
-    let status = json!({"type": "message_status", "messageId": ack["messageId"]});
-    for _ in 0..200 {
-        if sender.request(status.clone()).await["delivered"] == true {
-            break;
-        }
-    }
-    assert_eq!(sender.request(status).await["delivered"], true);
+    sender.is_delivered(&ack).await;
     sender
         .deliver(&message(&bob.pubkey(), "to the member"))
         .await;
@@ -252,8 +246,8 @@ async fn a_message_to_a_session_reaches_it_alone_and_a_written_push_is_its_ackno
     acking.acknowledge(&one).await;
     acking.settle().await;
     sender.deliver(&message(&own, "two")).await;
-    let two = acking.next_where(|frame| body(frame) == "two").await;
-    let again = acking.push().await;
+    let two = acking.push_of("two").await;
+    let again = acking.push_of("two").await;
     assert_eq!(two["messageId"], again["messageId"]);
 }
 

@@ -63,9 +63,7 @@ async fn a_written_post_is_acknowledged_by_a_session_unless_a_daemon_gets_it() {
     let status = |id: &serde_json::Value| json!({"type": "message_status", "messageId": id});
     let ack = sender.deliver(&message("*", "to all")).await;
     assert_eq!(body(&session.push().await), "to all");
-    while sender.request(status(&ack["messageId"])).await["delivered"] != true {
-        tokio::task::yield_now().await;
-    }
+    sender.is_delivered(&ack).await;
     // The daemon that comes later has nothing left to get.
     let mut daemon = world.daemon(&bob).await;
     let ack = sender.deliver(&message("*", "to both")).await;

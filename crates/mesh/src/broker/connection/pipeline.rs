@@ -1,6 +1,6 @@
 //! Reads the frames of a connection. Messages are prepared and committed while later frames are read.
 //!
-//! Ordering: commits are queued in the order of the frames, and answers have that order. Any other
+//! Ordering: messages are committed in the order of the frames, and answers have that order. Any other
 //! frame waits until all messages and acknowledgements before it are stored, so that it sees their effects and they do not
 //! see its own.
 
@@ -47,6 +47,8 @@ impl MeshLine {
     /// Until the socket is closed.
     pub(super) async fn read_frames(&self, mut messages: SocketMessages) {
         let mut pipeline = Pipeline::default();
+        // A ledger with several writers commits what is queued in any order, so there is one commit at a time.
+        let commits_ahead = !self.broker.inner.settings.node.shared;
         // A frame that waits for the messages before it.
         let mut held: Option<Framed<ClientFrame>> = None;
         loop {
@@ -54,8 +56,9 @@ impl MeshLine {
                 self.handle(framed).await;
             }
             let reads = held.is_none() && !pipeline.is_full();
+            let commits = pipeline.answered.is_empty() || commits_ahead;
             tokio::select! {
-                Some((request, prepared)) = pipeline.prepared.next() => {
+                Some((request, prepared)) = pipeline.prepared.next(), if commits => {
                     pipeline.answered.push_back(Box::pin(self.commit(request, prepared)));
                 }
                 Some((ack, req_id)) = pipeline.answered.next() => {
