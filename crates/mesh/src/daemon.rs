@@ -39,6 +39,7 @@ mod retention;
 mod routes;
 pub mod service_unit;
 mod shared;
+mod shared_file;
 #[cfg(test)]
 mod test_keys;
 mod topics;

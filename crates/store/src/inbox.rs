@@ -67,6 +67,8 @@ pub struct ReceivedFilter {
     pub sender_pubkey: Option<String>,
     /// Without regard to the case of ASCII letters.
     pub sender_name: Option<String>,
+    /// Leaves out items whose `meta` begins with this text.
+    pub without_meta: Option<String>,
     /// Older than the item with this time and id.
     pub before: Option<(i64, String)>,
     pub limit: u32,
@@ -187,6 +189,7 @@ impl Inbox {
             " FROM inbox WHERE received_at >= coalesce(?1, -9223372036854775808) AND (?2 IS NULL OR topic = ?2) \
              AND (?3 IS NULL OR sender_pubkey = ?3) AND (?4 IS NULL OR (received_at, id) < (?4, ?5)) \
              AND (?7 IS NULL OR sender_name = ?7 COLLATE NOCASE) \
+             AND (?8 IS NULL OR meta IS NULL OR substr(meta, 1, length(?8)) <> ?8) \
              ORDER BY received_at DESC, id DESC LIMIT ?6"
         );
         let before = filter.before.as_ref();
@@ -200,8 +203,20 @@ impl Inbox {
             before.map(|(_, id)| id),
             filter.limit,
             filter.sender_name,
+            filter.without_meta,
         ];
         let found = statement.query_map(wanted, item)?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Items whose `meta` begins with this text, newest first and without their bodies.
+    pub fn with_meta(&self, beginning: &str, limit: u32) -> Result<Vec<ReceivedMessage>, Error> {
+        let sql = "SELECT id, client_message_id, broker_message_id, mesh, topic, sender_pubkey, sender_name, NULL, meta, \
+                   received_at, reply_to_id FROM inbox WHERE substr(meta, 1, length(?1)) = ?1 \
+                   ORDER BY received_at DESC, id DESC LIMIT ?2";
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_map(params![beginning, limit], item)?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 

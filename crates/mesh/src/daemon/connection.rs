@@ -20,7 +20,7 @@ use super::inbound::is_own_end;
 use super::line::BrokerLine;
 use super::metrics::DaemonMetric;
 use super::random;
-use super::shared::{DaemonShared, LineState, wall_ms};
+use super::shared::{DaemonShared, LinkState, wall_ms};
 use super::transport::{self, BrokerSocket};
 use crate::close::DaemonExit;
 use crate::daemon::DaemonEnd;
@@ -37,12 +37,12 @@ pub(super) async fn keep_connected(shared: Arc<DaemonShared>, inbound: mpsc::Sen
     let mut failures = 0;
     loop {
         let mut was_open = false;
-        shared.line.send_replace(LineState::Connecting);
+        shared.line.send_replace(LinkState::Connecting);
         let ended = tokio::select! {
             ended = connect_once(&shared, &inbound, &mut was_open) => ended,
             _ = shared.until_end(), if !was_open => return,
         };
-        shared.line.send_replace(LineState::Closed);
+        shared.line.send_replace(LinkState::Closed);
         let why = match ended {
             LineEnd::Lost(why) => why,
             LineEnd::Ended(end) => {
@@ -121,7 +121,7 @@ async fn connect_once(
     let (line, outgoing) = BrokerLine::new(terms);
     let line = Arc::new(line);
     *was_open = true;
-    shared.line.send_replace(LineState::Open(Arc::clone(&line)));
+    shared.line.send_replace(LinkState::Open(Arc::clone(&line)));
     shared.log.info("broker_connected", &json!({}));
     let event = json!({"mesh": shared.slug.as_str()});
     shared.events.publish(MeshEventKind::DaemonReconnect, event);

@@ -15,7 +15,7 @@ use super::line::{BrokerLine, LineError};
 use super::metrics::DaemonMetric;
 use super::outbox_ledger::{CLAIM_WAIT, ClaimedRow};
 use super::outbox_payload::OutboxPayload;
-use super::shared::{DaemonShared, LineState, wall_ms};
+use super::shared::{DaemonShared, LinkState, wall_ms};
 use crate::frame::AckFrame;
 use crate::ipc::MeshEventKind;
 use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
@@ -35,10 +35,10 @@ pub(super) async fn drain(shared: Arc<DaemonShared>) {
     let mut lines = shared.line.subscribe();
     loop {
         let line = tokio::select! {
-            opened = lines.wait_for(|state| matches!(state, LineState::Open(_))) => match opened {
+            opened = lines.wait_for(|state| matches!(state, LinkState::Open(_))) => match opened {
                 Ok(state) => match &*state {
-                    LineState::Open(line) => Arc::clone(line),
-                    LineState::Connecting | LineState::Closed => continue,
+                    LinkState::Open(line) => Arc::clone(line),
+                    LinkState::Connecting | LinkState::Closed => continue,
                 },
                 Err(_) => return,
             },
@@ -185,6 +185,14 @@ async fn settle(
                 json!({"client_message_id": client_id, "broker_message_id": broker_message_id});
             let metrics = &shared.metrics;
             metrics.count(DaemonMetric::Send, &[kind(row), "done"]);
+            let is_forgotten = row
+                .known_as
+                .as_ref()
+                .is_some_and(|known| !is_duplicate && *known != broker_message_id);
+            if is_forgotten {
+                metrics.count(DaemonMetric::RetryAfterDedupeExpired, &[]);
+                shared.log.warn("retry_after_dedupe_expired", &fields);
+            }
             if is_duplicate {
                 metrics.count(DaemonMetric::Dedupe, &["out"]);
             }
@@ -265,8 +273,8 @@ impl DaemonShared {
     /// Whether this connection is the one that is open.
     fn is_current(&self, line: &BrokerLine) -> bool {
         match &*self.line.borrow() {
-            LineState::Open(open) => std::ptr::eq(Arc::as_ptr(open), line),
-            LineState::Connecting | LineState::Closed => false,
+            LinkState::Open(open) => std::ptr::eq(Arc::as_ptr(open), line),
+            LinkState::Connecting | LinkState::Closed => false,
         }
     }
 }

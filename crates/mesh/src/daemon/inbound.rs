@@ -10,9 +10,10 @@ use consign_store::inbox::{Inbox, ReceivedMessage};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::hooks::{HookMessage, HookOrigin};
+use super::hooks::{HookKind, HookMessage, HookOrigin};
 use super::metrics::DaemonMetric;
 use super::shared::{DaemonShared, MemberKeys, new_ulid, wall_ms};
+use super::shared_file::{FilePiece, SharedFile};
 use crate::body::CarriedBody;
 use crate::frame::{ClientAck, ClientFrame, PushFrame, PushSubtype};
 use crate::id::TopicName;
@@ -116,9 +117,13 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
         // Without an acknowledgement the broker sends it again, and the inbox knows it then.
         let _ = line.notify(ClientFrame::from(ack)).await;
     }
+    let is_piece = |message: &ReceivedMessage| FilePiece::of_meta(message.meta.as_deref());
     match stored {
-        StoredMessage::New(message) => publish_message(shared, &push, &message),
-        StoredMessage::Collision(message) => {
+        InboxOutcome::New(message) => match is_piece(&message) {
+            Some(piece) => announce_file(shared, piece.id).await,
+            None => publish_message(shared, &push, &message),
+        },
+        InboxOutcome::Collision(message) => {
             let fields = json!({
                 "client_message_id": push.client_message_id,
                 "broker_message_id": push.message_id,
@@ -126,11 +131,31 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
             shared.log.warn("inbox_client_id_collision", &fields);
             publish_message(shared, &push, &message);
         }
-        StoredMessage::Known if plant::on(Plant::DuplicateAnnounced) => {
+        InboxOutcome::Known if plant::on(Plant::DuplicateAnnounced) => {
             publish_message(shared, &push, &opened(shared, &push));
         }
-        StoredMessage::Known => shared.metrics.count(DaemonMetric::Dedupe, &["in"]),
+        InboxOutcome::Known => shared.metrics.count(DaemonMetric::Dedupe, &["in"]),
     }
+}
+
+/// Announces a file when its last piece has arrived, whichever that is.
+async fn announce_file(shared: &Arc<DaemonShared>, id: String) {
+    let inbox = Arc::clone(&shared.inbox);
+    let read = tokio::task::spawn_blocking(move || SharedFile::read(&inbox, &id)).await;
+    let Ok(Ok(Some(file))) = read else {
+        return;
+    };
+    let event = json!({
+        "mesh": shared.slug.as_str(),
+        "id": file.piece.id,
+        "name": file.piece.name,
+        "bytes": file.piece.bytes,
+        "from": file.first.sender_pubkey,
+        "from_name": file.first.sender_name,
+        "message": file.piece.message,
+    });
+    let event = shared.events.publish(MeshEventKind::FileShared, event);
+    shared.fire(HookKind::FileShare, event);
 }
 
 /// Not acknowledged: the broker sends it again.
@@ -139,7 +164,7 @@ fn report_failure(shared: &DaemonShared, error: &str) {
     shared.log.error("inbox_write_failed", &fields);
 }
 
-enum StoredMessage {
+enum InboxOutcome {
     New(ReceivedMessage),
     /// Its id belongs to a message of another sender, so it is stored under the broker's id.
     Collision(ReceivedMessage),
@@ -150,9 +175,9 @@ fn insert(
     inbox: &Inbox,
     message: ReceivedMessage,
     broker_message_id: String,
-) -> Result<StoredMessage, consign_store::Error> {
+) -> Result<InboxOutcome, consign_store::Error> {
     if inbox.insert(&message)? {
-        return Ok(StoredMessage::New(message));
+        return Ok(InboxOutcome::New(message));
     }
     let known = inbox.find(&message.client_message_id)?;
     let is_of_another = known.is_some_and(|known| {
@@ -160,16 +185,16 @@ fn insert(
             && known.broker_message_id != message.broker_message_id
     });
     if !is_of_another {
-        return Ok(StoredMessage::Known);
+        return Ok(InboxOutcome::Known);
     }
     let renamed = ReceivedMessage {
         client_message_id: broker_message_id,
         ..message
     };
     Ok(if inbox.insert(&renamed)? {
-        StoredMessage::Collision(renamed)
+        InboxOutcome::Collision(renamed)
     } else {
-        StoredMessage::Known
+        InboxOutcome::Known
     })
 }
 

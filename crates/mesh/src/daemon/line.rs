@@ -31,12 +31,12 @@ pub(super) enum LineError {
     Refused(ErrorFrame),
 }
 
-type Answer = Result<BrokerFrame, ErrorFrame>;
+type LineAnswer = Result<BrokerFrame, ErrorFrame>;
 
 #[derive(Default)]
 struct Waiting {
     acks: HashMap<String, oneshot::Sender<AckFrame>>,
-    answers: HashMap<String, oneshot::Sender<Answer>>,
+    answers: HashMap<String, oneshot::Sender<LineAnswer>>,
     is_closed: bool,
 }
 
@@ -129,7 +129,7 @@ impl BrokerLine {
         found.unwrap_or(Err(LineError::NoAnswer))
     }
 
-    fn expect_answer(&self) -> Result<(String, oneshot::Receiver<Answer>), LineError> {
+    fn expect_answer(&self) -> Result<(String, oneshot::Receiver<LineAnswer>), LineError> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let id = format!("r{number}");
         let (sender, receiver) = oneshot::channel();
@@ -230,7 +230,9 @@ impl std::fmt::Debug for BrokerLine {
     }
 }
 
-fn answered(answer: Result<Answer, oneshot::error::RecvError>) -> Result<BrokerFrame, LineError> {
+fn answered(
+    answer: Result<LineAnswer, oneshot::error::RecvError>,
+) -> Result<BrokerFrame, LineError> {
     match answer {
         Ok(Ok(frame)) => Ok(frame),
         Ok(Err(error)) => Err(LineError::Refused(error)),

@@ -27,7 +27,7 @@ use consign_store::TypedReads as _;
 use consign_store::sqlite::{
     Options as StoreOptions, OutboxTableRow, OutboxTally, QUEUE_REQUESTS_MAX, Sqlite,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use super::outbox_payload::OutboxPayload;
@@ -70,6 +70,8 @@ pub(super) struct ClaimedRow {
     pub(super) attempts: u32,
     /// Unix milliseconds.
     pub(super) enqueued_at_ms: i64,
+    /// The id that the broker gave it at an earlier attempt.
+    pub(super) known_as: Option<String>,
     /// `None` if another program left something that cannot be read.
     pub(super) payload: Option<OutboxPayload>,
 }
@@ -502,6 +504,10 @@ fn claimed(row: &Intent) -> Option<ClaimedRow> {
         token: row.token?,
         attempts: row.attempts,
         enqueued_at_ms: row.created_at.0 / 1_000,
+        known_as: row.result.as_ref().and_then(|result| {
+            let result: Value = serde_json::from_str(&result.body).ok()?;
+            Some(result.get("broker_message_id")?.as_str()?.to_owned())
+        }),
         payload: payload(row),
     })
 }

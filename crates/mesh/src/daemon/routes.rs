@@ -3,12 +3,14 @@
 //! Invariant: every answer but an event stream is JSON or, for metrics, text; every refusal has `error`.
 
 mod events;
+mod files;
 mod inbox;
 mod key_change;
 mod messages;
 mod operator;
 mod outbox;
 mod peers;
+mod shared_state;
 mod status;
 
 use std::sync::Arc;
@@ -86,6 +88,11 @@ async fn answer(
         ("GET", path::PEERS) => peers::peers(shared, request).await,
         ("POST", path::PROFILE) => peers::profile(shared, request).await,
         ("GET", path::INBOX) => inbox::list(shared, request).await,
+        ("POST", path::FILE_SHARE) => files::share(shared, request).await,
+        ("GET", path::FILE_GET) => files::get(shared, request).await,
+        ("GET", path::FILE_LIST) => files::list(shared).await,
+        ("GET", path::STATE) if shares_state(shared) => shared_state::get(shared, request).await,
+        ("POST", path::STATE) if shares_state(shared) => shared_state::set(shared, request).await,
         ("GET", path::OUTBOX) => outbox::list(shared, request).await,
         ("POST", path::OUTBOX_REQUEUE) => outbox::requeue(shared, request).await,
         ("POST", path::OUTBOX_DROP) => outbox::drop_row(shared, request).await,
@@ -109,6 +116,10 @@ fn check_caller(shared: &DaemonShared, caller: &LocalCaller) -> Result<(), IpcRe
         LocalCaller::User(_) => Ok(()),
         LocalCaller::Hook(token) => shared.hooks.authorize(token, None),
     }
+}
+
+fn shares_state(shared: &DaemonShared) -> bool {
+    shared.config().capabilities.has(DaemonCapability::State)
 }
 
 /// Parts of the interface that are off say so.

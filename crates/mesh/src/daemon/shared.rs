@@ -47,13 +47,13 @@ impl MemberKeys {
 
 /// How the connection to the broker is.
 #[derive(Debug, Clone)]
-pub(super) enum LineState {
+pub(super) enum LinkState {
     Connecting,
     Open(Arc<BrokerLine>),
     Closed,
 }
 
-impl LineState {
+impl LinkState {
     /// The word in `brokers` of `/v1/health`.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ pub(super) struct DaemonShared {
     pub(super) peers: PeerDirectory,
     pub(super) topics: TopicDirectory,
     pub(super) tokens: LocalTokens,
-    pub(super) line: watch::Sender<LineState>,
+    pub(super) line: watch::Sender<LinkState>,
     /// Milliseconds that the broker took for the last ping; 0 before the first.
     pub(super) lag_ms: AtomicU64,
     pub(super) pressure: PressureWatch,
@@ -144,7 +144,7 @@ impl DaemonShared {
             peers: PeerDirectory::default(),
             topics: parts.topics,
             tokens: parts.tokens,
-            line: watch::Sender::new(LineState::Closed),
+            line: watch::Sender::new(LinkState::Closed),
             lag_ms: AtomicU64::new(0),
             pressure: PressureWatch::default(),
             requests: IpcPlaces::default(),
@@ -176,8 +176,8 @@ impl DaemonShared {
     /// The connection, if it is open.
     pub(super) fn line(&self) -> Option<Arc<BrokerLine>> {
         match &*self.line.borrow() {
-            LineState::Open(line) => Some(Arc::clone(line)),
-            LineState::Connecting | LineState::Closed => None,
+            LinkState::Open(line) => Some(Arc::clone(line)),
+            LinkState::Connecting | LinkState::Closed => None,
         }
     }
 

@@ -19,6 +19,9 @@ pub const VERSION: &str = "/v1/version";
 pub const COMPAT: &str = "/v1/compat";
 pub const HEARTBEAT: &str = "/v1/heartbeat";
 
+/// Only with the capability `state`.
+pub const STATE: &str = "/v1/state";
+
 // For the operator of the daemon.
 pub const OUTBOX: &str = "/v1/outbox";
 pub const OUTBOX_REQUEUE: &str = "/v1/outbox/requeue";
@@ -54,6 +57,7 @@ pub const ALL: &[&str] = &[
     VERSION,
     COMPAT,
     HEARTBEAT,
+    STATE,
     OUTBOX,
     OUTBOX_REQUEUE,
     OUTBOX_DROP,

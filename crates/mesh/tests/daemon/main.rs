@@ -10,6 +10,8 @@ mod broker_double;
 mod files;
 mod local_http;
 mod negotiation;
+mod outbox_rows;
 mod receiving;
 mod sending;
+mod shared_files;
 mod world;

@@ -16,7 +16,7 @@ async fn connected() -> (Home, BrokerDouble, Daemon) {
 }
 
 /// A message from the member with that seed, in clear.
-fn clear(id: &str, seed: u8, body: &str) -> PushFrame {
+pub(crate) fn clear(id: &str, seed: u8, body: &str) -> PushFrame {
     let carried = CarriedBody::clear(body.as_bytes());
     let mut push = PushFrame::system(
         MESH_ID,
@@ -48,7 +48,7 @@ fn direct(id: &str, seed: u8, body: &str) -> PushFrame {
     }
 }
 
-async fn until_acked(broker: &BrokerDouble, count: usize) -> Vec<Value> {
+pub(crate) async fn until_acked(broker: &BrokerDouble, count: usize) -> Vec<Value> {
     broker
         .until("acked", |broker| {
             broker.of_type("client_ack").len() >= count

@@ -92,6 +92,35 @@ fn a_page_is_newest_first_and_narrowed_by_its_filter() {
 }
 
 #[test]
+fn items_are_found_and_left_out_by_the_beginning_of_their_meta() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = filled(&folder.path().join("inbox.db"));
+    let piece = ReceivedMessage {
+        meta: Some(r#"{"part":{"id":1}}"#.to_owned()),
+        ..received(7)
+    };
+    let bare = ReceivedMessage {
+        meta: None,
+        ..received(8)
+    };
+    assert!(inbox.insert(&piece).unwrap() && inbox.insert(&bare).unwrap());
+    let found = inbox.with_meta(r#"{"part":"#, 9).unwrap();
+    assert_eq!(
+        found,
+        [ReceivedMessage {
+            body: None,
+            ..piece
+        }]
+    );
+    let others = ReceivedFilter {
+        without_meta: Some(r#"{"part":"#.to_owned()),
+        limit: 3,
+        ..ReceivedFilter::default()
+    };
+    assert_eq!(ids(&inbox, &others), ["id-8", "id-6", "id-5"]);
+}
+
+#[test]
 fn cm_099_the_oldest_items_are_removed_by_their_time() {
     let folder = tempfile::tempdir().unwrap();
     let inbox = filled(&folder.path().join("inbox.db"));

@@ -7,6 +7,7 @@ use consign_store::inbox::{ReceivedFilter, ReceivedMessage};
 use super::{LocalRequest, RouteAnswer, json};
 use crate::daemon::event_hub::ms_text;
 use crate::daemon::shared::DaemonShared;
+use crate::daemon::shared_file::PIECE_META;
 use crate::ipc::{InboxItem, InboxQuery, IpcItemList, IpcRefusal};
 use crate::keys::MeshPublicKey;
 use crate::limits::IPC_RESPONSE_BYTES_MAX;
@@ -36,6 +37,8 @@ pub(super) async fn list(shared: &Arc<DaemonShared>, request: &LocalRequest) -> 
         topic: query.topic,
         sender_pubkey: key.map(|key| key.to_string()),
         sender_name: query.from.filter(|_| key.is_none()),
+        // Pieces of files are in the list of files.
+        without_meta: Some(PIECE_META.to_owned()),
         before: before.transpose()?,
         // One more tells whether there is a next page.
         limit: query.limit + 1,

@@ -13,13 +13,13 @@ use crate::id::SummaryText;
 use crate::ipc::{IpcRefusal, PeerProfileUpdate, TopicItem, TopicSubscription};
 use crate::query::QueryPairs;
 
-fn line(shared: &DaemonShared) -> Result<Arc<BrokerLine>, IpcRefusal> {
+pub(super) fn line(shared: &DaemonShared) -> Result<Arc<BrokerLine>, IpcRefusal> {
     shared
         .line()
         .ok_or_else(|| IpcRefusal::new(503, "broker_unreachable"))
 }
 
-fn failed(error: &LineError) -> IpcRefusal {
+pub(super) fn failed(error: &LineError) -> IpcRefusal {
     match error {
         LineError::Closed => IpcRefusal::new(503, "broker_unreachable"),
         LineError::NoAnswer => IpcRefusal::new(504, "broker_timeout"),

@@ -1,0 +1,296 @@
+//! Rows that wait, die, are repaired or are edited by another program.
+
+use std::sync::Arc;
+
+use consign_mesh::frame::AckFrame;
+use consign_mesh::ulid::MeshUlid;
+use serde_json::{Value, json};
+
+use crate::broker_double::{BrokerDouble, accepted, refused};
+use crate::sending::{bob, connected};
+use crate::world::{Home, NO_BROKER};
+
+#[tokio::test]
+async fn cm_064_cm_065_each_status_answers_a_repeated_id_and_changes_no_row() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    for id in ["pending", "inflight", "done", "dead", "aborted"] {
+        assert_eq!(daemon.send(id, "*", "same").await.status, 202);
+    }
+    let aborted = daemon.row("aborted").await["id"].clone();
+    let dropped = daemon
+        .post("/v1/outbox/drop", &json!({"id": aborted}))
+        .await;
+    assert_eq!(dropped.json(), json!({"dropped_row_id": aborted}));
+    daemon.down().await;
+    home.edit_outbox(
+        "UPDATE outbox SET status = 'done', delivered_at = 5, broker_message_id = 'b', history_id = 'h' WHERE client_message_id = 'done'; \
+         UPDATE outbox SET status = 'dead', last_error = 'no' WHERE client_message_id = 'dead'",
+    );
+    let daemon = home.up().await;
+    let snapshot = "SELECT client_message_id, status, attempts, hex(request_fingerprint) FROM outbox ORDER BY 1";
+    let before = home.outbox(snapshot);
+    let cases = [
+        (
+            "pending",
+            "same",
+            202,
+            json!({"client_message_id": "pending", "status": "queued"}),
+        ),
+        (
+            "done",
+            "same",
+            200,
+            json!({"client_message_id": "done", "broker_message_id": "b", "history_id": "h", "duplicate": true}),
+        ),
+        (
+            "pending",
+            "other",
+            409,
+            json!({"conflict": "outbox_pending_fingerprint_mismatch", "broker_message_id": null}),
+        ),
+        (
+            "done",
+            "other",
+            409,
+            json!({"conflict": "outbox_done_fingerprint_mismatch", "broker_message_id": "b"}),
+        ),
+        (
+            "dead",
+            "same",
+            409,
+            json!({"conflict": "outbox_dead_fingerprint_match", "reason": "no"}),
+        ),
+        (
+            "dead",
+            "other",
+            409,
+            json!({"conflict": "outbox_dead_fingerprint_mismatch"}),
+        ),
+        (
+            "aborted",
+            "same",
+            409,
+            json!({"conflict": "outbox_aborted_fingerprint_match"}),
+        ),
+        (
+            "aborted",
+            "other",
+            409,
+            json!({"conflict": "outbox_aborted_fingerprint_mismatch"}),
+        ),
+    ];
+    for (id, message, status, expected) in cases {
+        let answer = daemon.send(id, "*", message).await;
+        assert_eq!(answer.status, status, "{id} {message}: {}", answer.text);
+        let body = answer.json();
+        for (name, value) in expected.as_object().unwrap() {
+            assert_eq!(body[name], *value, "{id} {message} {name}");
+        }
+        if status == 409 {
+            assert_eq!(body["error"], "idempotency_key_reused");
+            let prefix = body["daemon_fingerprint_prefix"].as_str().unwrap();
+            assert_eq!(prefix.len(), 16);
+        }
+    }
+    assert_eq!(home.outbox(snapshot), before);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_089_rows_in_flight_are_due_again_with_one_attempt_more() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    daemon.send("edited", "*", "hi").await;
+    daemon.down().await;
+    home.edit_outbox("UPDATE outbox SET status = 'inflight', attempts = 1");
+    let daemon = home.up().await;
+    let row = daemon.row("edited").await;
+    assert_eq!(
+        (&row["status"], &row["attempts"]),
+        (&json!("pending"), &json!(2))
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_079_cm_080_cm_036_a_requeued_row_is_retired_and_names_its_successor() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    let body = json!({"to": bob(), "message": "hi", "client_message_id": "old", "meta": {"a": 1}, "priority": "now"});
+    daemon.post("/v1/send", &body).await;
+    let old = daemon.row("old").await["id"].clone();
+    let requeued = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": old, "new_client_message_id": "new"}),
+        )
+        .await;
+    assert_eq!(requeued.status, 200, "{}", requeued.text);
+    let requeued = requeued.json();
+    assert_eq!(requeued["aborted_row_id"], old);
+    assert_eq!(requeued["new_client_message_id"], "new");
+    let retired = daemon.row("old").await;
+    assert_eq!(
+        (&retired["status"], &retired["aborted_by"]),
+        (&json!("aborted"), &json!("operator"))
+    );
+    assert_eq!(retired["superseded_by"], requeued["new_row_id"]);
+    let columns = "SELECT target_spec, nonce, ciphertext, priority, destination_kind, destination_ref, meta, body_sha256, \
+                   hex(request_fingerprint), mesh, envelope_version FROM outbox ORDER BY client_message_id";
+    let rows = home.outbox(columns);
+    assert_eq!(rows[0], rows[1], "routing and encryption are kept");
+    assert_eq!(daemon.send("old", &bob(), "hi").await.status, 409);
+    // A retired row, an unknown row, and an id that has a row.
+    let dead = daemon.post("/v1/outbox/requeue", &json!({"id": old})).await;
+    assert_eq!(dead.status, 409);
+    let unknown = daemon
+        .post("/v1/outbox/requeue", &json!({"id": "none"}))
+        .await;
+    assert_eq!(unknown.status, 409);
+    let new = requeued["new_row_id"].clone();
+    let taken = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": new, "new_client_message_id": "old"}),
+        )
+        .await;
+    assert_eq!(taken.status, 409);
+    assert_eq!(home.outbox("SELECT count(*) FROM outbox"), [["2"]]);
+    // Another body is hashed and encrypted again, under a minted id.
+    let patched = daemon
+        .post(
+            "/v1/outbox/requeue",
+            &json!({"id": new, "message": "other"}),
+        )
+        .await;
+    assert_eq!(patched.status, 200, "{}", patched.text);
+    let minted = patched.json()["new_client_message_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(MeshUlid::is_valid(&minted));
+    let rows = home.outbox("SELECT DISTINCT hex(request_fingerprint) FROM outbox");
+    assert_eq!(rows.len(), 2);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_095_a_queue_that_fills_up_warns_refuses_and_answers_known_ids() {
+    let home = Home::new(1, NO_BROKER);
+    home.configure("[outbox]\nmax_queue_size = 20\n");
+    let daemon = home.up().await;
+    let mut events = daemon.events().await;
+    for number in 0..19 {
+        let answer = daemon.send(&format!("c-{number}"), "*", "hi").await;
+        assert_eq!(answer.status, 202, "{number}: {}", answer.text);
+    }
+    let event = events.event("outbox_pressure_high").await;
+    assert_eq!(event["pct"], 80);
+    let full = daemon.send("c-19", "*", "hi").await;
+    assert_eq!(
+        (full.status, full.json()),
+        (507, json!({"error": "insufficient_storage"}))
+    );
+    assert_eq!(
+        daemon.send("c-3", "*", "hi").await.status,
+        202,
+        "a known id"
+    );
+    assert_eq!(daemon.row("c-19").await, Value::Null);
+    assert_eq!(daemon.health().await["degraded"], false);
+    daemon.down().await;
+    home.configure("[outbox]\nmax_queue_size = 19\n");
+    let daemon = home.up().await;
+    assert_eq!(daemon.health().await["degraded"], true);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_087_cm_084_a_row_past_the_cutoff_is_dead_and_not_sent() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    for id in ["old", "young"] {
+        daemon.send(id, "*", "hi").await;
+    }
+    daemon.down().await;
+    let hour = 3_600_000;
+    home.edit_outbox(&format!(
+        "UPDATE outbox SET enqueued_at = enqueued_at - 71 * {hour} - 1000 WHERE client_message_id = 'old'; \
+         UPDATE outbox SET enqueued_at = enqueued_at - 71 * {hour} + 600000 WHERE client_message_id = 'young'"
+    ));
+    let broker = BrokerDouble::start().await;
+    broker.change(|behaviour| behaviour.window = consign_mesh::max_age::DedupeWindow::Days(3));
+    let mut options = home.options();
+    options.broker_url = Some(broker.url.clone());
+    let daemon = home.up_with(options).await;
+    let dead = daemon.until_status("old", "dead").await;
+    assert_eq!(dead["last_error"], "max_age_exceeded");
+    daemon.until_status("young", "done").await;
+    assert_eq!(broker.sent_ids(), ["young"]);
+    assert_eq!(
+        daemon.get("/v1/version").await.json()["outbox_max_age_hours"],
+        72
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_092_dead_rows_are_listed_and_dropped() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| Some(refused(frame, 404, "not_found: no such member")));
+    });
+    daemon.send("c-1", &bob(), "hi").await;
+    let row = daemon.until_status("c-1", "dead").await;
+    let failed = daemon.get("/v1/outbox?status=dead").await.json();
+    assert_eq!(failed["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        failed["items"][0]["last_error"],
+        "not_found: no such member"
+    );
+    let dropped = daemon
+        .post("/v1/outbox/drop", &json!({"id": row["id"]}))
+        .await;
+    assert_eq!(dropped.status, 200);
+    assert_eq!(daemon.row("c-1").await["status"], "aborted");
+    assert_eq!(daemon.row("c-1").await["superseded_by"], Value::Null);
+    let pruned = daemon
+        .post("/v1/outbox/prune", &json!({"confirm": true}))
+        .await;
+    assert_eq!((pruned.status, pruned.json()), (200, json!({"pruned": 0})));
+    assert_eq!(
+        daemon
+            .post("/v1/outbox/prune", &json!({"confirm": false}))
+            .await
+            .status,
+        400
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_093_a_retry_that_the_broker_has_forgotten_is_counted() {
+    let (home, broker, daemon) = connected().await;
+    daemon.send("c-1", "*", "hi").await;
+    daemon.until_status("c-1", "done").await;
+    daemon.down().await;
+    home.edit_outbox("UPDATE outbox SET status = 'pending', delivered_at = NULL");
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| {
+            Some(AckFrame {
+                broker_message_id: Some("b-new".to_owned()),
+                ..accepted(frame)
+            })
+        });
+    });
+    let daemon = home.up().await;
+    let row = daemon.until_status("c-1", "done").await;
+    assert_eq!(row["broker_message_id"], "b-new");
+    let metrics = daemon.get("/v1/metrics").await.text;
+    assert!(
+        metrics.contains("cm_daemon_retry_after_dedupe_expired_total 1"),
+        "{metrics}"
+    );
+    daemon.down().await;
+}
