@@ -7,6 +7,7 @@ mod blobs;
 mod face;
 mod join;
 mod join_route;
+mod leave;
 mod listener_rules;
 mod member_signature;
 mod messages;
@@ -41,6 +42,7 @@ fn router(face: MeshFace) -> Router {
     let routes = Router::new()
         .merge(blobs::routes())
         .merge(join_route::routes())
+        .merge(leave::routes())
         .merge(messages_route::routes())
         .merge(operators::routes());
     around(routes, face)

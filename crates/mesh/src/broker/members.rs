@@ -53,10 +53,15 @@ impl Broker {
         slug: &str,
         pubkey: MeshPublicKey,
     ) -> Result<MeshMember, BrokerError> {
-        let now = self.wall_ms();
         let (mesh, id) = self.named_member(slug, pubkey).await?;
+        self.leave(&mesh, &id).await
+    }
+
+    /// The same by the member itself.
+    pub(crate) async fn leave(&self, mesh_id: &str, id: &str) -> Result<MeshMember, BrokerError> {
+        let now = self.wall_ms();
         let member = self
-            .change_member(&mesh, &id, |member| {
+            .change_member(mesh_id, id, |member| {
                 member.revoked_at.get_or_insert(now);
             })
             .await?;

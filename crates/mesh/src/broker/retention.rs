@@ -20,8 +20,9 @@ const PIECE_ROWS: u32 = 500;
 /// Facts are kept this much longer than the messages of any mesh.
 const FACTS_KEPT_AFTER_DAYS: u32 = 30;
 
-/// The records that expire.
-const EXPIRING: [Kind; 3] = [Kind::MeshHistory, Kind::MeshInvite, Kind::MeshBlob];
+/// The records that end with messages, and those that have an end of their own, which no other time moves.
+const OF_MESSAGES: [Kind; 2] = [Kind::MeshHistory, Kind::MeshBlob];
+const OTHERS: [Kind; 2] = [Kind::MeshInvite, Kind::MeshPresence];
 
 /// What a pass of the retention removes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,9 @@ impl Broker {
                 limit: PIECE_ROWS,
             })
             .await?;
-        for kind in EXPIRING {
+        let of_messages = OF_MESSAGES.map(|kind| (kind, ahead_us));
+        let others = OTHERS.map(|kind| (kind, 0));
+        for (kind, ahead_us) in of_messages.into_iter().chain(others) {
             self.forget_all(|| Forget::Records {
                 kind,
                 ahead_us,

@@ -43,7 +43,14 @@ impl fmt::Debug for MeshMount {
 }
 
 /// The first segments of the paths of this protocol.
-const SEGMENTS: [&str; 5] = ["join", "v1/meshes", "v1/mesh", "v1/messages", "v1/blobs"];
+const SEGMENTS: [&str; 6] = [
+    "join",
+    "v1/me",
+    "v1/meshes",
+    "v1/mesh",
+    "v1/messages",
+    "v1/blobs",
+];
 
 impl Mount for MeshMount {
     fn router(&self) -> Router {

@@ -9,6 +9,7 @@ mod blobs;
 mod described;
 mod join;
 mod keys;
+mod leave;
 mod messages;
 mod metrics;
 mod operators;

@@ -93,6 +93,17 @@ async fn cm_142_cm_043_ids_end_after_their_retention_and_never_in_permanent_mode
 }
 
 #[tokio::test]
+async fn a_sweep_for_a_later_time_leaves_invites_and_members() {
+    let (world, ..) = world(json!({})).await;
+    let token = world.invite(&json!({"valid_for_s": 60})).await;
+    let late = in_days(&world, 3_000);
+    world.post("/v1/mesh/sweep", &late).await.of(200);
+    world.join(&token, 3, "carol").await.of(200);
+    let members = world.get("/v1/meshes/acme/members").await.of(200);
+    assert_eq!(members["members"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn cm_142_the_daily_run_happens_once_a_day_on_any_node() {
     let (world, api_key, _) = world(json!({"dedupe_days": 3, "message_days": 30})).await;
     world.send(&api_key, &post(Some("m-1"))).await.of(201);

@@ -8,13 +8,17 @@ use consign_web::openapi::{Endpoint, Operation};
 use http::StatusCode;
 
 use super::CLIENTS;
-use super::operation::{ANYONE, JOIN, MeshOperation as _, PROGRAM, SEND, post};
+use super::operation::{ANYONE, JOIN, MEMBER, MeshOperation as _, PROGRAM, SEND, post};
 use super::schemas;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::priority::MeshPriority;
 
 pub(super) fn all() -> Vec<Endpoint> {
-    vec![post("/join", join()), post("/v1/messages", send())]
+    vec![
+        post("/join", join()),
+        post("/v1/messages", send()),
+        post("/v1/me/members/{pubkey}/leave", leave()),
+    ]
 }
 
 fn join() -> Operation {
@@ -47,6 +51,18 @@ fn join() -> Operation {
         )
         .shows("The member.", joined.named("MeshJoined"))
         .refuses(&[Code::InvalidRequest])
+}
+
+fn leave() -> Operation {
+    let left = object(vec![
+        required("ok", boolean().always(true)),
+        required("memberId", text()),
+    ]);
+    Operation::new(CLIENTS, MEMBER, "meshLeave", "End one's own membership")
+        .path("pubkey", text().about("The key of the member that signs."))
+        .about("Closes the connections of the member. Its id never lives again.")
+        .shows("The membership has ended.", left.named("MeshLeft"))
+        .refuses(&[Code::Forbidden])
 }
 
 fn send() -> Operation {

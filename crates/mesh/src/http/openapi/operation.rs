@@ -55,6 +55,13 @@ pub(super) const PROGRAM: Access = Access {
     ..ANYONE
 };
 
+/// A member that signs the request.
+pub(super) const MEMBER: Access = Access {
+    words: "signature of the member",
+    schemes: &[&[MEMBER_SIGNATURE]],
+    ..PROGRAM
+};
+
 /// A member, or a program with an API key.
 pub(super) const MEMBER_OR_PROGRAM: Access = Access {
     words: "API key of the mesh, or the signature of a member",
