@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{
     HeaderMap, HeaderName,
-    header::{FORWARDED, HOST, ORIGIN},
+    header::{FORWARDED, HOST, ORIGIN, VIA},
 };
 
 use super::cross_site;
@@ -100,8 +100,12 @@ pub(super) fn remove_forwarding(headers: &mut HeaderMap) {
     }
 }
 
+/// Headers that a proxy adds and a program of this machine does not send. Some proxies send only one of the last two.
 fn is_forwarding(name: &HeaderName) -> bool {
-    name == FORWARDED || name.as_str().starts_with("x-forwarded-")
+    name == FORWARDED
+        || name == VIA
+        || name.as_str() == "x-real-ip"
+        || name.as_str().starts_with("x-forwarded-")
 }
 
 /// Whether a `Host` value names this machine; the port is ignored.
@@ -194,6 +198,8 @@ mod tests {
             ("forwarded", "for=1.2.3.4")
         ]));
         assert!(!local(&[("host", "localhost"), ("x-forwarded-host", "a")]));
+        assert!(!local(&[("host", "localhost"), ("x-real-ip", "1.2.3.4")]));
+        assert!(!local(&[("host", "localhost"), ("via", "1.1 proxy")]));
     }
 
     #[test]
