@@ -160,13 +160,22 @@ impl BeamPool {
 
     /// While the disk is healthy, the server never blames its ledger.
     pub fn no_trouble(&self, round: u64, findings: &mut Findings) {
-        let prefix = format!("r{round}-");
-        let recent = self.entries.iter();
-        for entry in recent.filter(|entry| entry.key.starts_with(&prefix)) {
+        for entry in self.requests_of(round) {
             findings.check(Promise::HealthyAnswers, !entry.is_trouble(), || {
                 format!("{entry:?}")
             });
         }
+    }
+
+    /// Whether the server blamed its ledger in this round.
+    pub fn heard_of_trouble(&self, round: u64) -> bool {
+        self.requests_of(round).any(BeamEntry::is_trouble)
+    }
+
+    fn requests_of(&self, round: u64) -> impl Iterator<Item = &BeamEntry> {
+        let prefix = format!("r{round}-");
+        let all = self.entries.iter();
+        all.filter(move |entry| entry.key.starts_with(&prefix))
     }
 
     /// Checks the requests of a round after the restart: repeats them, and reads what the server stored.
