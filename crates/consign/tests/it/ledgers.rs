@@ -13,6 +13,7 @@ mod beam_workers;
 mod beam_world;
 mod cli;
 mod compat;
+mod only_postgres_beam;
 mod only_postgres_messages;
 mod only_postgres_nodes;
 mod only_postgres_pair;

@@ -16,14 +16,14 @@ use super::{
 const SOON: Duration = Duration::from_secs(15);
 
 /// An empty database.
-fn database() -> Database {
+pub(crate) fn database() -> Database {
     let cluster = postgres::shared().expect("PostgreSQL runs");
     let database = cluster.database("consign_nothing", |_| {});
     database.expect("a database can be made")
 }
 
 /// The options of a node with this name and a data directory of the same name.
-fn node(place: &Place, database: &Database, name: &str) -> Options {
+pub(crate) fn node(place: &Place, database: &Database, name: &str) -> Options {
     Options::new(super::binary(), place.path(name))
         .arg("--store")
         .arg(&database.url())
