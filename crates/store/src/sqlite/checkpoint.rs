@@ -157,14 +157,19 @@ pub(super) fn noted<T>(merged: rusqlite::Result<T>, shared: &CommitShared) -> Op
         Ok(merged) => return Some(merged),
         Err(error) => error,
     };
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    if code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) {
+    if is_failed_sync(&error) {
         tracing::error!(%error, "the sync of a merge failed; no request is accepted until a restart");
         shared.durability.mark_sync_failed();
     } else {
         tracing::warn!(%error, "the log was not merged into the file; the merge is retried");
     }
     None
+}
+
+/// Whether SQLite could not sync one of its files.
+pub(super) fn is_failed_sync(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC)
 }
 
 /// Merges if there are enough pages. Returns whether the log has become long.

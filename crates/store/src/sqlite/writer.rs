@@ -220,7 +220,14 @@ impl Transact for SqliteWriter<'_> {
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        self.prepared.get("COMMIT")?.execute([])?;
+        if let Err(error) = self.prepared.get("COMMIT")?.execute([]) {
+            // The first commit of a log that restarts syncs its header before it writes; nothing of it is in the log.
+            if checkpoint::is_failed_sync(&error) {
+                tracing::error!(%error, "the sync of a new log failed; no request is accepted until a restart");
+                self.shared.durability.mark_sync_failed();
+            }
+            return Err(error.into());
+        }
         self.position = self.next.take().unwrap_or(self.position);
         self.nonces.committed();
         Ok(())
