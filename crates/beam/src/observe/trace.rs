@@ -23,6 +23,14 @@ pub struct IntentTrace {
     pub stages: Vec<TraceStage>,
 }
 
+impl IntentTrace {
+    fn is_of_one_moment(&self) -> bool {
+        self.stages
+            .last()
+            .is_none_or(|last| last.state == self.intent.state)
+    }
+}
+
 /// One step of an intent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceStage {
@@ -34,9 +42,25 @@ pub struct TraceStage {
     pub details: Option<Value>,
 }
 
+/// How often an intent is read that changes meanwhile.
+const READS_MAX: usize = 8;
+
 impl Beam {
-    /// The intent with this nonce; without one, the message of the bus.
+    /// The intent with this nonce; without one, the message of the bus. Its state is that of the last stage, unless it changes
+    /// at each of several reads.
     pub async fn trace(&self, nonce: &str) -> Result<Option<IntentTrace>, Error> {
+        let mut trace = self.read_trace(nonce).await?;
+        for _ in 1..READS_MAX {
+            if trace.as_ref().is_none_or(IntentTrace::is_of_one_moment) {
+                break;
+            }
+            trace = self.read_trace(nonce).await?;
+        }
+        Ok(trace)
+    }
+
+    /// Reads the row, and then its facts: the row may be older.
+    async fn read_trace(&self, nonce: &str) -> Result<Option<IntentTrace>, Error> {
         let row = match self.row_of(nonce_key(nonce)).await? {
             Some(row) => Some(row),
             None => self.row_of(bus_nonce_key(nonce)).await?,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::admin::with_roles;
-use crate::observed::{Viewer, send_all, until, with_short_timeout};
+use crate::observed::{Viewer, exchange, send_all, until, with_short_timeout};
 use crate::world::World;
 
 fn words(trace: &Value) -> Vec<&str> {
@@ -204,6 +204,36 @@ async fn be_151_a_message_of_the_bus_has_a_trace_under_its_nonce() {
     assert_eq!(trace["intent"]["nonce"], "of-the-bus");
     assert_eq!(trace["intent"]["from"], "alice@acme.beam.directory");
     assert_eq!(trace["stages"][0]["details"]["transport"], "bus");
+}
+
+/// A reader may meet an intent between two steps.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn be_008_a_trace_that_is_read_while_its_intent_goes_on_ends_with_its_state() {
+    let world = World::with(with_roles).await;
+    let (alice, bob) = world.alice_and_bob().await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    let viewer = Viewer::of(&world).await;
+    for number in 0..20 {
+        let nonce = format!("n-{number}");
+        let result = bob.result(&nonce, &json!({}));
+        let sending = exchange(&world, (&alice, &bob), &mut socket, &nonce, Some(&result));
+        let path = format!("/observability/intents/{nonce}");
+        let reading = async {
+            loop {
+                let read = viewer.get(&path).await;
+                if read.status == 404 {
+                    continue;
+                }
+                let trace = read.json();
+                assert_legal(&trace);
+                if trace["intent"]["status"] == "acked" {
+                    break;
+                }
+            }
+        };
+        let (sent, ()) = tokio::join!(sending, reading);
+        assert_eq!(sent.status, 200, "{}", sent.text);
+    }
 }
 
 #[tokio::test]
