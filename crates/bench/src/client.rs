@@ -49,7 +49,9 @@ pub(crate) fn roles(plan: &BenchPlan) -> Vec<ClientRole> {
         Workload::Empty => all(ClientRole::Empty),
         Workload::Transact => all(ClientRole::Transact),
         // They have clients of their own.
-        Workload::Relay | Workload::RelaySocket | Workload::IdleSockets => Vec::new(),
+        Workload::Relay | Workload::RelaySocket | Workload::Mesh | Workload::IdleSockets => {
+            Vec::new()
+        }
         // The server restarts between requests, so no client stays connected.
         Workload::Restart => Vec::new(),
         Workload::Pairs => {

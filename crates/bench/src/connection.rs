@@ -5,19 +5,39 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::response::{ResponseHead, ResponseReader};
 
 /// Enough for any single answer; batches grow it once.
 const BUFFER_BYTES: usize = 16 << 10;
 
+/// Where a program listens.
+#[derive(Debug, Clone)]
+pub(crate) enum BenchAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for BenchAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+#[derive(Debug)]
+enum BenchStream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
 #[derive(Debug)]
 pub(crate) struct BenchConnection {
-    server: SocketAddr,
-    stream: Option<TcpStream>,
+    server: BenchAddress,
+    stream: Option<BenchStream>,
     reader: ResponseReader,
     buffer: Vec<u8>,
     filled: usize,
@@ -25,10 +45,11 @@ pub(crate) struct BenchConnection {
 }
 
 impl BenchConnection {
-    pub(crate) async fn open(server: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn open(server: impl Into<BenchAddress>) -> io::Result<Self> {
+        let server = server.into();
         Ok(Self {
+            stream: Some(BenchStream::connect(&server).await?),
             server,
-            stream: Some(connect(server).await?),
             reader: ResponseReader::default(),
             buffer: vec![0; BUFFER_BYTES],
             filled: 0,
@@ -61,7 +82,8 @@ impl BenchConnection {
         } else {
             self.filled = 0;
             self.reader = ResponseReader::default();
-            self.stream.insert(connect(self.server).await?)
+            self.stream
+                .insert(BenchStream::connect(&self.server).await?)
         };
         stream.write_all(request).await?;
         loop {
@@ -91,8 +113,29 @@ impl BenchConnection {
     }
 }
 
-async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(server).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+impl BenchStream {
+    async fn connect(server: &BenchAddress) -> io::Result<Self> {
+        match server {
+            BenchAddress::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            BenchAddress::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+        }
+    }
+
+    async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes).await,
+            Self::Unix(stream) => stream.write_all(bytes).await,
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer).await,
+            Self::Unix(stream) => stream.read(buffer).await,
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub enum Error {
     Panicked,
     #[error("the memory of the server cannot be read; it must run on this machine")]
     NoMemory,
+    #[error("the daemon of the mesh: {0}")]
+    Daemon(String),
     #[error("no source of random numbers: {0}")]
     Entropy(String),
 }

@@ -1,4 +1,4 @@
-//! The load generator: it speaks the Intent Protocol, a little ATP and Beam, over real sockets and reports what it
+//! The load generator: it speaks the Intent Protocol, a little ATP, Beam and the interface of a mesh daemon, over real sockets and reports what it
 //! measured.
 //!
 //! Invariants: an answer that is not a success never counts as one; with a fixed rate, latency counts from when a
@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod idle_sockets;
 mod load;
+mod mesh;
 mod metrics;
 mod pace;
 mod plan;
@@ -28,6 +29,7 @@ mod usage;
 
 pub use error::Error;
 pub use idle_sockets::{IdleSocketsReport, idle_sockets};
+pub use mesh::{DaemonTarget, SendRun, SendUntil, drained, idle_bytes, is_ready, send_messages};
 pub use plan::{
     BATCH_MAX, BenchPlan, BenchTarget, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN,
     RelayOrders, SenderOrders, TransactionOrder, Workload,

@@ -53,6 +53,8 @@ pub enum Workload {
     Relay,
     /// The same over sockets.
     RelaySocket,
+    /// Messages to a daemon of the mesh; see [`crate::send_messages`].
+    Mesh,
     /// Sockets that do nothing; see [`crate::idle_sockets`].
     IdleSockets,
 }
@@ -72,6 +74,7 @@ impl Workload {
             Self::Transact => "transact",
             Self::Relay => "relay",
             Self::RelaySocket => "relay-socket",
+            Self::Mesh => "mesh",
             Self::IdleSockets => "idle-sockets",
         }
     }
@@ -208,6 +211,10 @@ impl BenchPlan {
             Workload::IdleSockets if self.backlog > 0 || self.finished > 0 || self.signed => {
                 refuse("idle-sockets publishes nothing")
             }
+            Workload::Mesh if self.finished > 0 || self.signed || self.backlog_mix => {
+                refuse("mesh sends through a daemon, without other intents")
+            }
+            Workload::Mesh if self.rounds > 1 => refuse("mesh has one round"),
             Workload::IdleSockets if self.rounds > 1 => refuse("idle-sockets has one round"),
             Workload::Transact if self.signed => {
                 refuse("agents sign their intents; requests are not signed in this workload")
@@ -235,6 +242,7 @@ impl BenchPlan {
             | Workload::Transact
             | Workload::Relay
             | Workload::RelaySocket
+            | Workload::Mesh
             | Workload::IdleSockets => Ok(()),
         }
     }

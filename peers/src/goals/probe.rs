@@ -43,6 +43,8 @@ pub(super) enum Probe {
     RelaySocket,
     /// Agents and feeds of Beam that are connected and do nothing.
     IdleSockets,
+    /// A daemon of the mesh and its broker, beside publishes on the same server.
+    Mesh,
 }
 
 /// Duration and amount of work of a measurement.
@@ -53,6 +55,8 @@ pub(super) struct Size {
     long_seconds: f64,
     few: u64,
     many: u64,
+    /// Messages that a daemon of the mesh stores before it delivers them.
+    messages: u64,
     baseline_seconds: u64,
 }
 
@@ -63,6 +67,7 @@ impl Size {
         long_seconds: 20.0,
         few: 1_000,
         many: 1_000_000,
+        messages: 100_000,
         baseline_seconds: 2,
     };
     pub(super) const QUICK: Self = Self {
@@ -71,6 +76,7 @@ impl Size {
         long_seconds: 0.5,
         few: 100,
         many: 1_000,
+        messages: 1_000,
         baseline_seconds: 1,
     };
 }
@@ -99,6 +105,9 @@ pub(super) enum Metric {
     IntentsPerCycle,
     P99PerP50,
     KilobytesPerSocket,
+    MessagesPerPublish,
+    DrainRatio,
+    IdleDaemonMegabytes,
 }
 
 impl Metric {
@@ -112,11 +121,14 @@ impl Metric {
             | Self::TransactionsPerCycle
             | Self::ReceiptMicros
             | Self::IntentsPerCycle
+            | Self::MessagesPerPublish
+            | Self::DrainRatio
             | Self::P99PerP50 => true,
             Self::IdleMegabytes
             | Self::LoadedMegabytes
             | Self::DiskBytesEach
-            | Self::KilobytesPerSocket => false,
+            | Self::KilobytesPerSocket
+            | Self::IdleDaemonMegabytes => false,
         }
     }
 
@@ -135,7 +147,11 @@ impl Metric {
             Self::LoadedMegabytes => Some(at("/server/rss_bytes")? / 1e6),
             Self::DiskBytesEach => Some(at("/server/disk_bytes")? / at("/backlog")?),
             Self::FirstClaimSeconds => Some(at("/max_ms")? / 1e3),
-            Self::TransactionsPerCycle | Self::IntentsPerCycle => at("/ratio"),
+            Self::TransactionsPerCycle | Self::IntentsPerCycle | Self::MessagesPerPublish => {
+                at("/ratio")
+            }
+            Self::DrainRatio => at("/drain_ratio"),
+            Self::IdleDaemonMegabytes => Some(at("/idle_bytes")? / 1e6),
             Self::P99PerP50 => at("/p99_per_p50"),
             Self::KilobytesPerSocket => Some(at("/bytes_per_socket")? / 1e3),
             Self::ReceiptMicros => at("/receipt/read_and_verify_us"),
@@ -222,7 +238,12 @@ impl Bench {
 
 /// Flags of `consign bench`; `None` for a probe that is measured in this process.
 fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
-    let Size { few, many, .. } = size;
+    let Size {
+        few,
+        many,
+        messages,
+        ..
+    } = size;
     let flags = match probe {
         Probe::Sqlite | Probe::Sync => return None,
         Probe::Cycle | Probe::Long => String::new(),
@@ -240,6 +261,7 @@ fn arguments(probe: Probe, size: Size) -> Option<Vec<String>> {
         Probe::Relay => "--work relay".to_owned(),
         Probe::RelaySocket => "--work relay-socket".to_owned(),
         Probe::IdleSockets => "--work idle-sockets".to_owned(),
+        Probe::Mesh => format!("--work mesh --backlog {messages}"),
     };
     let mut words: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
     // They end when they have started often enough, or have opened all sockets.
@@ -286,6 +308,10 @@ mod tests {
             "--work restart --rounds 5 --backlog 1000000"
         );
         assert_eq!(line(Probe::IdleSockets), "--work idle-sockets");
+        assert_eq!(
+            line(Probe::Mesh),
+            "--work mesh --backlog 100000 --seconds 3 --warmup 1"
+        );
         assert_eq!(line(Probe::Sync), "");
     }
 
@@ -301,6 +327,8 @@ mod tests {
             "receipt": { "read_and_verify_us": 60.0 },
             "p99_per_p50": 2.5,
             "bytes_per_socket": 9000.0,
+            "drain_ratio": 0.7,
+            "idle_bytes": 9_000_000,
         });
         let found = |read: Metric| read.from(&report);
         assert_eq!(found(Metric::Cycles), Some(7.0));
@@ -315,6 +343,9 @@ mod tests {
         assert_eq!(found(Metric::ReceiptMicros), Some(60.0));
         assert_eq!(found(Metric::IntentsPerCycle), Some(0.4));
         assert_eq!(found(Metric::P99PerP50), Some(2.5));
+        assert_eq!(found(Metric::MessagesPerPublish), Some(0.4));
+        assert_eq!(found(Metric::DrainRatio), Some(0.7));
+        assert_eq!(found(Metric::IdleDaemonMegabytes), Some(9.0));
         assert_eq!(found(Metric::KilobytesPerSocket), Some(9.0));
     }
 

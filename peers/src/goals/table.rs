@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::probe::Probe::{
-    Batch, Cycle, Empty, FewWaiting, Finished, Handoff, IdleSockets, Long, ManyWaiting, Next, One,
-    Relay, RelaySocket, Restart, Signed, Sqlite, Sync, Transact,
+    Batch, Cycle, Empty, FewWaiting, Finished, Handoff, IdleSockets, Long, ManyWaiting, Mesh, Next,
+    One, Relay, RelaySocket, Restart, Signed, Sqlite, Sync, Transact,
 };
 use super::probe::{Metric, Probe};
 use super::{Measurements, Verdict};
@@ -214,6 +214,27 @@ pub(super) const FAMILIES: &[&[Goal]] = &[
             AtMost(40.0),
             "KB",
             Plain(Reading(IdleSockets, Metric::KilobytesPerSocket)),
+        ),
+    ],
+    &[
+        ratio(
+            "mesh-send",
+            "messages accepted by a mesh daemon from 16 clients against publishes",
+            AtLeast(0.5),
+            Plain(Reading(Mesh, Metric::MessagesPerPublish)),
+        ),
+        ratio(
+            "mesh-drain",
+            "its backlog of 100,000, drained, against messages from an empty outbox",
+            AtLeast(0.5),
+            Plain(Reading(Mesh, Metric::DrainRatio)),
+        ),
+        in_unit(
+            "mesh-memory",
+            "memory of an idle daemon",
+            AtMost(20.0),
+            "MB",
+            Plain(Reading(Mesh, Metric::IdleDaemonMegabytes)),
         ),
     ],
 ];

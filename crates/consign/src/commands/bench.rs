@@ -4,6 +4,7 @@ mod ask;
 mod beam_agents;
 mod empty;
 mod flag_rules;
+mod mesh;
 mod private_server;
 mod relay;
 mod transact;
@@ -51,6 +52,7 @@ Examples:
   consign bench --work restart --backlog 1000000    from a kill to the first claim
   consign bench --work transact                     agents' transactions, against cycles
   consign bench --work relay                        signed intents of Beam, against cycles
+  consign bench --work mesh                         a daemon of the mesh and its broker
   consign bench --rounds 5 --json --svg bench.svg
 
 A run with any error reports it and exits with 1.";
@@ -213,6 +215,9 @@ enum WorkArg {
     Relay,
     /// The same with senders on sockets
     RelaySocket,
+    /// Publishes, then messages to a daemon of the mesh from 16 clients over its Unix socket; their ratio, how fast a
+    /// backlog of 100,000 (or --backlog) drains, and the memory of an idle daemon
+    Mesh,
     /// 1,000 agents of Beam and 1,000 readers of its feed that are connected and do nothing; the memory for each
     IdleSockets,
 }
@@ -232,6 +237,7 @@ impl From<WorkArg> for Workload {
             WorkArg::Transact => Self::Transact,
             WorkArg::Relay => Self::Relay,
             WorkArg::RelaySocket => Self::RelaySocket,
+            WorkArg::Mesh => Self::Mesh,
             WorkArg::IdleSockets => Self::IdleSockets,
         }
     }
@@ -293,6 +299,11 @@ impl Args {
             verdict(&findings.cycles)?;
             return verdict(&findings.intents);
         }
+        if let (Workload::Mesh, Some(server)) = (plan.work, &running) {
+            let report = mesh::measure(server, plan, &mut tell).await?;
+            self.show(&report, mesh::table)?;
+            return verdict(&report.publishes);
+        }
         if let (Workload::IdleSockets, Some(server)) = (plan.work, &mut running) {
             let report = relay::idle(server, &mut tell).await?;
             self.show(&report, relay::idle_table)?;
@@ -316,6 +327,7 @@ impl Args {
                 WorkArg::Relay | WorkArg::RelaySocket | WorkArg::IdleSockets => {
                     ServerMode::Directory
                 }
+                WorkArg::Mesh => ServerMode::Broker,
                 WorkArg::Cycle
                 | WorkArg::Pairs
                 | WorkArg::Publish
@@ -338,6 +350,7 @@ impl Args {
             WorkArg::IdleSockets => {
                 Some("--work idle-sockets restarts its server, so it uses a private one")
             }
+            WorkArg::Mesh => Some("--work mesh creates a mesh, so it uses a private server"),
             WorkArg::Cycle
             | WorkArg::Pairs
             | WorkArg::Publish
@@ -423,6 +436,7 @@ async fn load(plan: BenchPlan, tell: &mut dyn FnMut(&str)) -> anyhow::Result<Ben
         | Error::Thread(_)
         | Error::Panicked
         | Error::NoMemory
+        | Error::Daemon(_)
         | Error::Entropy(_) => anyhow::Error::new(error),
     })
 }

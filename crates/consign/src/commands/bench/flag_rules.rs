@@ -42,6 +42,22 @@ const WITH_CLIENTS: &[WorkArg] = &[
     WorkArg::RelaySocket,
 ];
 
+/// Work over some time.
+const TIMED: &[WorkArg] = &[
+    WorkArg::Cycle,
+    WorkArg::Pairs,
+    WorkArg::Publish,
+    WorkArg::Drain,
+    WorkArg::Next,
+    WorkArg::Batch,
+    WorkArg::Empty,
+    WorkArg::Handoff,
+    WorkArg::Transact,
+    WorkArg::Relay,
+    WorkArg::RelaySocket,
+    WorkArg::Mesh,
+];
+
 /// Work with a report of a single run; the others cannot be drawn.
 const DRAWN: &[WorkArg] = &[
     WorkArg::Cycle,
@@ -81,8 +97,16 @@ impl Args {
                 used_by: PACED,
             },
             with_clients("--clients", self.clients.is_some()),
-            with_clients("--seconds", self.seconds.is_some()),
-            with_clients("--warmup", self.warmup.is_some()),
+            FlagRule {
+                flag: "--seconds",
+                is_given: self.seconds.is_some(),
+                used_by: TIMED,
+            },
+            FlagRule {
+                flag: "--warmup",
+                is_given: self.warmup.is_some(),
+                used_by: TIMED,
+            },
             with_clients("--threads", self.threads.is_some()),
             FlagRule {
                 flag: "--svg",

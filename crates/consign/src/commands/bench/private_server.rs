@@ -31,6 +31,8 @@ pub(super) enum ServerMode {
     Site,
     /// Also a directory of Beam whose senders have no limit.
     Directory,
+    /// Also a broker of the mesh whose members have no limit.
+    Broker,
     Empty,
 }
 
@@ -98,10 +100,14 @@ impl PrivateServer {
         }
     }
 
+    pub(super) fn data_root(&self) -> PathBuf {
+        self.directory.data().root().to_owned()
+    }
+
     pub(super) fn target(&self) -> anyhow::Result<BenchTarget> {
         let data = self.directory.data();
         let (key, admin_token) = match self.mode {
-            ServerMode::Serve | ServerMode::Site | ServerMode::Directory => {
+            ServerMode::Serve | ServerMode::Site | ServerMode::Directory | ServerMode::Broker => {
                 let key = |name| -> anyhow::Result<SecretKey> {
                     let secret = secrets::read(&data, name)?;
                     let secret = secret.context("the server created no keys")?;
@@ -148,6 +154,12 @@ const SITE_SETTINGS: &[(&str, &str)] = &[
 /// A directory that lets each sender send as fast as it can.
 const DIRECTORY_SETTINGS: &[(&str, &str)] = &[("BEAM_RATE_LIMIT_PER_MIN", "100000000")];
 
+/// A broker that lets each member send as fast as it can.
+const BROKER_SETTINGS: &[(&str, &str)] = &[
+    ("MESH_SENDS_PER_MIN", "100000000"),
+    ("MESH_SEND_BURST", "100000000"),
+];
+
 fn spawn(
     mode: ServerMode,
     directory: &TempDirectory,
@@ -159,7 +171,9 @@ fn spawn(
     let mut command = unconfigured(&program);
     command
         .arg(match mode {
-            ServerMode::Serve | ServerMode::Site | ServerMode::Directory => "serve",
+            ServerMode::Serve | ServerMode::Site | ServerMode::Directory | ServerMode::Broker => {
+                "serve"
+            }
             ServerMode::Empty => "bench-empty",
         })
         .args(["--listen", "127.0.0.1:0", "--data"])
@@ -173,6 +187,9 @@ fn spawn(
         }
         ServerMode::Directory => {
             command.envs(DIRECTORY_SETTINGS.iter().copied());
+        }
+        ServerMode::Broker => {
+            command.envs(BROKER_SETTINGS.iter().copied());
         }
         ServerMode::Serve | ServerMode::Empty => {}
     }
@@ -218,7 +235,8 @@ impl Drop for TempDirectory {
     }
 }
 
-fn unconfigured(program: &Path) -> Command {
+/// This program without the variables that configure a server or a daemon.
+pub(super) fn unconfigured(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if configures(&name.to_string_lossy()) {
@@ -228,10 +246,18 @@ fn unconfigured(program: &Path) -> Command {
     command
 }
 
+const PREFIXES: &[&str] = &[
+    "ATP_",
+    "BEAM_",
+    "BUS_",
+    "CLAUDEMESH_",
+    "CONSIGN_",
+    "MESH_",
+    "RELAY_",
+];
+
 fn configures(name: &str) -> bool {
-    ["ATP_", "BEAM_", "BUS_", "CONSIGN_", "RELAY_"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || matches!(name, "DASHBOARD_PASSWORD" | "RUST_LOG")
 }
 
@@ -258,7 +284,9 @@ mod tests {
             "ATP_RAIL",
             "BEAM_OPEN",
             "BUS_SECRET",
+            "CLAUDEMESH_DAEMON_DIR",
             "CONSIGN_STORE",
+            "MESH_URL",
             "RUST_LOG",
         ] {
             assert!(configures(name), "{name}");
