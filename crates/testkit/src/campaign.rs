@@ -10,10 +10,14 @@ pub mod clients;
 pub mod endpoints;
 pub mod findings;
 pub mod leases;
+#[cfg(feature = "ours")]
+pub mod mesh;
 pub mod plan;
 pub mod report;
 pub mod results;
 pub mod runner;
 pub mod setup;
+#[cfg(feature = "ours")]
+mod socket;
 pub mod trial;
 pub mod verify;

@@ -12,6 +12,8 @@ pub mod history;
 #[cfg(feature = "ours")]
 pub mod ledger;
 #[cfg(feature = "ours")]
+pub mod mesh_members;
+#[cfg(feature = "ours")]
 pub mod plants;
 pub mod postgres;
 pub mod process;

@@ -74,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-web",
             "consign-intent",
             "consign-beam",
+            "consign-mesh",
             "consign-client",
             "consign",
         ],

@@ -10,7 +10,6 @@ mod message_checks;
 mod recipient;
 mod senders;
 mod setup;
-mod socket;
 
 use std::collections::BTreeSet;
 use std::io;

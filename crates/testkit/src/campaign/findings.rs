@@ -41,10 +41,14 @@ pub enum Promise {
     BusAckStays,
     BusLegalSteps,
     BeamEnds,
+    MeshMessageStays,
+    MeshOneMessage,
+    MeshPushStored,
+    MeshReached,
 }
 
 impl Promise {
-    const ALL: [Self; 30] = [
+    const ALL: [Self; 34] = [
         Self::PublishSurvives,
         Self::SettlementSurvives,
         Self::LeaseSurvives,
@@ -75,6 +79,18 @@ impl Promise {
         Self::BusAckStays,
         Self::BusLegalSteps,
         Self::BeamEnds,
+        Self::MeshMessageStays,
+        Self::MeshOneMessage,
+        Self::MeshPushStored,
+        Self::MeshReached,
+    ];
+
+    /// The promises about the mesh that a campaign with its members must check.
+    pub const MESH: [Self; 4] = [
+        Self::MeshMessageStays,
+        Self::MeshOneMessage,
+        Self::MeshPushStored,
+        Self::MeshReached,
     ];
 
     /// The promises about Beam that a campaign with its clients must check.
@@ -138,6 +154,10 @@ impl Promise {
             Self::BusAckStays => "be_038_an_acknowledged_message_keeps_its_first_response",
             Self::BusLegalSteps => "be_006_be_007_the_events_of_a_message_are_legal_steps",
             Self::BeamEnds => "every_intent_and_message_comes_to_its_end",
+            Self::MeshMessageStays => "cm_071_an_accepted_message_of_the_mesh_is_accepted_once",
+            Self::MeshOneMessage => "an_id_of_the_mesh_never_stands_for_two_messages",
+            Self::MeshPushStored => "cm_074_a_message_of_the_mesh_is_stored_before_it_is_pushed",
+            Self::MeshReached => "every_accepted_message_of_the_mesh_reaches_its_recipient",
         }
     }
 }

@@ -17,7 +17,24 @@ use crate::trial::CrashTrial;
 /// What a finished campaign must have checked, beside what all campaigns check.
 const DUE: &[Promise] = &{
     let [a, b, c, d, e, f, g, h, i, j] = Promise::BEAM;
-    [Promise::SyncPerCommit, a, b, c, d, e, f, g, h, i, j]
+    let [k, l, m, n] = Promise::MESH;
+    [
+        Promise::SyncPerCommit,
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        i,
+        j,
+        k,
+        l,
+        m,
+        n,
+    ]
 };
 
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use consign_testkit::campaign::client_pool::{ClientPool, RunningClients};
 use consign_testkit::campaign::clients::CLIENTS;
 use consign_testkit::campaign::endpoints::Endpoints;
 use consign_testkit::campaign::findings::{Findings, Promise};
+use consign_testkit::campaign::mesh::MeshPool;
 use consign_testkit::campaign::runner::TrialTask;
 use consign_testkit::campaign::trial::{self, TrialState};
 use consign_testkit::campaign::verify;
@@ -39,6 +40,7 @@ pub(crate) struct CrashTrial<'a> {
     pub(crate) options: Options,
     pub(crate) workers: Option<Workers>,
     beam: BeamPool,
+    mesh: MeshPool,
     /// The disk at the start of the running server, if its power is cut.
     disk: Option<Disk>,
     /// Writes that did not reach the disk completely.
@@ -56,6 +58,8 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
     fn run(&mut self, rounds: u64) -> io::Result<()> {
         let mut server = self.start()?;
         self.beam.register(&mut server.http())?;
+        let mut operator = server.admin_client()?;
+        self.mesh.register(&mut operator, &mut server.http())?;
         for round in 1..=rounds {
             if self.state.fault == CrashFault::Failpoint
                 && let Some(point) = FailPoint::of_round(round).in_server()
@@ -65,10 +69,12 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
             }
             let threads = self.send_clients(round, &server)?;
             let beam_clients = self.beam.send(round, || server.http())?;
+            let members = self.mesh.send(round, || server.http())?;
             self.disturb(round, &mut server)?;
             self.state.kills += 1;
             self.gather(threads)?;
             self.beam.gather(beam_clients)?;
+            self.mesh.gather(members)?;
             self.lose_power()?;
             if round % CHECK_EVERY_ROUNDS == 0 || round == rounds {
                 self.check_store()?;
@@ -86,7 +92,8 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
         } = &mut self.state;
         clients.drain(rounds + 1, 1, &self.campaign.base.shim, endpoints)?;
         clients.check_all(&mut server.main_client()?, findings)?;
-        self.beam.check_all(|| server.http(), findings)
+        self.beam.check_all(|| server.http(), findings)?;
+        self.mesh.check_all(|| server.http(), findings)
     }
 
     fn also(&self) -> Option<(&'static str, u64)> {
@@ -113,7 +120,8 @@ impl<'a> CrashTrial<'a> {
             Space::Unlimited
         };
         let beam = BeamPool::new(folder, task.seed);
-        let mut options = beam.configure(campaign.options(&data))?;
+        let options = beam.configure(campaign.options(&data))?;
+        let mut options = MeshPool::configure(options);
         if fault.loses_power() {
             options = campaign.base.shim.logging(options, &log_file(folder));
         }
@@ -122,6 +130,7 @@ impl<'a> CrashTrial<'a> {
             options,
             workers: None,
             beam,
+            mesh: MeshPool::new(folder, task.seed),
             disk: None,
             lost_writes: 0,
             state: TrialState::new(task, findings, space, ClientPool::new(folder, task.seed)),
@@ -204,9 +213,11 @@ impl<'a> CrashTrial<'a> {
         } else {
             verify::no_trouble(&recent, state.findings);
             self.beam.no_trouble(round, state.findings);
+            self.mesh.no_trouble(round, state.findings);
         }
         self.beam
-            .check_round(round, &mut server.http(), state.findings)
+            .check_round(round, &mut server.http(), state.findings)?;
+        self.mesh.check_round(round, &server.http(), state.findings)
     }
 
     fn check_store(&mut self) -> io::Result<()> {

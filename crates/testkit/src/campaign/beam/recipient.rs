@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::history::{BeamCall, BeamHistory};
 use super::setup::RESULT_TIMEOUT;
-use super::socket::CampaignSocket;
 use crate::beam_agents::{result_message, result_text};
+use crate::campaign::socket::CampaignSocket;
 use crate::process::Http;
 use crate::seeded_random::SeededRandom;
 

@@ -1,4 +1,4 @@
-//! A WebSocket of an agent, for text messages only. A look for a message ends after a short time and keeps a part of one.
+//! A WebSocket of a client, for text messages only. A look for a message ends after a short time and keeps a part of one.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
