@@ -6,6 +6,7 @@
 mod tests;
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const LENGTH: usize = 26;
@@ -26,6 +27,19 @@ impl MeshUlid {
         text.len() == LENGTH
             && text.as_bytes()[0] <= b'7'
             && text.bytes().all(|byte| DIGITS.contains(&byte))
+    }
+}
+
+/// The ids of one process: each is greater than the one before, also within a millisecond or after the clock was set back.
+#[derive(Debug, Default)]
+pub struct UlidSequence(Mutex<u128>);
+
+impl UlidSequence {
+    /// Milliseconds since 1970, and random bits.
+    pub fn next(&self, ms: u64, entropy: u128) -> MeshUlid {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = MeshUlid::new(ms, entropy).0.max(last.saturating_add(1));
+        MeshUlid(*last)
     }
 }
 

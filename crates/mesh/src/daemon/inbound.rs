@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::hooks::{HookKind, HookMessage, HookOrigin};
 use super::metrics::DaemonMetric;
-use super::shared::{DaemonShared, MemberKeys, new_ulid, wall_ms};
+use super::shared::{DaemonShared, MemberKeys, wall_ms};
 use super::shared_file::{FilePiece, SharedFile};
 use crate::body::CarriedBody;
 use crate::frame::{ClientAck, ClientFrame, PushFrame, PushSubtype};
@@ -219,7 +219,7 @@ fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
         shared.peers.name_of(key)
     };
     ReceivedMessage {
-        id: new_ulid().to_string(),
+        id: shared.inbox_id().to_string(),
         client_message_id: push.inbox_key().to_owned(),
         broker_message_id: Some(push.message_id.clone()),
         mesh: shared.slug.to_string(),

@@ -27,7 +27,7 @@ use crate::config::DaemonConfig;
 use crate::environment::HostEnvironment;
 use crate::id::MeshSlug;
 use crate::keys::X25519Secret;
-use crate::ulid::MeshUlid;
+use crate::ulid::{MeshUlid, UlidSequence};
 
 /// Who the daemon is in its mesh, and what opens its messages.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ pub(super) struct DaemonShared {
     pub(super) metrics: DaemonMetrics,
     pub(super) outbox: OutboxLedger,
     pub(super) inbox: Arc<Inbox>,
+    /// Lists of the inbox are sorted by these where the time is the same.
+    inbox_ids: UlidSequence,
     pub(super) events: EventHub,
     pub(super) peers: PeerDirectory,
     pub(super) topics: TopicDirectory,
@@ -132,6 +134,7 @@ impl DaemonShared {
             environment: parts.environment,
             hostname,
             session_id: new_ulid().to_string(),
+            inbox_ids: UlidSequence::default(),
             log: parts.log,
             config: RwLock::new(Arc::new(parts.config)),
             keys: RwLock::new(Arc::new(keys)),
@@ -200,6 +203,13 @@ impl DaemonShared {
 
     pub(super) fn is_ending(&self) -> bool {
         self.end.borrow().is_some()
+    }
+
+    /// The id of the next item of the inbox.
+    pub(super) fn inbox_id(&self) -> MeshUlid {
+        let ms = wall_ms().unsigned_abs();
+        self.inbox_ids
+            .next(ms, u128::from_le_bytes(random::bytes()))
     }
 
     /// Resolves when the daemon ends, with the reason.

@@ -23,6 +23,16 @@ fn later_ids_are_greater_texts() {
 }
 
 #[test]
+fn ids_of_a_sequence_grow_within_a_millisecond() {
+    let sequence = UlidSequence::default();
+    let first = sequence.next(1_700_000_000_000, u128::MAX >> 49);
+    let second = sequence.next(1_700_000_000_000, 7);
+    let set_back = sequence.next(1_600_000_000_000, 7);
+    assert!(first < second && second < set_back);
+    assert!(sequence.next(1_700_000_000_001, 0) > set_back);
+}
+
+#[test]
 fn only_26_digits_that_fit_128_bits_are_valid() {
     assert!(MeshUlid::is_valid("01HQX2J6K7M8N9P0Q1R2S3T4V5"));
     for invalid in [
