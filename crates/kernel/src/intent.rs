@@ -6,7 +6,7 @@
 use crate::ids::{FactSeq, IntentId, Micros, Seq, Token};
 use crate::once::OnceKey;
 use crate::plant::{self, Plant};
-use crate::profile::{Delivery, LifeEnd, ProfileId, Unconsented};
+use crate::profile::{Delivery, Expiry, LifeEnd, ProfileId, Unconsented};
 use crate::state::{Cause, State, Verb, stored};
 
 stored! {
@@ -130,6 +130,24 @@ impl Intent {
     /// Whether it waits for its recipient, without a lease.
     pub fn awaits_ack(&self) -> bool {
         self.state == State::Delivered && self.profile.profile().delivered == Delivery::AwaitsAck
+    }
+
+    /// Whether a row in its state has a lease. A delivered row has none if its recipient acknowledges it, or if nothing
+    /// follows; one that may have had an effect can lose its lease and keep its state.
+    pub fn demands_lease(&self) -> bool {
+        let profile = self.profile.profile();
+        match self.state {
+            State::Dispatched => {}
+            State::Delivered if profile.delivered == Delivery::Claimable => {}
+            State::Delivered
+            | State::Received
+            | State::Validated
+            | State::Queued
+            | State::Acked
+            | State::Failed
+            | State::DeadLetter => return false,
+        }
+        profile.expiry != Expiry::StayLeased || self.token.is_some()
     }
 
     /// Whether a claim that does not name its owner may take it while it is claimable.

@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 
 use consign_kernel::intent::Intent;
 use consign_kernel::lane::Lanes;
-use consign_kernel::profile::Expiry;
-use consign_kernel::state::State;
 
 use crate::ledger::Counter;
 
 /// Checks that the fields of a row are consistent.
 pub(crate) fn row(intent: &Intent, findings: &mut Vec<String>) {
     let id = intent.id;
-    let out = matches!(intent.state, State::Dispatched | State::Delivered);
-    let let_go = intent.profile.profile().expiry == Expiry::StayLeased && intent.token.is_none();
-    let leased = out && !let_go && !intent.awaits_ack();
+    let leased = intent.demands_lease();
     if leased != intent.token.is_some() || leased != intent.lease_until.is_some() {
         findings.push(format!(
             "intent {id}: state {} and lease disagree",

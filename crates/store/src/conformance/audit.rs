@@ -8,7 +8,7 @@ use consign_kernel::fact::Fact;
 use consign_kernel::ids::{Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Lanes, Probe};
-use consign_kernel::profile::{Delivery, Expiry, LifeEnd, ProfileId};
+use consign_kernel::profile::{Expiry, LifeEnd, ProfileId};
 use consign_kernel::state::State;
 
 use crate::Dump;
@@ -31,12 +31,7 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         if !ids.insert(row.id) || !seqs.insert(row.seq) {
             wrong("its id or its sequence is used twice");
         }
-        let out = matches!(row.state, State::Dispatched | State::Delivered);
-        // A row that may have had an effect can lose its lease and keep its state.
-        let stays = row.profile.profile().expiry == Expiry::StayLeased;
-        let rests = row.profile.profile().delivered == Delivery::Rests;
-        let without_lease = row.awaits_ack() || rests && row.state == State::Delivered;
-        let held = out && !(stays && row.token.is_none()) && !without_lease;
+        let held = row.demands_lease();
         if held != row.token.is_some() || held != row.lease_until.is_some() {
             wrong("state and lease disagree");
         }

@@ -227,6 +227,7 @@ pub async fn a_message_is_removed_at_its_end_and_its_id_says_so_cm_141(world: Wo
     assert_eq!(second, Err(Refusal::IllegalState), "it writes nothing");
     let of_delivered = world.store.facts(delivered.seq, 9).await.expect("facts");
     assert_eq!(of_delivered.len(), 2);
+    world.is_sound().await;
 
     world.clock.advance(UNDELIVERED_US - 1);
     sweep(&world).await;
