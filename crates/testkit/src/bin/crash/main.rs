@@ -2,7 +2,7 @@
 //! promise is checked.
 //!
 //! Exits with 0 if every promise was kept, 1 if one was broken (seed, evidence and histories are shown), 2 if the
-//! campaign itself failed.
+//! campaign itself failed or did not check every promise.
 
 mod campaign;
 mod fault;
