@@ -17,6 +17,7 @@ use crate::destination::{Destination, Recipient, ResolveError};
 use crate::fingerprint::{BodyHash, ENVELOPE_VERSION, RequestFingerprint};
 use crate::frame::{self, ClientFrame};
 use crate::ipc::{IpcAnswer, IpcRefusal, IpcSend, MeshEventKind, answer_send};
+use crate::keys::MeshPublicKey;
 use crate::outbox::{OutboxAnswer, QueuePressure, decide_send};
 
 /// Messages between two looks at the queue, because it may also fill up by bytes.
@@ -61,6 +62,8 @@ impl DaemonShared {
         }
         match to.clone().resolve(&self.peers.known()) {
             Err(ResolveError::NotFound) if to.needs_peers() => {}
+            // It may be the key of a session, which the broker knows.
+            Ok(Destination::Member(key)) if self.peers.asks_about(key) => {}
             Ok(destination) => return Ok(destination),
             Err(error) => return Err(unresolved(error)),
         }
@@ -83,7 +86,7 @@ impl DaemonShared {
             client_message_id: id.to_string(),
             request_fingerprint: fingerprint.to_string(),
             mesh: self.slug.to_string(),
-            target_spec: Some(destination.target().to_string()),
+            target_spec: Some(target_of(&send.to, destination)),
             priority: Some(send.priority.as_str().to_owned()),
             destination_kind: Some(destination.kind().as_str().to_owned()),
             destination_ref: Some(destination.reference()),
@@ -111,7 +114,11 @@ impl DaemonShared {
         let keys = self.keys();
         let (carried, version) = match destination {
             Destination::Member(key) => {
-                let sealed = CarriedBody::direct(body, &keys.identity.key, *key, &random::bytes());
+                // A session opens only what is sealed for its own key.
+                let target = payload.target_spec.as_deref().map(MeshPublicKey::parse);
+                let target = target.and_then(Result::ok).unwrap_or(*key);
+                let sealed =
+                    CarriedBody::direct(body, &keys.identity.key, target, &random::bytes());
                 // No member can have a key that nothing can be encrypted to.
                 let sealed = sealed.ok_or_else(|| unresolved(ResolveError::NotFound))?;
                 (sealed, None)
@@ -228,6 +235,14 @@ pub(super) fn file_bytes(path: &std::path::Path) -> u64 {
     log.push("-wal");
     let size = |path: &std::path::Path| fs::metadata(path).map_or(0, |found| found.len());
     size(path) + size(std::path::Path::new(&log))
+}
+
+/// The target of a message. A session is addressed by its own key, and its member is what is hashed.
+fn target_of(to: &Recipient, destination: &Destination) -> String {
+    match (to, destination) {
+        (Recipient::Key(key), Destination::Member(_)) => key.to_string(),
+        _ => destination.target().to_string(),
+    }
 }
 
 fn unresolved(error: ResolveError) -> IpcRefusal {

@@ -4,23 +4,44 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::line::{BrokerLine, LineError};
 use crate::destination::KnownPeer;
 use crate::frame::{BrokerFrame, ClientFrame, ListPeers, PeerEntry};
 use crate::keys::MeshPublicKey;
 
+/// A key that no peer has is asked about at most this often.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Members whose names are remembered after they left.
 const REMEMBERED_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct PeerDirectory {
     known: Mutex<BTreeMap<MeshPublicKey, KnownPeer>>,
+    /// When the broker was asked about a key that no peer has.
+    asked_at: Mutex<Option<Instant>>,
 }
 
 impl PeerDirectory {
     pub(super) fn known(&self) -> Vec<KnownPeer> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Whether the broker is to be asked for the peers because none has this key. Not for each of many messages to a member
+    /// that is offline.
+    pub(super) fn asks_about(&self, key: MeshPublicKey) -> bool {
+        let known = self.lock();
+        let mut all = known.values();
+        if all.any(|peer| peer.member == key || peer.sessions.contains(&key)) {
+            return false;
+        }
+        let mut asked_at = self.asked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = asked_at.is_none_or(|at| at.elapsed() >= ASK_EVERY);
+        if is_due {
+            *asked_at = Some(Instant::now());
+        }
+        is_due
     }
 
     /// The name of a member, for messages whose sender has none.

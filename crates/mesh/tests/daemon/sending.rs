@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use consign_mesh::body::CarriedBody;
 use consign_mesh::frame::{AckFrame, PeerEntry, PeersList, TopicEntry, TopicListResponse};
 use consign_mesh::priority::PeerStatus;
 use consign_mesh::role::TopicVisibility;
@@ -394,5 +395,36 @@ async fn cm_078_a_broken_connection_makes_its_rows_due_again() {
     let row = daemon.until_status("c-1", "done").await;
     assert_eq!(row["attempts"], 2);
     assert_eq!(broker.sent_ids(), ["c-1", "c-1"]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_163_cm_054_a_message_to_a_session_is_sealed_for_its_key_and_hashed_for_its_member() {
+    let (_home, broker, daemon) = connected().await;
+    let session = key(5).public_key().to_string();
+    broker.change(|behaviour| {
+        let entry = PeerEntry {
+            pubkey: session.clone(),
+            ..peer("Bob", 2)
+        };
+        behaviour.peers = PeersList { peers: vec![entry] };
+    });
+    daemon.send("c-1", &session, "hello").await;
+    daemon.until_status("c-1", "done").await;
+    let sent = broker.of_type("send");
+    assert_eq!(sent[0]["targetSpec"], json!(session));
+    assert_eq!(sent[0]["destination_ref"], json!(bob()));
+    let text = |name: &str| sent[0][name].as_str().unwrap().to_owned();
+    let carried = CarriedBody {
+        nonce: text("nonce"),
+        ciphertext: text("ciphertext"),
+    };
+    let opened = carried.open_direct(key(1).public_key(), &[&key(5).to_x25519()]);
+    assert_eq!(
+        opened.map(|(_, body)| body.to_vec()),
+        Some(b"hello".to_vec())
+    );
+    let by_member = carried.open_direct(key(1).public_key(), &[&key(2).to_x25519()]);
+    assert!(by_member.is_none(), "only the session opens it");
     daemon.down().await;
 }
