@@ -4,6 +4,7 @@ use consign_kernel::ids::DAY_US;
 use consign_mesh::broker::BlobSettings;
 use consign_mesh::keys::MeshPrivateKey;
 use consign_mesh::signed_text::MeshSignedText;
+use consign_web::listener_policy::ListenerPolicy;
 use data_encoding::HEXLOWER;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -16,7 +17,7 @@ const BYTES_MAX: u64 = 200_000;
 /// A world with a folder, and an API key of its first member.
 async fn world() -> (World, TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();
-    let world = World::with(Default::default(), |settings| {
+    let world = World::with(ListenerPolicy::default(), |settings| {
         settings.blobs = Some(BlobSettings {
             folder: folder.path().join("blobs"),
             bytes_max: BYTES_MAX,

@@ -1,5 +1,6 @@
 //! `POST /v1/messages`: the statuses of an accepted, repeated, conflicting and refused message.
 
+use consign_web::listener_policy::ListenerPolicy;
 use serde_json::{Value, json};
 
 use crate::world::{World, key};
@@ -110,7 +111,7 @@ async fn a_malformed_body_is_refused() {
 
 #[tokio::test]
 async fn cm_143_the_rollback_switch_accepts_repeated_ids_and_keeps_stored_ones() {
-    let off = World::with(Default::default(), |settings| {
+    let off = World::with(ListenerPolicy::default(), |settings| {
         settings.dedupe_is_enforced = false;
     });
     off.mesh(&json!({})).await;
