@@ -7,10 +7,10 @@
 //! Ordering: ids of messages are drawn in the order in which their commits are queued, so their texts have the order of
 //! acceptance.
 
+mod payload;
 mod plan;
 mod rate;
 mod repeated;
-mod stored_message;
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +24,10 @@ use consign_kernel::intent::Ties;
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::ProfileId;
 
+pub(crate) use payload::MeshPayload;
 use plan::{Plan, RecipientRow};
 pub(crate) use plan::{member_capability, session_capability};
 pub(super) use rate::SendRate;
-pub(crate) use stored_message::StoredMessage;
 
 use super::records::{DedupeRetention, MeshRecord};
 use super::{Broker, BrokerMetric, was_changed};
@@ -264,7 +264,7 @@ fn unit_of(sender: &MeshSender, ready: &ReadySend, id: IntentId) -> UnitOfWork {
     let ReadySend { checked, key, plan } = ready;
     let mesh = &sender.mesh;
     let destination = plan.target.destination();
-    let stored = StoredMessage::new(sender, checked, key, plan);
+    let stored = MeshPayload::new(sender, checked, key, plan);
     let kept_us = i64::from(mesh.message_days).saturating_mul(DAY_US);
     let lives_us = if plan.is_history {
         kept_us

@@ -43,13 +43,13 @@ struct MeshLine {
     sender: SocketSender,
     /// As a sender of messages.
     identity: MeshSender,
-    state: watch::Sender<LineState>,
+    state: watch::Sender<MailMode>,
     pushed: PushedMessages,
 }
 
 /// What decides how a connection gets its mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LineState {
+struct MailMode {
     has_negotiated: bool,
     has_acked: bool,
     status: PeerStatus,
@@ -206,7 +206,7 @@ impl MeshLine {
         self.send(error, req_id);
     }
 
-    fn current_state(&self) -> LineState {
+    fn current_state(&self) -> MailMode {
         *self.state.borrow()
     }
 

@@ -7,7 +7,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use serde_json::json;
 
-use super::accept::{MeshSender, StoredMessage, member_capability};
+use super::accept::{MeshPayload, MeshSender, member_capability};
 use super::time_text::text_of_us;
 use super::{Broker, BrokerError};
 use crate::frame::{MessageStatusResult, RawJson, TopicHistoryEntry};
@@ -30,7 +30,7 @@ impl Broker {
         let Some(row) = self.message(&asking.mesh.id, id).await? else {
             return Ok(None);
         };
-        let Some(stored) = StoredMessage::parse(&row.payload) else {
+        let Some(stored) = MeshPayload::parse(&row.payload) else {
             return Ok(None);
         };
         let children = self.engine().children(id, RECIPIENTS_MAX).await?;
@@ -101,7 +101,7 @@ impl Broker {
             };
             let page = self.engine().intents(filter).await?;
             let posts = page.intents.iter().filter_map(|row| {
-                let stored = StoredMessage::parse(&row.payload)?;
+                let stored = MeshPayload::parse(&row.payload)?;
                 Some(stored.to_history(row))
             });
             entries.extend(posts);

@@ -36,7 +36,7 @@ fn key(mesh_id: &str, presence_id: &str) -> Key {
 }
 
 /// What this node has written, by mesh and presence.
-type Published = BTreeMap<(String, String), PeerState>;
+type PublishedPeers = BTreeMap<(String, String), PeerState>;
 
 impl Broker {
     /// Lets the other nodes see a change of the presences of this node soon.
@@ -61,7 +61,7 @@ impl Broker {
         if !self.inner.settings.node.shared {
             return;
         }
-        let mut published = Published::new();
+        let mut published = PublishedPeers::new();
         loop {
             if let Err(error) = self.sync_presence(&mut published).await {
                 tracing::debug!(%error, "it is unknown who is connected to other nodes");
@@ -71,8 +71,8 @@ impl Broker {
         }
     }
 
-    async fn sync_presence(&self, published: &mut Published) -> Result<(), Error> {
-        let local: Published = self
+    async fn sync_presence(&self, published: &mut PublishedPeers) -> Result<(), Error> {
+        let local: PublishedPeers = self
             .inner
             .peers
             .local()

@@ -18,11 +18,11 @@ const IDS_MAX: usize = 1_024;
 pub(crate) struct SendRate {
     per_minute: f64,
     burst: f64,
-    buckets: Mutex<HashMap<(String, String), Bucket>>,
+    buckets: Mutex<HashMap<(String, String), TokenBucket>>,
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     tokens: f64,
     filled_at: Instant,
     /// The ids that were counted last, oldest first.
@@ -58,7 +58,7 @@ impl SendRate {
                 key = (String::new(), String::new());
             }
         }
-        let bucket = buckets.entry(key).or_insert_with(|| Bucket {
+        let bucket = buckets.entry(key).or_insert_with(|| TokenBucket {
             tokens: self.burst,
             filled_at: now,
             counted: VecDeque::new(),
@@ -67,7 +67,7 @@ impl SendRate {
     }
 }
 
-impl Bucket {
+impl TokenBucket {
     fn charge(
         &mut self,
         id: Option<&str>,

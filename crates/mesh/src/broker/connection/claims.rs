@@ -15,8 +15,8 @@ use consign_kernel::profile::Face;
 use tokio::sync::watch;
 
 use super::pushed::LeasedDelivery;
-use super::{LineState, MeshLine};
-use crate::broker::accept::{StoredMessage, member_capability, session_capability};
+use super::{MailMode, MeshLine};
+use crate::broker::accept::{MeshPayload, member_capability, session_capability};
 use crate::frame::BrokerFrame;
 use crate::keys::MeshPublicKey;
 use crate::limits::{PUSHES_AHEAD_MAX, UNACKED_MAX};
@@ -52,7 +52,7 @@ impl MeshLine {
     }
 
     /// Claims once, waiting for mail, and pushes what it gets. Returns early if the state of the connection changes.
-    async fn claim_lane(&self, capability: &str, state: &mut watch::Receiver<LineState>) {
+    async fn claim_lane(&self, capability: &str, state: &mut watch::Receiver<MailMode>) {
         let seen = *state.borrow_and_update();
         let engine = self.broker.engine();
         let room = self.pushed.room(engine.now());
@@ -146,7 +146,7 @@ impl MeshLine {
     }
 
     /// Pushes a message as soon as few others wait for the client. False if the connection is closed.
-    pub(super) async fn push(&self, row: &Intent, stored: &StoredMessage) -> bool {
+    pub(super) async fn push(&self, row: &Intent, stored: &MeshPayload) -> bool {
         if !self.sender.written_to(PUSHES_AHEAD_MAX).await {
             return false;
         }
@@ -162,11 +162,11 @@ impl MeshLine {
     pub(super) async fn messages(
         &self,
         ids: impl Iterator<Item = IntentId>,
-    ) -> Result<HashMap<IntentId, (Intent, StoredMessage)>, Error> {
+    ) -> Result<HashMap<IntentId, (Intent, MeshPayload)>, Error> {
         let rows = self.broker.engine().intents_by_id(ids.collect()).await?;
         let mut messages = HashMap::with_capacity(rows.len());
         for row in rows {
-            let stored = StoredMessage::parse(&row.payload)
+            let stored = MeshPayload::parse(&row.payload)
                 .ok_or_else(|| Error::Internal(format!("message {} cannot be read", row.id)))?;
             messages.insert(row.id, (row, stored));
         }

@@ -14,9 +14,9 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use tokio::sync::watch;
 
-use super::{LineState, MeshLine};
+use super::{MailMode, MeshLine};
 use crate::audience::{AddressedMessage, MeshConnection};
-use crate::broker::accept::{StoredMessage, member_capability};
+use crate::broker::accept::{MeshPayload, member_capability};
 use crate::destination::Destination;
 use crate::id::TopicName;
 use crate::keys::MeshPublicKey;
@@ -42,7 +42,7 @@ struct CopyPosition {
 
 impl MeshLine {
     /// Sends copies until the connection is closed or begins to claim.
-    pub(super) async fn copy_lane(&self, state: &mut watch::Receiver<LineState>) {
+    pub(super) async fn copy_lane(&self, state: &mut watch::Receiver<MailMode>) {
         let mut news = self.broker.engine().follow_publisher(&self.member_id);
         let mut position = CopyPosition::default();
         let mut is_first = true;
@@ -92,7 +92,7 @@ impl MeshLine {
             if !self.push(message, stored).await {
                 return Ok(());
             }
-            written.push((row.id, message.id, StoredMessage::destination(message)));
+            written.push((row.id, message.id, MeshPayload::destination(message)));
         }
         let is_served = || {
             let peers = &self.broker.inner.peers;
@@ -144,8 +144,8 @@ impl MeshLine {
     }
 
     /// Whether a message of the member is also for this session.
-    async fn gets_copy(&self, row: &Intent, stored: &StoredMessage) -> Result<bool, Error> {
-        let Some(destination) = StoredMessage::destination(row) else {
+    async fn gets_copy(&self, row: &Intent, stored: &MeshPayload) -> Result<bool, Error> {
+        let Some(destination) = MeshPayload::destination(row) else {
             return Ok(false);
         };
         let engine_roster = self.broker.roster(&self.mesh.id).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use consign_web::websocket::SocketSender;
 use tokio::sync::watch;
 
-use super::{LineState, MeshLine, PushedMessages};
+use super::{MailMode, MeshLine, PushedMessages};
 use crate::broker::Broker;
 use crate::broker::accept::MeshSender;
 use crate::broker::peers::PeerState;
@@ -29,7 +29,7 @@ const GROUPS_MAX: usize = 64;
 const ABOUT_CHARS_MAX: usize = 256;
 
 /// What both kinds of hello say.
-struct Arrival<'a> {
+struct PeerArrival<'a> {
     mesh_id: &'a str,
     member_id: &'a str,
     member_key: MeshPublicKey,
@@ -60,7 +60,7 @@ impl Broker {
         let connections =
             peers.count_without(&hello.mesh_id, &hello.member_id, session, session_id);
         let member_key = check_hello(hello, self.now_ms(), connections)?;
-        let arrival = Arrival {
+        let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id: &hello.member_id,
             member_key,
@@ -91,7 +91,7 @@ impl Broker {
         let peers = &self.inner.peers;
         let connections = peers.count_without(&hello.mesh_id, member_id, session, session_id);
         let (session, member_key) = check_session_hello(hello, self.now_ms(), connections)?;
-        let arrival = Arrival {
+        let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id,
             member_key,
@@ -112,7 +112,7 @@ impl Broker {
 
     async fn admit_connection(
         &self,
-        arrival: &Arrival<'_>,
+        arrival: &PeerArrival<'_>,
         sender: &SocketSender,
         req_id: Option<&str>,
         check: fn(&str, Membership<'_>) -> Result<(), HelloRefusal>,
@@ -140,7 +140,7 @@ impl Broker {
     }
 
     /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
-    async fn keep_groups(&self, arrival: &Arrival<'_>, member: &MeshMember) -> MeshMember {
+    async fn keep_groups(&self, arrival: &PeerArrival<'_>, member: &MeshMember) -> MeshMember {
         let groups = arrival.groups.map(valid_groups);
         let Some(groups) = groups.filter(|_| arrival.session.is_none()) else {
             return member.clone();
@@ -158,7 +158,7 @@ impl Broker {
 
     fn connect(
         &self,
-        arrival: &Arrival<'_>,
+        arrival: &PeerArrival<'_>,
         mesh: MeshRecord,
         member: &MeshMember,
         sender: &SocketSender,
@@ -193,9 +193,9 @@ impl Broker {
             number: connected.number,
             sender: sender.clone(),
             identity,
-            state: watch::Sender::new(LineState {
+            state: watch::Sender::new(MailMode {
                 status,
-                ..LineState::default()
+                ..MailMode::default()
             }),
             pushed: PushedMessages::default(),
         })
@@ -206,7 +206,7 @@ impl Broker {
         state.map_or_else(PeerStatus::default, |state| state.status)
     }
 
-    fn peer_state(&self, arrival: &Arrival<'_>, member: &MeshMember) -> PeerState {
+    fn peer_state(&self, arrival: &PeerArrival<'_>, member: &MeshMember) -> PeerState {
         // A session has a name of its own; a member changes its name on request only.
         let name = arrival.display_name.filter(|_| arrival.session.is_some());
         let name = name.map(str::trim);

@@ -19,20 +19,20 @@ use crate::limits::SENDS_IN_FLIGHT_MAX;
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A message and the id of its request.
-struct SendRequest {
+struct QueuedSend {
     send: SendFrame,
     req_id: Option<String>,
 }
 
 /// The messages of a connection on their way.
 #[derive(Default)]
-struct Pipeline<'a> {
-    prepared: FuturesOrdered<Boxed<'a, (SendRequest, PreparedSend)>>,
+struct SendPipeline<'a> {
+    prepared: FuturesOrdered<Boxed<'a, (QueuedSend, PreparedSend)>>,
     answered: FuturesOrdered<Boxed<'a, (AckFrame, Option<String>)>>,
     acked: FuturesUnordered<Boxed<'a, ()>>,
 }
 
-impl Pipeline<'_> {
+impl SendPipeline<'_> {
     fn is_full(&self) -> bool {
         self.prepared.len() + self.answered.len() >= SENDS_IN_FLIGHT_MAX
             || self.acked.len() >= SENDS_IN_FLIGHT_MAX
@@ -46,7 +46,7 @@ impl Pipeline<'_> {
 impl MeshLine {
     /// Until the socket is closed.
     pub(super) async fn read_frames(&self, mut messages: SocketMessages) {
-        let mut pipeline = Pipeline::default();
+        let mut pipeline = SendPipeline::default();
         // A ledger with several writers commits what is queued in any order, so there is one commit at a time.
         let commits_ahead = !self.broker.inner.settings.node.shared;
         // A frame that waits for the messages before it.
@@ -78,7 +78,11 @@ impl MeshLine {
     }
 
     /// Starts with a frame. Returns one that has to wait for the messages before it.
-    fn take<'a>(&'a self, text: &str, pipeline: &mut Pipeline<'a>) -> Option<Framed<ClientFrame>> {
+    fn take<'a>(
+        &'a self,
+        text: &str,
+        pipeline: &mut SendPipeline<'a>,
+    ) -> Option<Framed<ClientFrame>> {
         let framed = match ClientFrame::parse(text) {
             Ok(framed) => framed,
             Err(error) => {
@@ -88,7 +92,7 @@ impl MeshLine {
         };
         let Framed { frame, req_id } = framed;
         if let ClientFrame::Send(send) = frame {
-            let request = SendRequest {
+            let request = QueuedSend {
                 send: *send,
                 req_id,
             };
@@ -104,17 +108,17 @@ impl MeshLine {
         is_known.then_some(Framed { frame, req_id })
     }
 
-    async fn prepare(&self, request: SendRequest) -> (SendRequest, PreparedSend) {
+    async fn prepare(&self, request: QueuedSend) -> (QueuedSend, PreparedSend) {
         let prepared = self.broker.prepare(&self.identity, &request.send).await;
         (request, prepared)
     }
 
     async fn commit(
         &self,
-        request: SendRequest,
+        request: QueuedSend,
         prepared: PreparedSend,
     ) -> (AckFrame, Option<String>) {
-        let SendRequest { send, req_id } = request;
+        let QueuedSend { send, req_id } = request;
         let ack = self.broker.submit(&self.identity, &send, prepared).await;
         (ack, req_id)
     }
@@ -130,7 +134,7 @@ impl MeshLine {
     }
 
     /// A frame that is none. A `send` is answered in its turn.
-    fn refuse_frame<'a>(&'a self, error: MeshFrameError, pipeline: &mut Pipeline<'a>) {
+    fn refuse_frame<'a>(&'a self, error: MeshFrameError, pipeline: &mut SendPipeline<'a>) {
         let text = error.to_string();
         let (kind, id, req_id) = match error {
             MeshFrameError::Malformed {
@@ -144,7 +148,7 @@ impl MeshLine {
             let refusal = AcceptRefusal::new(AcceptReason::InvalidFrame, text);
             let ack = refusal.to_ack(id.as_deref(), None);
             let prepared = PreparedSend::Answered(Box::new(ack));
-            let request = SendRequest {
+            let request = QueuedSend {
                 send: SendFrame::default(),
                 req_id,
             };

@@ -20,7 +20,7 @@ use crate::priority::MeshPriority;
 
 /// What the ledger keeps of a message besides its row.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StoredMessage {
+pub(crate) struct MeshPayload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     topic_id: Option<String>,
     pub(crate) target_spec: String,
@@ -49,16 +49,16 @@ pub(crate) struct StoredMessage {
 }
 
 /// Shows where it goes, and nothing of its content.
-impl std::fmt::Debug for StoredMessage {
+impl std::fmt::Debug for MeshPayload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoredMessage")
+        f.debug_struct("MeshPayload")
             .field("target_spec", &self.target_spec)
             .field("priority", &self.priority)
             .finish_non_exhaustive()
     }
 }
 
-impl StoredMessage {
+impl MeshPayload {
     pub(super) fn new(
         sender: &MeshSender,
         checked: &CheckedSend,
