@@ -9,6 +9,7 @@ mod accepting;
 mod client;
 mod concurrent;
 mod delivery;
+mod faults;
 mod hello;
 mod multicast;
 mod only_postgres_nodes;

@@ -96,7 +96,7 @@ impl World {
         let clock = Arc::new(EngineClock::start(None));
         let ledger = Arc::new(Ledger::new(crate::backend(), clock.clone()));
         let store = Arc::clone(&ledger.store);
-        let mut world = Self::start(ledger, store, clock, 1, change).await;
+        let mut world = Self::start(ledger, store, clock, (1, "start-1"), change).await;
         let mut mesh = new_mesh(MESH);
         change_mesh(&mut mesh);
         let mesh = world.broker.create_mesh(operator(), mesh).await.unwrap();
@@ -109,16 +109,31 @@ impl World {
         let clock = Arc::new(EngineClock::start(None));
         let store = self.ledger.other_node(clock.clone())?;
         let ledger = Arc::clone(&self.ledger);
-        let mut world = Self::start(ledger, store, clock, SECOND_NODE, |_| ()).await;
+        let mut world = Self::start(ledger, store, clock, (SECOND_NODE, "start-1"), |_| ()).await;
         world.mesh_id.clone_from(&self.mesh_id);
         Some(world)
+    }
+
+    /// Another start of this node on the same ledger, after this one ended as if it was killed.
+    pub(crate) async fn restarted(self) -> Self {
+        self.server.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
+        let clock = Arc::new(EngineClock::start(None));
+        let ledger = Arc::clone(&self.ledger);
+        let store = Arc::clone(&ledger.store);
+        let node = (1, "start-2");
+        let mut world = Self::start(ledger, store, clock, node, |_| ()).await;
+        world.mesh_id.clone_from(&self.mesh_id);
+        world
     }
 
     async fn start(
         ledger: Arc<Ledger>,
         store: SharedStore,
         clock: Arc<EngineClock>,
-        node: i64,
+        (node, start): (i64, &str),
         change: impl FnOnce(&mut BrokerSettings),
     ) -> Self {
         plants::from_environment();
@@ -140,7 +155,7 @@ impl World {
         settings.node = BrokerNode {
             id: node,
             name: format!("node-{node}"),
-            start: "start".to_owned(),
+            start: start.to_owned(),
             shared: crate::backend() == Backend::Postgres,
         };
         change(&mut settings);
