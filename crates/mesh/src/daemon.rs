@@ -34,6 +34,7 @@ mod outbox_payload;
 mod peers;
 pub mod private_file;
 pub mod random;
+mod rebuild;
 pub mod recover;
 mod retention;
 mod routes;

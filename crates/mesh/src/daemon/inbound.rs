@@ -198,7 +198,7 @@ fn insert(
     })
 }
 
-fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
+pub(super) fn opened(shared: &DaemonShared, push: &PushFrame) -> ReceivedMessage {
     let keys = shared.keys();
     let topic = push.topic.as_deref().map(|topic| {
         let topic = topic.strip_prefix('#').unwrap_or(topic);

@@ -35,7 +35,8 @@ use super::private_file::{self, PUBLIC};
 use super::shared::{DaemonParts, DaemonShared};
 use super::topics::TopicDirectory;
 use super::{
-    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, retention,
+    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, rebuild,
+    retention,
 };
 use crate::close::DaemonExit;
 use crate::config::DaemonConfig;
@@ -155,6 +156,7 @@ impl OpenDaemon {
         tasks.spawn(connection::keep_connected(Arc::clone(&shared), pushes));
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
+        tasks.spawn(rebuild::rebuild(Arc::clone(&shared)));
         tasks.spawn(retention::keep(Arc::clone(&shared)));
         tasks.spawn(retention::clean_archive(Arc::clone(&shared)));
         tasks.spawn(hook_runs::follow(Arc::clone(&shared), hook_runs));

@@ -72,6 +72,11 @@ impl TopicDirectory {
         self.lock().subscribed.contains(name)
     }
 
+    /// The names of the subscribed topics.
+    pub(super) fn subscribed(&self) -> Vec<String> {
+        self.lock().subscribed.iter().cloned().collect()
+    }
+
     /// The name of a topic that a push names by its id or by its name.
     pub(super) fn name_of(&self, topic: &str) -> String {
         let file = self.lock();

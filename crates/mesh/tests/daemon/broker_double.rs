@@ -6,7 +6,7 @@ use std::time::Duration;
 use consign_mesh::features::{BrokerOffer, answer};
 use consign_mesh::frame::{
     AckFrame, BrokerFrame, ClientFrame, FeatureResponse, HelloAck, MemberProfile, PeersList,
-    PushFrame, SendFrame, TopicListResponse,
+    PushFrame, SendFrame, TopicHistoryEntry, TopicHistoryResponse, TopicListResponse,
 };
 use consign_mesh::max_age::DedupeWindow;
 use consign_mesh::role::ClonePolicy;
@@ -31,6 +31,8 @@ pub(crate) struct Behaviour {
     pub(crate) ack: AckRule,
     pub(crate) topics: TopicListResponse,
     pub(crate) peers: PeersList,
+    /// The posts of every topic, the latest first.
+    pub(crate) history: Vec<TopicHistoryEntry>,
     /// Closes a connection right after its hello.
     pub(crate) close_hello: Option<(u16, String)>,
 }
@@ -84,6 +86,7 @@ impl BrokerDouble {
             ack: Arc::new(|frame| Some(accepted(frame))),
             topics: TopicListResponse { topics: Vec::new() },
             peers: PeersList { peers: Vec::new() },
+            history: Vec::new(),
             close_hello: None,
         };
         let broker = Self {
@@ -246,6 +249,17 @@ impl Connection {
             },
             ClientFrame::TopicList(_) => behaviour.topics.into(),
             ClientFrame::ListPeers(_) => behaviour.peers.into(),
+            ClientFrame::TopicHistory(asked) => {
+                let posts = behaviour.history.into_iter();
+                let before = asked.before_id.unwrap_or_else(|| "~".to_owned());
+                let older = posts.filter(|post| post.id < before);
+                let limit = asked.limit.unwrap_or(50) as usize;
+                TopicHistoryResponse {
+                    topic: asked.topic.to_string(),
+                    messages: older.take(limit).collect(),
+                }
+                .into()
+            }
             _ => return,
         };
         say(socket, answer.to_text(framed.req_id.as_deref())).await;

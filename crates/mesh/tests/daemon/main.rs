@@ -11,6 +11,7 @@ mod files;
 mod local_http;
 mod negotiation;
 mod outbox_rows;
+mod rebuilding;
 mod receiving;
 mod sending;
 mod shared_files;
