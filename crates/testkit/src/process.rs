@@ -101,6 +101,8 @@ pub fn cleaned(binary: &Path) -> Command {
             || shown.starts_with("BEAM_")
             || shown.starts_with("RELAY_")
             || shown.starts_with("CONSIGN_")
+            || shown.starts_with("MESH_")
+            || shown.starts_with("CLAUDEMESH_")
             || matches!(
                 shown.as_ref(),
                 "DASHBOARD_PASSWORD"
@@ -111,6 +113,15 @@ pub fn cleaned(binary: &Path) -> Command {
                     | "DIRECTORY_URL"
                     | "RETRY_INTERVAL_MS"
                     | "RETRY_TIME_SCALE"
+                    // What a mesh daemon takes for CI, a container or a rented machine.
+                    | "CI"
+                    | "GITHUB_ACTIONS"
+                    | "GITLAB_CI"
+                    | "BUILDKITE"
+                    | "CIRCLECI"
+                    | "JENKINS_URL"
+                    | "RUNPOD_POD_ID"
+                    | "KUBERNETES_SERVICE_HOST"
             );
         if configures && shown != "CONSIGN_PLANT" {
             command.env_remove(&name);

@@ -18,6 +18,10 @@ mod file;
 mod health;
 mod import;
 mod import_beam;
+mod mesh;
+mod mesh_clients;
+mod mesh_negotiation;
+mod mesh_world;
 mod openapi;
 #[allow(dead_code, reason = "shared with `ledgers`, which uses more of it")]
 mod place;

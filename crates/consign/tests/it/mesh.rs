@@ -1,0 +1,384 @@
+//! Broker and daemons as processes: joining, sending, and what a kill at any moment leaves behind.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::mesh_world::{MESH, MeshWorld, failed, wait_for};
+use super::{code, mode, printed, text};
+
+#[test]
+fn cm_022_040_two_daemons_exchange_a_message_under_its_own_id() {
+    let world = MeshWorld::new();
+    let (alice, bob) = (world.member("alice"), world.member("bob"));
+    let sent = printed(&alice.send("bob", "hello", "first-1"));
+    assert_eq!(sent["client_message_id"], "first-1");
+    bob.wait_received("first-1");
+    let inbox = printed(&bob.daemon(&["inbox"]));
+    let item = &inbox["items"][0];
+    assert_eq!(
+        (&item["body"], &item["sender_name"]),
+        (&"hello".into(), &"alice".into())
+    );
+    assert_eq!(item["sender_pubkey"], alice.pubkey());
+    wait_for("the row is done", || {
+        alice.outbox_status("first-1") == "done"
+    });
+    let peers = printed(&alice.daemon(&["peers"]));
+    let names: Vec<&str> = peers["peers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|peer| peer["displayName"].as_str())
+        .collect();
+    assert!(names.contains(&"bob"), "{names:?}");
+}
+
+#[test]
+fn cm_038_a_message_answered_202_survives_a_kill() {
+    let mut world = MeshWorld::new();
+    let mut bob = world.member("bob");
+    let mut alice = world.member("alice");
+    world.kill_broker();
+    let to = bob.pubkey();
+    for number in 0..5 {
+        let sent = printed(&alice.send(&to, "kept", &format!("kept-{number}")));
+        assert_eq!(sent["status"], "queued");
+        alice.kill();
+        alice.up();
+    }
+    world.start_broker();
+    for number in 0..5 {
+        bob.wait_received(&format!("kept-{number}"));
+    }
+    bob.kill();
+    bob.up();
+    let expected: Vec<String> = (0..5).map(|number| format!("kept-{number}")).collect();
+    assert_eq!(
+        bob.accepted_ids(),
+        expected,
+        "each once, in the order of acceptance"
+    );
+}
+
+#[test]
+fn cm_071_each_message_arrives_once_when_the_broker_is_killed_between_them() {
+    let mut world = MeshWorld::new();
+    let bob = world.member("bob");
+    let alice = world.member("alice");
+    let to = bob.pubkey();
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        for number in 0..10 {
+            let id = format!("m-{round}-{number}");
+            printed(&alice.send(&to, "text", &id));
+            expected.push(id);
+        }
+        // Some of them are on their way now.
+        world.kill_broker();
+        world.start_broker();
+    }
+    for id in &expected {
+        bob.wait_received(id);
+    }
+    wait_for("all rows are done", || {
+        let left = printed(&alice.daemon(&["status"]));
+        left["queue_depth"] == 0 && left["inflight"] == 0 && left["dead"] == 0
+    });
+    let mut received = bob.inbox_ids();
+    received.sort();
+    expected.sort();
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn cm_003_a_second_start_fails_and_names_the_running_pid() {
+    let world = MeshWorld::new();
+    let alice = world.member("alice");
+    let pid = alice.pid().to_string();
+    for flags in [&["up", "--foreground"][..], &["up"]] {
+        let (status, error) = failed(&alice.daemon(flags));
+        assert_eq!(status, 1);
+        assert!(error.contains(&pid), "{error}");
+    }
+    assert!(
+        alice.daemon(&["status"]).status.success(),
+        "the first one still runs"
+    );
+}
+
+#[test]
+fn cm_004_files_of_a_killed_daemon_do_not_hinder_the_next() {
+    let world = MeshWorld::new();
+    let mut alice = world.member("alice");
+    alice.kill();
+    assert!(alice.folder().join("sock").exists());
+    let (status, error) = failed(&alice.daemon(&["status"]));
+    assert_eq!(status, 5);
+    assert!(
+        error.contains("no daemon of the mesh team is running"),
+        "{error}"
+    );
+    alice.up();
+}
+
+#[test]
+fn cm_001_002_a_daemon_that_detaches_is_ready_and_its_files_are_private() {
+    let world = MeshWorld::new();
+    let alice = world.join("alice");
+    let started = printed(&alice.daemon(&["up"]));
+    assert_eq!(started["ok"], true);
+    assert!(alice.daemon(&["status"]).status.success());
+    let folder = alice.folder();
+    assert_eq!(mode(&folder), 0o700);
+    for (name, expected) in [
+        ("pid", 0o600),
+        ("sock", 0o600),
+        ("local_token", 0o600),
+        ("keypair.json", 0o600),
+        ("host_fingerprint.json", 0o600),
+        ("config.toml", 0o644),
+        ("outbox.db", 0o600),
+        ("outbox.db-wal", 0o600),
+        ("inbox.db", 0o600),
+        ("schema_version", 0o644),
+        ("daemon.log", 0o644),
+        ("hooks", 0o700),
+    ] {
+        assert_eq!(mode(&folder.join(name)), expected, "{name}");
+    }
+    let listed = printed(&alice.consign(&["daemon", "ps", "--json"]));
+    assert_eq!(listed["daemons"][0]["state"], "running");
+    let restarted = printed(&alice.daemon(&["restart"]));
+    assert_ne!(restarted["pid"], started["pid"]);
+    assert_eq!(printed(&alice.daemon(&["down"]))["stopped"], true);
+    assert_eq!(failed(&alice.daemon(&["down"])).0, 5);
+}
+
+#[test]
+fn cm_064_065_an_id_with_another_body_is_refused_and_changes_nothing() {
+    let mut world = MeshWorld::new();
+    let alice = world.member("alice");
+    let to = alice.pubkey();
+    world.kill_broker();
+    printed(&alice.send(&to, "one", "same"));
+    assert_eq!(printed(&alice.send(&to, "one", "same"))["status"], "queued");
+    let (status, error) = failed(&alice.send(&to, "two", "same"));
+    assert_eq!(status, 4);
+    assert!(
+        error.contains("idempotency_key_reused: outbox_pending_fingerprint_mismatch"),
+        "{error}"
+    );
+    let outbox = printed(&alice.daemon(&["outbox"]));
+    assert_eq!(outbox["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn cm_127_a_revoked_member_stops_with_5_and_cannot_return() {
+    let world = MeshWorld::new();
+    let mut alice = world.member("alice");
+    world.revoke(&alice);
+    assert_eq!(alice.exit_status(), 5);
+    assert_eq!(
+        failed(&alice.daemon(&["status"])).0,
+        5,
+        "nothing is served any more"
+    );
+    alice.spawn(&[]);
+    assert_eq!(alice.exit_status(), 5);
+}
+
+#[test]
+fn cm_079_080_081_requeue_retires_a_row_and_sends_a_new_one() {
+    let mut world = MeshWorld::new();
+    let (alice, bob) = (world.member("alice"), world.member("bob"));
+    world.kill_broker();
+    let to = bob.pubkey();
+    printed(&alice.send(&to, "again", "old"));
+    let row = printed(&alice.daemon(&["outbox", "--pending"]))["items"][0]["id"].clone();
+    let row = row.as_str().unwrap();
+    let args = ["outbox", "requeue", row, "--new-client-id", "new"];
+    let requeued = printed(&alice.daemon(&args));
+    assert_eq!(requeued["aborted_row_id"], row);
+    assert_eq!(requeued["new_client_message_id"], "new");
+    let (status, error) = failed(&alice.daemon(&["outbox", "requeue", "--new-id", row]));
+    assert_eq!(status, 4, "{error}");
+    let chain = printed(&alice.daemon(&["outbox", "inspect", row]));
+    assert_eq!(chain["items"].as_array().unwrap().len(), 2, "{chain}");
+    let (_, error) = failed(&alice.send(&to, "again", "old"));
+    assert!(
+        error.contains("outbox_aborted_fingerprint_match"),
+        "{error}"
+    );
+    world.start_broker();
+    bob.wait_received("new");
+    assert_eq!(bob.inbox_ids(), ["new"]);
+}
+
+#[test]
+fn cm_160_a_refused_invite_names_the_code_and_writes_nothing() {
+    let world = MeshWorld::new();
+    let args = ["mesh", "invite", MESH, "--uses", "1", "--json"];
+    let link = printed(&world.place.consign(&args))["link"].clone();
+    let join = [
+        "mesh",
+        "join",
+        link.as_str().unwrap(),
+        "--name",
+        "one",
+        "--json",
+    ];
+    let first = world.stranger("first");
+    let joined = printed(&first.consign(&join));
+    assert_eq!(mode(&first.home.join(".claudemesh/config.json")), 0o600);
+    assert_eq!(
+        printed(&first.consign(&join)),
+        joined,
+        "joining again costs no use"
+    );
+    let second = world.stranger("second");
+    let (status, error) = failed(&second.consign(&join));
+    assert_eq!(status, 4);
+    assert!(error.contains("invite_exhausted"), "{error}");
+    assert!(!second.home.join(".claudemesh/config.json").exists());
+    let (status, error) = failed(&second.consign(&["mesh", "join", "nonsense", "--name", "two"]));
+    assert_eq!(status, 2, "{error}");
+}
+
+#[test]
+fn a_user_without_a_mesh_gets_the_next_step() {
+    let world = MeshWorld::new();
+    let user = world.stranger("carol");
+    let (status, error) = failed(&user.daemon(&["up"]));
+    assert_eq!(status, 2);
+    assert!(error.contains("consign mesh join"), "{error}");
+}
+
+#[test]
+fn cm_112_all_daemons_start_unless_they_are_too_many() {
+    let world = MeshWorld::new();
+    let alice = world.join("alice");
+    let other = printed(&world.place.consign(&["mesh", "create", "other", "--json"]));
+    assert_ne!(other["mesh_id"], "");
+    let link =
+        printed(&world.place.consign(&["mesh", "invite", "other", "--json"]))["link"].clone();
+    printed(&alice.consign(&[
+        "mesh",
+        "join",
+        link.as_str().unwrap(),
+        "--name",
+        "alice",
+        "--json",
+    ]));
+    alice.configure("[fleet]\nmax_daemons = 1\n");
+    let (status, error) = failed(&alice.consign(&["daemon", "up", "--all", "--json"]));
+    assert_eq!(status, 1);
+    assert!(error.contains("max_daemons"), "{error}");
+    alice.configure("");
+    let started = printed(&alice.consign(&["daemon", "up", "--all", "--json"]));
+    assert_eq!(started["daemons"].as_array().unwrap().len(), 2);
+    let again = printed(&alice.consign(&["daemon", "up", "--all", "--json"]));
+    assert_eq!(again["daemons"][0]["state"], "already_running");
+    let stopped = printed(&alice.consign(&["daemon", "down", "--all", "--json"]));
+    assert_eq!(stopped["stopped"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn cm_114_a_service_is_written_and_refused_in_ci() {
+    let world = MeshWorld::new();
+    let alice = world.join("alice");
+    let installed = printed(&alice.daemon(&["install-service", "--no-start"]));
+    let unit = std::fs::read_to_string(installed["path"].as_str().unwrap()).unwrap();
+    for line in [
+        "Restart=on-failure",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+    ] {
+        assert!(unit.contains(line), "{unit}");
+    }
+    assert!(
+        unit.contains("daemon up --mesh team --foreground"),
+        "{unit}"
+    );
+    printed(&alice.daemon(&["uninstall-service", "--no-start"]));
+    let mut command = alice.command(&["daemon", "install-service", "--mesh", MESH]);
+    let refused = command.env("CI", "true").output().unwrap();
+    assert_eq!(code(&refused), 1);
+    let error = text(&refused.stderr);
+    assert!(
+        error.contains("Refusing to install persistent service in CI; ephemeral mode only."),
+        "{error}"
+    );
+}
+
+#[test]
+fn cm_009_128_a_backup_brings_the_keys_to_another_home_without_the_token() {
+    let world = MeshWorld::new();
+    let mut alice = world.member("alice");
+    let (file, secret) = (
+        world.place.path("backup.json"),
+        world.place.path("passphrase"),
+    );
+    let (file, secret) = (file.to_str().unwrap(), secret.to_str().unwrap());
+    std::fs::write(secret, "correct horse\n").unwrap();
+    printed(&alice.daemon(&["backup", "--out", file, "--passphrase-file", secret]));
+    assert_eq!(mode(std::path::Path::new(file)), 0o600);
+    let token = std::fs::read_to_string(alice.folder().join("local_token")).unwrap();
+    assert!(
+        !std::fs::read_to_string(file)
+            .unwrap()
+            .contains(token.trim())
+    );
+    let (status, error) =
+        failed(&alice.daemon(&["restore", "--in", file, "--passphrase-file", secret]));
+    assert_eq!(status, 4, "a running daemon keeps its files: {error}");
+    alice.kill();
+    let mut moved = world.stranger("moved");
+    printed(&moved.daemon(&["restore", "--in", file, "--passphrase-file", secret]));
+    assert_eq!(moved.pubkey(), alice.pubkey());
+    moved.up();
+    let health = printed(&moved.daemon(&["status"]));
+    assert_eq!(health["member_pubkey"], alice.pubkey());
+    let own = std::fs::read_to_string(moved.folder().join("local_token")).unwrap();
+    assert_ne!(own, token);
+}
+
+#[test]
+fn cm_015_another_machine_is_refused_with_4_until_it_is_accepted() {
+    let world = MeshWorld::new();
+    let mut alice = world.join("alice");
+    alice.configure("[host_fingerprint]\nid_override = \"linux:one\"\n");
+    alice.up();
+    alice.kill();
+    alice.configure("[host_fingerprint]\nid_override = \"linux:two\"\n");
+    let (status, error) = failed(&alice.daemon(&["up"]));
+    assert_eq!(status, 4);
+    assert!(
+        error.contains("accept-host") && error.contains("remint"),
+        "{error}"
+    );
+    assert_eq!(printed(&alice.daemon(&["accept-host"]))["accepted"], true);
+    alice.up();
+}
+
+#[test]
+fn cm_130_damaged_databases_are_reported_and_set_aside() {
+    let world = MeshWorld::new();
+    let mut alice = world.member("alice");
+    alice.kill();
+    let outbox = alice.folder().join("outbox.db");
+    for side in ["outbox.db-wal", "outbox.db-shm"] {
+        let _ = std::fs::remove_file(alice.folder().join(side));
+    }
+    std::fs::write(&outbox, vec![7; 16_384]).unwrap();
+    std::fs::set_permissions(&outbox, PermissionsExt::from_mode(0o600)).unwrap();
+    let (status, error) = failed(&alice.daemon(&["up"]));
+    assert_ne!(status, 0);
+    assert!(error.contains("daemon recover"), "{error}");
+    let checked = alice.daemon(&["recover"]);
+    assert_eq!(code(&checked), 1);
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert!(report["outbox_damage"].is_string(), "{report}");
+    assert_eq!(report["ways"].as_array().unwrap().len(), 3);
+    let recovered = printed(&alice.daemon(&["recover", "--way", "fresh", "--yes"]));
+    assert_eq!(recovered["way"], "fresh");
+    alice.up();
+}

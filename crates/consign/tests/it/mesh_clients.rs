@@ -1,0 +1,242 @@
+//! The clients in Python, JavaScript and Go against a running daemon, and their copies of the shared corpus.
+//!
+//! Go is not needed for the other tests: its part runs where the toolchain is installed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::mesh_world::{MESH, MeshUser, MeshWorld};
+use super::{printed, text};
+
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
+}
+
+#[track_caller]
+fn run(mut command: Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let shown = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{shown:?}");
+    shown.0
+}
+
+/// A program in one of the languages, in the environment of a user.
+fn program(user: &MeshUser, name: &str, folder: &str) -> Command {
+    let mut command = Command::new(name);
+    command
+        .current_dir(clients().join(folder))
+        .env("HOME", &user.home)
+        .env_remove("CLAUDEMESH_CONFIG_DIR")
+        .env_remove("CLAUDEMESH_DAEMON_DIR")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+const PYTHON: &str = r#"
+import sys
+from consign_mesh import ApiError, MeshDaemon, NotRunning
+for transport in ("unix", "tcp"):
+    daemon = MeshDaemon("team", transport=transport)
+    events = daemon.events(timeout=30)
+    to = daemon.health()["member_pubkey"]
+    sent = daemon.send("bob", "from python", meta={"b": 1, "a": 1.0}, client_message_id=f"py-{transport}")
+    assert sent["client_message_id"] == f"py-{transport}", sent
+    try:
+        daemon.send("bob", "other", client_message_id=f"py-{transport}")
+        sys.exit("an id was used twice")
+    except ApiError as error:
+        assert error.status == 409 and error.body["error"] == "idempotency_key_reused", error
+    daemon.topic.post("general", "to all", client_message_id=f"py-post-{transport}")
+    assert any(peer["displayName"] == "bob" for peer in daemon.peers())
+    assert isinstance(daemon.inbox(limit=5), list)
+    events.close()
+try:
+    MeshDaemon(directory="/nonexistent").health()
+    sys.exit("no daemon runs there")
+except NotRunning:
+    pass
+"#;
+
+const PYTHON_EVENTS: &str = r#"
+from consign_mesh import MeshDaemon
+daemon = MeshDaemon()
+events = daemon.events(timeout=30)
+print("ready", flush=True)
+for event in events:
+    if event["event"] == "message":
+        print(event["data"]["body"], flush=True)
+        break
+"#;
+
+const NODE: &str = r#"
+import assert from "node:assert/strict";
+import { ApiError, MeshDaemon, NotRunning } from "./index.js";
+for (const transport of ["unix", "tcp"]) {
+  const daemon = new MeshDaemon({ mesh: "team", transport });
+  const stop = new AbortController();
+  const events = daemon.events({ signal: stop.signal });
+  const next = events.next();
+  const id = `node-${transport}`;
+  const sent = await daemon.send("bob", "from node", { meta: { b: 1, a: 1.5 }, clientMessageId: id });
+  assert.equal(sent.client_message_id, id);
+  await assert.rejects(daemon.send("bob", "other", { clientMessageId: id }), (error) =>
+    error instanceof ApiError && error.status === 409);
+  await daemon.topic.post("general", "to all", { clientMessageId: `node-post-${transport}` });
+  assert.ok((await daemon.peers()).some((peer) => peer.displayName === "bob"));
+  assert.ok(Array.isArray(await daemon.inbox({ limit: 5 })));
+  stop.abort();
+  await next.catch(() => undefined);
+}
+await assert.rejects(new MeshDaemon({ directory: "/nonexistent" }).health(), NotRunning);
+"#;
+
+const GO: &str = r#"package main
+
+import (
+	"context"
+	"errors"
+	"log"
+
+	"consign.invalid/clients/meshdaemon"
+)
+
+func main() {
+	ctx := context.Background()
+	for name, transport := range map[string]meshdaemon.Transport{"unix": meshdaemon.Unix, "tcp": meshdaemon.TCP} {
+		daemon, err := meshdaemon.Find("team")
+		check(err)
+		daemon.Transport = transport
+		events, err := daemon.Events(ctx)
+		check(err)
+		_, err = daemon.Send(ctx, "bob", "from go", meshdaemon.SendOptions{
+			ClientMessageID: "go-" + name, Meta: map[string]any{"b": 1, "a": 1.5},
+		})
+		check(err)
+		_, err = daemon.Send(ctx, "bob", "other", meshdaemon.SendOptions{ClientMessageID: "go-" + name})
+		var refusal *meshdaemon.APIError
+		if !errors.As(err, &refusal) || refusal.Status != 409 {
+			log.Fatal("an id was used twice: ", err)
+		}
+		_, err = daemon.PostTopic(ctx, "general", "to all", meshdaemon.SendOptions{})
+		check(err)
+		peers, err := daemon.Peers(ctx)
+		check(err)
+		if len(peers) == 0 {
+			log.Fatal("no peers")
+		}
+		_, err = daemon.Inbox(ctx, meshdaemon.InboxFilter{Limit: 5})
+		check(err)
+		check(events.Close())
+	}
+	_, err := (&meshdaemon.Daemon{Directory: "/nonexistent"}).Health(ctx)
+	if !errors.Is(err, meshdaemon.ErrNotRunning) {
+		log.Fatal("no daemon runs there: ", err)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+"#;
+
+fn world() -> (MeshWorld, MeshUser, MeshUser) {
+    let world = MeshWorld::new();
+    let bob = world.member("bob");
+    let mut alice = world.join("alice");
+    // Also where the tests run in a container.
+    alice.configure("[ipc]\ntcp_enabled = true\n");
+    alice.up();
+    alice.wait_connected();
+    for member in [&alice, &bob] {
+        printed(&member.daemon(&["topic", "subscribe", "general"]));
+    }
+    (world, alice, bob)
+}
+
+#[test]
+fn cm_023_028_029_120_the_python_client_works_over_both_transports() {
+    let (_world, alice, bob) = world();
+    let mut listening = program(&bob, "python3", "python");
+    listening.args(["-c", PYTHON_EVENTS]).stdout(Stdio::piped());
+    let mut listening = listening.spawn().unwrap();
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(listening.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let mut python = program(&alice, "python3", "python");
+    python.args(["-c", PYTHON]);
+    run(python);
+    for id in ["py-unix", "py-tcp", "py-post-unix", "py-post-tcp"] {
+        bob.wait_received(id);
+    }
+    assert_eq!(lines.next().unwrap().unwrap(), "from python");
+    assert!(listening.wait().unwrap().success());
+    let mut corpus = program(&alice, "python3", "python");
+    corpus.args(["-m", "unittest", "-q", "test_jcs"]);
+    run(corpus);
+}
+
+#[test]
+fn cm_120_the_javascript_client_works_over_both_transports() {
+    let (_world, alice, bob) = world();
+    let mut node = program(&alice, "node", "typescript");
+    node.args(["--input-type=module", "-e", NODE]);
+    run(node);
+    for id in ["node-unix", "node-tcp", "node-post-unix", "node-post-tcp"] {
+        bob.wait_received(id);
+    }
+    let mut corpus = program(&alice, "node", "typescript");
+    corpus.arg("--test");
+    run(corpus);
+}
+
+#[test]
+fn the_go_client_works_over_both_transports_where_go_is_installed() {
+    if Command::new("go").arg("version").output().is_err() {
+        return;
+    }
+    let (world, alice, bob) = world();
+    let folder = world.place.path("program");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("main.go"), GO).unwrap();
+    let library = std::fs::canonicalize(clients().join("go")).unwrap();
+    let module = format!(
+        "module program\n\ngo 1.19\n\nrequire consign.invalid/clients/meshdaemon v0.0.0\n\nreplace consign.invalid/clients/meshdaemon => {}\n",
+        library.display()
+    );
+    std::fs::write(folder.join("go.mod"), module).unwrap();
+    let go = |folder: &Path, args: &[&str]| {
+        let mut command = program(&alice, "go", "go");
+        command
+            .current_dir(folder)
+            .args(args)
+            .env("GOFLAGS", "-mod=mod")
+            .env("GOPROXY", "off");
+        run(command);
+    };
+    go(&folder, &["run", "."]);
+    for id in ["go-unix", "go-tcp"] {
+        bob.wait_received(id);
+    }
+    go(&library, &["test", "./..."]);
+}
+
+#[test]
+fn cm_047_120_the_corpus_of_the_clients_is_that_of_the_daemon() {
+    use consign_mesh::meta::CanonicalMeta;
+    let text = std::fs::read_to_string(clients().join("jcs-corpus.json")).unwrap();
+    let corpus: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for case in corpus["canonical"].as_array().unwrap() {
+        let meta = CanonicalMeta::parse(case["in"].as_str()).unwrap();
+        assert_eq!(
+            meta.to_member().unwrap_or_default(),
+            case["out"].as_str().unwrap()
+        );
+    }
+    for case in corpus["refused"].as_array().unwrap() {
+        assert!(CanonicalMeta::parse(case["in"].as_str()).is_err(), "{case}");
+    }
+    assert_eq!(corpus["fingerprints"].as_array().unwrap().len(), 10);
+    assert_eq!(MESH, "team", "the programs name it");
+}
