@@ -129,7 +129,7 @@ impl Cli {
 }
 
 /// Requests are sent one after the other, so one thread is enough.
-fn single_thread() -> std::io::Result<Runtime> {
+pub(crate) fn single_thread() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: only this crate reads the environment and the command line; all other crates receive values. It has no
 //! rules about intents.
 
+mod claudemesh;
 mod cli;
 mod commands;
 mod config;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
     hide_memory();
     if ductile::is_called() {
         return ductile::run();
+    }
+    if claudemesh::is_called() {
+        return claudemesh::run();
     }
     let ended = match Cli::try_parse() {
         Ok(cli) => {

@@ -5,6 +5,7 @@
 
 mod accept;
 pub mod backup;
+pub mod cold_path;
 mod connection;
 mod drain;
 mod end;

@@ -29,6 +29,8 @@ use crate::mesh_member::daemon_link::DaemonLink;
 use crate::mesh_member::home::MemberHome;
 use crate::out;
 
+pub(crate) use send::MessageArgs;
+
 /// Which daemon, and how its answer is printed.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DaemonTarget {
@@ -200,7 +202,7 @@ fn member(answer: &Value, key: &str) -> Option<String> {
 }
 
 /// The members of an answer, one line each.
-fn lines(answer: &Value) -> String {
+pub(crate) fn lines(answer: &Value) -> String {
     let Value::Object(members) = answer else {
         return answer.to_string();
     };

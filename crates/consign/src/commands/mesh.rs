@@ -14,6 +14,7 @@ mod peers;
 mod rename;
 mod revoke;
 mod revoke_invite;
+pub(crate) mod send;
 mod show;
 mod sweep;
 mod topics;
@@ -31,6 +32,8 @@ use crate::{out, render};
 pub(crate) enum MeshSubcommand {
     /// Become a member of a mesh, with an invite; needs no right at the broker
     Join(Box<join::Args>),
+    /// Send a message through the daemon, or without one if none runs
+    Send(Box<send::Args>),
     /// Create a mesh
     Create(Box<create::Args>),
     /// List the meshes
@@ -70,6 +73,7 @@ impl MeshSubcommand {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Join(args) => args.run().await,
+            Self::Send(args) => args.run().await,
             Self::Create(args) => args.run().await,
             Self::List(args) => args.run().await,
             Self::Show(args) => args.run().await,

@@ -108,6 +108,13 @@ impl MemberHome {
         data_dir::write_private(&self.config_file(), text.as_bytes())
     }
 
+    /// `displayName` of `config.json`.
+    pub(crate) fn display_name(&self) -> anyhow::Result<Option<String>> {
+        let joined = self.joined()?;
+        let name = joined.rest.get("displayName");
+        Ok(name.and_then(|name| name.as_str()).map(str::to_owned))
+    }
+
     /// The mesh that a command means: the named one, or the only one that is joined.
     pub(crate) fn slug(&self, named: Option<&str>) -> anyhow::Result<MeshSlug> {
         if let Some(named) = named {

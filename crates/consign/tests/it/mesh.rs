@@ -382,3 +382,86 @@ fn cm_130_damaged_databases_are_reported_and_set_aside() {
     assert_eq!(recovered["way"], "fresh");
     alice.up();
 }
+
+#[test]
+fn cm_113_a_message_goes_through_a_usable_daemon_and_otherwise_to_the_broker() {
+    let world = MeshWorld::new();
+    let bob = world.member("bob");
+    let mut alice = world.join("alice");
+    let send = |alice: &super::mesh_world::MeshUser, id: &str| {
+        let args = ["mesh", "send", "bob", "hello", "--id", id, "--json"];
+        printed(&alice.consign(&args))["via"].clone()
+    };
+    assert_eq!(send(&alice, "cold"), "broker");
+    bob.wait_received("cold");
+    // Neither a pid file nor a socket without a server is a daemon.
+    std::fs::create_dir_all(alice.folder()).unwrap();
+    std::fs::write(alice.folder().join("pid"), "1\n").unwrap();
+    let stale = std::os::unix::net::UnixListener::bind(alice.folder().join("sock")).unwrap();
+    drop(stale);
+    assert_eq!(send(&alice, "stale"), "broker");
+    bob.wait_received("stale");
+    alice.up();
+    alice.wait_connected();
+    assert_eq!(send(&alice, "warm"), "daemon");
+    bob.wait_received("warm");
+    let inbox = printed(&bob.daemon(&["inbox"]));
+    for item in inbox["items"].as_array().unwrap() {
+        assert_eq!(item["body"], "hello", "{item}");
+        assert_eq!(item["sender_name"], "alice", "{item}");
+    }
+    assert!(
+        alice.daemon(&["status"]).status.success(),
+        "a session does not replace the daemon"
+    );
+}
+
+#[test]
+fn a_link_named_claudemesh_has_the_commands_of_members() {
+    let world = MeshWorld::new();
+    let alice = world.member("alice");
+    let link = world.place.path("claudemesh");
+    std::os::unix::fs::symlink(super::binary(), &link).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = consign_testkit::process::cleaned(&link);
+        command
+            .args(args)
+            .env("HOME", &alice.home)
+            .env("CONSIGN_DATA", world.place.data());
+        consign_testkit::process::run(command, super::PATIENCE).unwrap()
+    };
+    assert_eq!(
+        printed(&run(&["daemon", "status", "--json"]))["connected"],
+        true
+    );
+    let hint = text(&run(&["install"]).stdout);
+    assert!(
+        hint.contains("daemon install-service --mesh team"),
+        "{hint}"
+    );
+    let revoked = printed(&run(&["member", "revoke", &alice.pubkey(), "--json"]));
+    assert_eq!(revoked["revoked"], true);
+    assert_eq!(code(&run(&["serve"])), 2, "it is no server");
+}
+
+#[test]
+fn cm_035_158_a_topic_is_created_subscribed_twice_and_read() {
+    let world = MeshWorld::new();
+    let (alice, bob) = (world.member("alice"), world.member("bob"));
+    assert_eq!(
+        printed(&alice.daemon(&["topic", "create", "alerts"]))["created"],
+        true
+    );
+    assert_eq!(
+        printed(&alice.daemon(&["topic", "create", "alerts"]))["created"],
+        false
+    );
+    for _ in 0..2 {
+        let answer = printed(&bob.daemon(&["topic", "subscribe", "alerts"]));
+        assert_eq!(answer["subscribed"], true);
+    }
+    printed(&alice.daemon(&["topic", "post", "alerts", "fire", "--id", "post-1"]));
+    bob.wait_received("post-1");
+    let inbox = printed(&bob.daemon(&["inbox", "--topic", "alerts"]));
+    assert_eq!(inbox["items"][0]["topic"], "alerts");
+}

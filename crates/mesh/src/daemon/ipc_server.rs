@@ -119,6 +119,8 @@ async fn handle(
     metrics.count(DaemonMetric::IpcRequests, &[endpoint, &status, transport]);
     metrics.observe(DaemonMetric::IpcDuration, &[endpoint], started.elapsed());
     let headers = response.headers_mut();
+    // The server takes a refusal without these headers for one of hyper, and replaces its body.
+    consign_web::headers::put(headers);
     headers.insert(
         header::CACHE_CONTROL,
         HeaderValue::from_static("no-cache, no-transform"),

@@ -1,12 +1,16 @@
 //! `consign daemon topic post|subscribe|unsubscribe|list`
 
 use clap::Subcommand;
+use consign_mesh::daemon::cold_path::ColdPath;
+use consign_mesh::id::TopicName;
 use consign_mesh::ipc::path;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::send::MessageArgs;
 use super::{DaemonTarget, columns, lines};
-use crate::failure::Exit;
+use crate::commands::mesh::send::cold_failure;
+use crate::failure::{Exit, Failure};
+use crate::mesh_member::home::broker_override;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TopicSubcommand {
@@ -23,6 +27,8 @@ pub(super) enum TopicSubcommand {
     Subscribe { topic: String },
     /// Stop receiving the messages of a topic
     Unsubscribe { topic: String },
+    /// Create a topic; this member becomes its lead
+    Create { topic: String },
     /// List the topics of the mesh
     List,
 }
@@ -51,6 +57,7 @@ impl TopicSubcommand {
                 let body = json!({"topic": topic});
                 link.post(path::TOPIC_UNSUBSCRIBE, &body).await?
             }
+            Self::Create { topic } => create(target, &topic).await?,
             Self::List => {
                 let answer = link.get(path::TOPIC_LIST).await?;
                 return target.print(&answer, |answer| {
@@ -71,4 +78,24 @@ impl TopicSubcommand {
         };
         target.print(&answer, lines)
     }
+}
+
+/// The daemon's interface has no request for this, so the command asks the broker itself, as a session of the member.
+async fn create(target: &DaemonTarget, topic: &str) -> anyhow::Result<Value> {
+    let (home, slug) = target.place()?;
+    let name = TopicName::parse(topic.strip_prefix('#').unwrap_or(topic))
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let mesh = home.membership(&slug)?;
+    let named = broker_override();
+    let cold = ColdPath {
+        mesh: &mesh,
+        broker_url: named.as_deref().unwrap_or(&mesh.broker_url),
+        display_name: home.display_name()?,
+    };
+    let created = cold.create_topic(name).await.map_err(cold_failure)?;
+    Ok(json!({
+        "id": created.topic.id,
+        "topic": created.topic.name,
+        "created": created.created,
+    }))
 }
