@@ -17,6 +17,7 @@ mod send;
 mod service;
 mod status;
 mod topic;
+mod uninstall;
 mod up;
 
 use clap::Subcommand;
@@ -109,6 +110,8 @@ enum DaemonSubcommand {
     Recover(files::RecoverArgs),
     /// Remove the folder of the daemon; the membership stays
     Reset(files::ResetArgs),
+    /// Leave the mesh for good, and remove the folder of the daemon
+    Uninstall(uninstall::UninstallArgs),
     /// Start the daemon with the session or with the machine
     InstallService(service::ServiceArgs),
     /// Remove the service again
@@ -154,6 +157,7 @@ impl DaemonArgs {
             DaemonSubcommand::Restore(args) => args.run(&target),
             DaemonSubcommand::Recover(args) => args.run(&target),
             DaemonSubcommand::Reset(args) => args.run(&target),
+            DaemonSubcommand::Uninstall(args) => args.run(&target).await,
             DaemonSubcommand::InstallService(args) => args.install(&target),
             DaemonSubcommand::UninstallService(args) => args.uninstall(&target),
             DaemonSubcommand::Hooks(HooksSubcommand::List) => files::list_hooks(&target),

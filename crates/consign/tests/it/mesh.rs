@@ -465,3 +465,28 @@ fn cm_035_158_a_topic_is_created_subscribed_twice_and_read() {
     let inbox = printed(&bob.daemon(&["inbox", "--topic", "alerts"]));
     assert_eq!(inbox["items"][0]["topic"], "alerts");
 }
+
+#[test]
+fn cm_129_uninstall_tells_the_broker_and_reset_does_not() {
+    let world = MeshWorld::new();
+    let (mut alice, mut bob) = (world.member("alice"), world.member("bob"));
+    let members = || {
+        let listed = printed(&world.place.consign(&["mesh", "members", MESH, "--json"]));
+        listed["members"].as_array().unwrap().len()
+    };
+    assert_eq!(members(), 2);
+    bob.kill();
+    printed(&bob.daemon(&["reset", "--yes"]));
+    assert!(!bob.folder().exists());
+    assert_eq!(members(), 2, "the membership stays");
+    bob.up();
+    printed(&alice.daemon(&["uninstall", "--yes"]));
+    assert_eq!(alice.exit_status(), 0);
+    assert!(!alice.folder().exists());
+    assert_eq!(members(), 1);
+    assert_eq!(
+        failed(&alice.daemon(&["up"])).0,
+        2,
+        "the mesh is no longer joined"
+    );
+}

@@ -1,4 +1,8 @@
 //! Daemons against a broker that does not offer what they need: how they close, and with which status they end.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails where it stands"
+)]
 
 use std::net::TcpListener;
 use std::sync::mpsc;

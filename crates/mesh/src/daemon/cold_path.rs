@@ -76,9 +76,12 @@ impl ColdPath<'_> {
         }
         session.write(text).await?;
         let ack = session
-            .answer(|frame| match frame {
-                BrokerFrame::Ack(ack) => Some(*ack),
-                _ => None,
+            .answer(|frame| {
+                if let BrokerFrame::Ack(ack) = frame {
+                    Some(*ack)
+                } else {
+                    None
+                }
             })
             .await?;
         session.close().await;
@@ -101,9 +104,12 @@ impl ColdPath<'_> {
         });
         session.write(create.to_text(Some(REQUEST))).await?;
         let created = session
-            .answer(|frame| match frame {
-                BrokerFrame::TopicCreated(created) => Some(*created),
-                _ => None,
+            .answer(|frame| {
+                if let BrokerFrame::TopicCreated(created) = frame {
+                    Some(*created)
+                } else {
+                    None
+                }
             })
             .await?;
         session.close().await;
@@ -199,9 +205,12 @@ impl Session {
         let ask = ClientFrame::from(ListPeers {}).to_text(Some(REQUEST));
         self.write(ask).await?;
         let list = self
-            .answer(|frame| match frame {
-                BrokerFrame::PeersList(list) => Some(*list),
-                _ => None,
+            .answer(|frame| {
+                if let BrokerFrame::PeersList(list) = frame {
+                    Some(*list)
+                } else {
+                    None
+                }
             })
             .await?;
         Ok(list.peers.iter().filter_map(known).collect())

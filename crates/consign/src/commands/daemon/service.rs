@@ -16,6 +16,10 @@ use crate::failure::{Exit, Failure};
 use crate::mesh_member::home::host_environment;
 
 #[derive(Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the protocol and independent of the others"
+)]
 pub(super) struct ServiceArgs {
     /// Start with the session of this user; the default
     #[arg(long, conflicts_with = "system")]

@@ -92,7 +92,8 @@ async fn create(target: &DaemonTarget, topic: &str) -> anyhow::Result<Value> {
         broker_url: named.as_deref().unwrap_or(&mesh.broker_url),
         display_name: home.display_name()?,
     };
-    let created = cold.create_topic(name).await.map_err(cold_failure)?;
+    let created = cold.create_topic(name).await;
+    let created = created.map_err(|error| cold_failure(&error))?;
     Ok(json!({
         "id": created.topic.id,
         "topic": created.topic.name,

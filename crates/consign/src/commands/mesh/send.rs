@@ -101,7 +101,10 @@ async fn send_cold(home: &MemberHome, slug: &MeshSlug, body: &Value) -> anyhow::
         broker_url: named.as_deref().unwrap_or(&mesh.broker_url),
         display_name: home.display_name()?,
     };
-    let ack = cold.send(&request).await.map_err(cold_failure)?;
+    let ack = cold
+        .send(&request)
+        .await
+        .map_err(|error| cold_failure(&error))?;
     Ok(json!({
         "client_message_id": ack.client_message_id,
         "broker_message_id": ack.broker_message_id,
@@ -112,8 +115,8 @@ async fn send_cold(home: &MemberHome, slug: &MeshSlug, body: &Value) -> anyhow::
 }
 
 /// The exit code of a failure without a daemon.
-pub(crate) fn cold_failure(error: ColdPathError) -> Failure {
-    let exit = match &error {
+pub(crate) fn cold_failure(error: &ColdPathError) -> Failure {
+    let exit = match error {
         ColdPathError::Unreachable(_) => Exit::Unreachable,
         ColdPathError::Destination(_) => Exit::Nothing,
         ColdPathError::Refused { code: 404, .. } => Exit::Nothing,
