@@ -15,4 +15,5 @@ mod rebuilding;
 mod receiving;
 mod sending;
 mod shared_files;
+mod surroundings;
 mod world;
