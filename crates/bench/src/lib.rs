@@ -29,7 +29,9 @@ mod usage;
 
 pub use error::Error;
 pub use idle_sockets::{IdleSocketsReport, idle_sockets};
-pub use mesh::{DaemonTarget, SendRun, SendUntil, drained, idle_bytes, is_ready, send_messages};
+pub use mesh::{
+    MeshBenchTarget, MeshSendUntil, SendRun, drained, idle_bytes, is_ready, send_messages,
+};
 pub use plan::{
     BATCH_MAX, BenchPlan, BenchTarget, NAMESPACE, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN,
     RelayOrders, SenderOrders, TransactionOrder, Workload,

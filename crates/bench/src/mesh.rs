@@ -26,7 +26,7 @@ const DIGITS: u8 = 3;
 
 /// A running daemon.
 #[derive(Debug, Clone)]
-pub struct DaemonTarget {
+pub struct MeshBenchTarget {
     pub socket: PathBuf,
     pub pid: u32,
     /// The key of the member that all messages are for, 64 hex digits.
@@ -35,7 +35,7 @@ pub struct DaemonTarget {
 
 /// When the clients stop.
 #[derive(Debug, Clone, Copy)]
-pub enum SendUntil {
+pub enum MeshSendUntil {
     Elapsed(Duration),
     Accepted(u64),
 }
@@ -53,10 +53,10 @@ pub struct SendRun {
 
 /// Lets clients send as fast as they can, each its next message after the answer to the last one.
 pub async fn send_messages(
-    daemon: &DaemonTarget,
+    daemon: &MeshBenchTarget,
     clients: usize,
     body_bytes: usize,
-    until: SendUntil,
+    until: MeshSendUntil,
 ) -> Result<SendRun, Error> {
     let run = Rc::new(SharedRun {
         began: Instant::now(),
@@ -103,7 +103,7 @@ pub async fn send_messages(
 }
 
 /// Whether the daemon answers, and is connected to its broker if that is asked for.
-pub async fn is_ready(daemon: &DaemonTarget, connected: bool) -> bool {
+pub async fn is_ready(daemon: &MeshBenchTarget, connected: bool) -> bool {
     let Ok(mut connection) = open(daemon).await else {
         return false;
     };
@@ -114,7 +114,7 @@ pub async fn is_ready(daemon: &DaemonTarget, connected: bool) -> bool {
 }
 
 /// Waits until the daemon has nothing left to send.
-pub async fn drained(daemon: &DaemonTarget, limit: Duration) -> Result<(), Error> {
+pub async fn drained(daemon: &MeshBenchTarget, limit: Duration) -> Result<(), Error> {
     let mut connection = open(daemon).await?;
     let deadline = Instant::now() + limit;
     loop {
@@ -137,7 +137,7 @@ pub async fn drained(daemon: &DaemonTarget, limit: Duration) -> Result<(), Error
 }
 
 /// Resident bytes of a daemon that has nothing to do.
-pub async fn idle_bytes(daemon: &DaemonTarget) -> Result<u64, Error> {
+pub async fn idle_bytes(daemon: &MeshBenchTarget) -> Result<u64, Error> {
     tokio::time::sleep(SETTLE).await;
     memory(daemon.pid)
         .map(|(now, _)| now)
@@ -148,7 +148,7 @@ pub async fn idle_bytes(daemon: &DaemonTarget) -> Result<u64, Error> {
 #[derive(Debug)]
 struct SharedRun {
     began: Instant,
-    until: SendUntil,
+    until: MeshSendUntil,
     started: Cell<u64>,
     accepted: Cell<u64>,
     /// In microseconds.
@@ -159,8 +159,8 @@ impl SharedRun {
     /// Whether one more message is to be sent.
     fn start_next(&self) -> bool {
         let more = match self.until {
-            SendUntil::Elapsed(time) => self.began.elapsed() < time,
-            SendUntil::Accepted(count) => self.started.get() < count,
+            MeshSendUntil::Elapsed(time) => self.began.elapsed() < time,
+            MeshSendUntil::Accepted(count) => self.started.get() < count,
         };
         self.started.set(self.started.get() + u64::from(more));
         more
@@ -174,7 +174,7 @@ impl SharedRun {
 }
 
 struct SendClient {
-    daemon: DaemonTarget,
+    daemon: MeshBenchTarget,
     run: Rc<SharedRun>,
     prefix: String,
     body: String,
@@ -209,7 +209,7 @@ impl SendClient {
     }
 }
 
-async fn open(daemon: &DaemonTarget) -> Result<BenchConnection, Error> {
+async fn open(daemon: &MeshBenchTarget) -> Result<BenchConnection, Error> {
     let address = BenchAddress::Unix(daemon.socket.clone());
     let connection = BenchConnection::open(address).await;
     connection.map_err(|source| Error::Connect {

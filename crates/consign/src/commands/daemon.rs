@@ -85,7 +85,7 @@ enum DaemonSubcommand {
     /// Show the metrics of the daemon in the format of Prometheus
     Metrics,
     /// Show the log of the daemon
-    Logs(logs::LogsArgs),
+    Logs(logs::DaemonLogsArgs),
     /// Show the version of the daemon and what it agreed on with the broker
     Version,
     /// Show which brokers, commands and clients the daemon works with
@@ -103,19 +103,19 @@ enum DaemonSubcommand {
     /// Become a new member with new keys, by an invite
     Remint(remint::RemintArgs),
     /// Write keys and settings to a file that a passphrase protects
-    Backup(backup::BackupArgs),
+    Backup(backup::DaemonBackupArgs),
     /// Replace keys and settings by those of a backup
-    Restore(backup::RestoreArgs),
+    Restore(backup::DaemonRestoreArgs),
     /// Check the databases, and set damaged ones aside
     Recover(files::RecoverArgs),
     /// Remove the folder of the daemon; the membership stays
-    Reset(files::ResetArgs),
+    Reset(files::DaemonResetArgs),
     /// Leave the mesh for good, and remove the folder of the daemon
     Uninstall(uninstall::UninstallArgs),
     /// Start the daemon with the session or with the machine
-    InstallService(service::ServiceArgs),
+    InstallService(service::DaemonServiceArgs),
     /// Remove the service again
-    UninstallService(service::ServiceArgs),
+    UninstallService(service::DaemonServiceArgs),
     /// Show the configured hooks
     #[command(subcommand)]
     Hooks(HooksSubcommand),

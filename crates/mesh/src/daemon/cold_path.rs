@@ -54,7 +54,7 @@ pub enum ColdPathError {
     Request(IpcRefusal),
 }
 
-struct Session {
+struct ColdSession {
     socket: BrokerSocket,
     key: MeshPrivateKey,
 }
@@ -116,7 +116,7 @@ impl ColdPath<'_> {
         Ok(created)
     }
 
-    async fn connect(&self) -> Result<Session, ColdPathError> {
+    async fn connect(&self) -> Result<ColdSession, ColdPathError> {
         let member = self.mesh.key()?;
         let key = MeshPrivateKey::from_seed(&random::bytes());
         let connecting = timeout(CONNECT_TIMEOUT, transport::connect(self.broker_url)).await;
@@ -124,7 +124,7 @@ impl ColdPath<'_> {
             Ok(connected) => connected.map_err(unreachable)?,
             Err(_) => return Err(ColdPathError::Unreachable("no answer".to_owned())),
         };
-        let mut session = Session { socket, key };
+        let mut session = ColdSession { socket, key };
         let hello = self.hello(&member, session.key.public_key());
         session
             .write(ClientFrame::from(hello).to_text(None))
@@ -157,7 +157,7 @@ impl ColdPath<'_> {
     }
 }
 
-impl Session {
+impl ColdSession {
     fn frame(
         &self,
         request: &IpcSend,

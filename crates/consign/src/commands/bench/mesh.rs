@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use consign_bench::{BenchPlan, BenchReport, DaemonTarget, SendRun, SendUntil, Workload};
+use consign_bench::{BenchPlan, BenchReport, MeshBenchTarget, MeshSendUntil, SendRun, Workload};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,8 +81,8 @@ pub(super) async fn measure(
     let daemon = homes.start("sender", &to, None).await?;
     let idle_bytes = consign_bench::idle_bytes(&daemon.target).await?;
     tell("sending to the daemon");
-    let elapsed = SendUntil::Elapsed(round);
-    let send = |target: DaemonTarget, until| async move {
+    let elapsed = MeshSendUntil::Elapsed(round);
+    let send = |target: MeshBenchTarget, until| async move {
         consign_bench::send_messages(&target, CLIENTS, body_bytes, until).await
     };
     let sends = send(daemon.target.clone(), elapsed).await?;
@@ -91,14 +91,14 @@ pub(super) async fn measure(
     let flow = (backlog * FLOW_PERCENT / 100).max(1);
     tell(&format!("delivering {flow} messages from an empty outbox"));
     let began = Instant::now();
-    send(daemon.target.clone(), SendUntil::Accepted(flow)).await?;
+    send(daemon.target.clone(), MeshSendUntil::Accepted(flow)).await?;
     consign_bench::drained(&daemon.target, DRAIN_LIMIT).await?;
     let flow_per_s = rate(flow, began);
     drop(daemon);
 
     tell(&format!("storing {backlog} messages without a broker"));
     let apart = homes.start("sender", &to, Some(NO_BROKER)).await?;
-    send(apart.target.clone(), SendUntil::Accepted(backlog)).await?;
+    send(apart.target.clone(), MeshSendUntil::Accepted(backlog)).await?;
     drop(apart);
     tell("delivering them");
     let daemon = homes.start("sender", &to, None).await?;
@@ -232,7 +232,7 @@ impl Homes {
             command.env("CLAUDEMESH_BROKER_URL", broker);
         }
         let child = command.spawn().context("cannot start a daemon")?;
-        let target = DaemonTarget {
+        let target = MeshBenchTarget {
             socket: folder.join("sock"),
             pid: child.id(),
             to: to.to_owned(),
@@ -246,7 +246,7 @@ impl Homes {
 /// Killed when it is dropped: its outbox is kept.
 struct RunningDaemon {
     child: Child,
-    target: DaemonTarget,
+    target: MeshBenchTarget,
 }
 
 impl RunningDaemon {

@@ -31,7 +31,7 @@ struct PassphraseArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct BackupArgs {
+pub(super) struct DaemonBackupArgs {
     /// The file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -41,7 +41,7 @@ pub(super) struct BackupArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct RestoreArgs {
+pub(super) struct DaemonRestoreArgs {
     /// The file to read
     #[arg(long = "in", value_name = "FILE")]
     file: PathBuf,
@@ -50,7 +50,7 @@ pub(super) struct RestoreArgs {
     passphrase: PassphraseArgs,
 }
 
-impl BackupArgs {
+impl DaemonBackupArgs {
     pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let passphrase = self.passphrase.read()?;
@@ -63,7 +63,7 @@ impl BackupArgs {
     }
 }
 
-impl RestoreArgs {
+impl DaemonRestoreArgs {
     pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         let passphrase = self.passphrase.read()?;
         let shown = self.file.display();

@@ -31,7 +31,7 @@ pub(super) struct RecoverArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ResetArgs {
+pub(super) struct DaemonResetArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -121,7 +121,7 @@ impl RecoverArgs {
     }
 }
 
-impl ResetArgs {
+impl DaemonResetArgs {
     pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let daemon = stopped(&home, &slug)?;

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(200);
 const TAIL_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct LogsArgs {
+pub(super) struct DaemonLogsArgs {
     /// The number of lines
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
     lines: usize,
@@ -29,7 +29,7 @@ pub(super) struct LogsArgs {
     follow: bool,
 }
 
-impl LogsArgs {
+impl DaemonLogsArgs {
     pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let path = home.daemon_directory(&slug).join("daemon.log");

@@ -18,7 +18,7 @@ use crate::mesh_member::daemon_link::DaemonLink;
 #[derive(Debug, clap::Args)]
 pub(super) struct OutboxArgs {
     #[command(flatten)]
-    status: StatusArgs,
+    status: OutboxStatusArgs,
 
     /// The number of rows, at most 500
     #[arg(long, value_name = "N")]
@@ -35,7 +35,7 @@ pub(super) struct OutboxArgs {
     clippy::struct_excessive_bools,
     reason = "each is a flag of the protocol, and clap refuses two of them"
 )]
-struct StatusArgs {
+struct OutboxStatusArgs {
     /// Rows that will not be sent any more; the broker or their age refused them
     #[arg(long, alias = "dead")]
     failed: bool,
@@ -139,7 +139,7 @@ impl OutboxArgs {
     }
 }
 
-impl StatusArgs {
+impl OutboxStatusArgs {
     fn word(&self) -> Option<&'static str> {
         let flags = [
             (self.failed, OutboxStatus::Dead),

@@ -20,7 +20,7 @@ use crate::mesh_member::home::host_environment;
     clippy::struct_excessive_bools,
     reason = "each is a flag of the protocol and independent of the others"
 )]
-pub(super) struct ServiceArgs {
+pub(super) struct DaemonServiceArgs {
     /// Start with the session of this user; the default
     #[arg(long, conflicts_with = "system")]
     user: bool,
@@ -38,7 +38,7 @@ pub(super) struct ServiceArgs {
     no_start: bool,
 }
 
-impl ServiceArgs {
+impl DaemonServiceArgs {
     pub(super) fn install(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
         check_environment(&host_environment(false), self.allow_ci_persistent)
             .map_err(|error| Failure::failed(error.to_string()))?;
