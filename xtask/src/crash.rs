@@ -49,8 +49,8 @@ pub(crate) const CRASH: Campaign = Campaign {
         },
         planted("recovery-fails-delivered", "kill"),
         Planted {
-            // The events are read at the end of a trial.
-            rounds: 2,
+            // The events are read at the end of a trial, and a restart may find no message that waits.
+            rounds: 6,
             ..planted("recovery-requeues-delivered", "kill")
         },
     ],
