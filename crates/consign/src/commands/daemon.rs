@@ -34,7 +34,7 @@ pub(crate) use send::MessageArgs;
 
 /// Which daemon, and how its answer is printed.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct DaemonTarget {
+pub(crate) struct DaemonSelector {
     /// The mesh, by its slug; without it the only one that is joined
     #[arg(long, value_name = "SLUG", global = true)]
     mesh: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct DaemonTarget {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
     #[command(flatten)]
-    target: DaemonTarget,
+    target: DaemonSelector,
 
     #[command(subcommand)]
     action: DaemonSubcommand,
@@ -170,7 +170,7 @@ impl DaemonArgs {
     }
 }
 
-impl DaemonTarget {
+impl DaemonSelector {
     /// The mesh and the files of its user.
     fn place(&self) -> anyhow::Result<(MemberHome, MeshSlug)> {
         let home = MemberHome::from_environment()?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::files::stopped;
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::failure::{Exit, Failure};
 use crate::input;
 use crate::mesh_member::home::MemberHome;
@@ -51,7 +51,7 @@ pub(super) struct DaemonRestoreArgs {
 }
 
 impl DaemonBackupArgs {
-    pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let passphrase = self.passphrase.read()?;
         let joined = home.membership(&slug)?;
@@ -64,7 +64,7 @@ impl DaemonBackupArgs {
 }
 
 impl DaemonRestoreArgs {
-    pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let passphrase = self.passphrase.read()?;
         let shown = self.file.display();
         let text =

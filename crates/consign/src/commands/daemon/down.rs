@@ -10,7 +10,7 @@ use consign_mesh::ipc::path;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::failure::{Exit, Failure};
 use crate::lock;
 use crate::mesh_member::daemon_link::DaemonLink;
@@ -28,7 +28,7 @@ pub(super) struct DownArgs {
 }
 
 impl DownArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         if !self.all {
             let (home, slug) = target.place()?;
             let answer = stop(&slug, &home.daemon_directory(&slug)).await?;

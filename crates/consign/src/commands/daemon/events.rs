@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::DaemonTarget;
+use super::DaemonSelector;
 use crate::failure::{Exit, Failure};
 use crate::{out, render};
 
@@ -18,7 +18,7 @@ pub(super) struct EventsArgs {
 }
 
 impl EventsArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let mut events = target.link()?.events(None).await?;
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {

@@ -12,7 +12,7 @@ use consign_mesh::ipc::path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{DaemonTarget, columns, lines};
+use super::{DaemonSelector, columns, lines};
 use crate::confirm::confirm;
 use crate::data_dir::read_note;
 use crate::failure::{Exit, Failure};
@@ -67,14 +67,14 @@ pub(super) fn accept(home: &MemberHome, slug: &MeshSlug) -> anyhow::Result<Value
     Ok(json!({"accepted": true, "mesh": slug, "fingerprint": host.fingerprint()}))
 }
 
-pub(super) fn accept_host_command(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) fn accept_host_command(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let (home, slug) = target.place()?;
     let answer = accept(&home, &slug)?;
     target.print(&answer, lines)
 }
 
 /// A running daemon cleans up its own archive; otherwise the file is cleaned here.
-pub(super) async fn archive_cleanup(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) async fn archive_cleanup(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let (home, slug) = target.place()?;
     let directory = home.daemon_directory(&slug);
     let answer = if lock::holder(&directory.join("pid")).is_some() {
@@ -94,7 +94,7 @@ pub(super) async fn archive_cleanup(target: &DaemonTarget) -> anyhow::Result<Exi
 }
 
 impl RecoverArgs {
-    pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let daemon = stopped(&home, &slug)?;
         let report = examine(&daemon);
@@ -122,7 +122,7 @@ impl RecoverArgs {
 }
 
 impl DaemonResetArgs {
-    pub(super) fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let daemon = stopped(&home, &slug)?;
         let directory = daemon.directory().display().to_string();
@@ -139,7 +139,7 @@ impl DaemonResetArgs {
 }
 
 /// The hooks that are configured, and whether their scripts exist.
-pub(super) fn list_hooks(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) fn list_hooks(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let (home, slug) = target.place()?;
     let folder = home.daemon_directory(&slug).join("hooks");
     let path = folder.join("hooks.toml");

@@ -3,7 +3,7 @@
 use consign_client::percent_encode;
 use consign_mesh::ipc::path;
 
-use super::{DaemonTarget, columns};
+use super::{DaemonSelector, columns};
 use crate::failure::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(super) struct InboxArgs {
 }
 
 impl InboxArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let limit = self.limit.map(|limit| limit.to_string());
         let path = with_query(
             path::INBOX,

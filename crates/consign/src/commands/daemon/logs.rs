@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::DaemonTarget;
+use super::DaemonSelector;
 use crate::failure::{Exit, Failure};
 use crate::out;
 
@@ -30,7 +30,7 @@ pub(super) struct DaemonLogsArgs {
 }
 
 impl DaemonLogsArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let path = home.daemon_directory(&slug).join("daemon.log");
         let mut file = open(&path)?;

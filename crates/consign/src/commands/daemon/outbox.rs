@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 
 use clap::Subcommand;
-use consign_client::percent_encode;
 use consign_mesh::ipc::path;
 use consign_mesh::outbox::OutboxStatus;
 use consign_mesh::requeue::RequeueCommand;
 use serde_json::{Map, Value, json};
 
 use super::inbox::with_query;
-use super::{DaemonTarget, columns, lines};
+use super::{DaemonSelector, columns, lines};
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure};
 use crate::mesh_member::daemon_link::DaemonLink;
@@ -107,7 +106,7 @@ struct RequeueArgs {
 }
 
 impl OutboxArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let link = target.link()?;
         match self.action {
             None => {
@@ -192,17 +191,13 @@ impl RequeueArgs {
 
 /// The row and those that superseded it, in this order.
 async fn inspect(link: &DaemonLink, row_id: &str) -> anyhow::Result<Vec<Value>> {
+    // The newest rows, which is as many as one list has.
+    let answer = link.get(&format!("{}?limit=500", path::OUTBOX)).await?;
+    let rows = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
     let mut chain = Vec::new();
     let mut seen = HashSet::new();
     let mut next = Some(row_id.to_owned());
     while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
-        let path = format!(
-            "{}?id={}&limit=500",
-            path::OUTBOX,
-            percent_encode(id.as_bytes())
-        );
-        let answer = link.get(&path).await?;
-        let rows = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
         let found = rows
             .iter()
             .find(|row| row["id"] == id.as_str() || row["client_message_id"] == id.as_str());

@@ -3,7 +3,7 @@
 use consign_mesh::ipc::path;
 use serde_json::{Map, Value};
 
-use super::{DaemonTarget, columns, lines};
+use super::{DaemonSelector, columns, lines};
 use crate::failure::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub(super) struct ProfileArgs {
     visible: Option<bool>,
 }
 
-pub(super) async fn list(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) async fn list(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let answer = target.link()?.get(path::PEERS).await?;
     target.print(&answer, |answer| {
         columns(
@@ -40,7 +40,7 @@ pub(super) async fn list(target: &DaemonTarget) -> anyhow::Result<Exit> {
 }
 
 impl ProfileArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let mut body = Map::new();
         if let Some(summary) = self.summary {
             body.insert("summary".to_owned(), summary.into());

@@ -3,12 +3,12 @@
 use consign_mesh::ipc::HealthAnswer;
 use serde_json::{Value, json};
 
-use super::{DaemonTarget, columns};
+use super::{DaemonSelector, columns};
 use crate::failure::Exit;
 use crate::mesh_member::daemon_link::DaemonLink;
 use crate::mesh_member::home::MemberHome;
 
-pub(super) async fn run(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) async fn run(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let home = MemberHome::from_environment()?;
     let mut daemons = Vec::new();
     for slug in home.slugs()? {

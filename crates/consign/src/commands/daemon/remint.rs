@@ -8,7 +8,7 @@ use consign_mesh::invite::InvitePayload;
 use serde_json::json;
 
 use super::files::stopped;
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::commands::mesh::join::{JoinKey, join};
 use crate::data_dir::remove_note;
 use crate::failure::{Exit, Failure};
@@ -25,7 +25,7 @@ pub(super) struct RemintArgs {
 }
 
 impl RemintArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let daemon = stopped(&home, &slug)?;
         let old = home.membership(&slug)?;

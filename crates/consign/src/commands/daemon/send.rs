@@ -3,7 +3,7 @@
 use consign_mesh::ipc::path;
 use serde_json::{Map, Value};
 
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::failure::Exit;
 use crate::input;
 
@@ -42,7 +42,7 @@ pub(crate) struct MessageArgs {
 }
 
 impl SendArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let mut body = self.message.body()?;
         body.insert("to".to_owned(), self.to.into());
         let answer = target.link()?.post(path::SEND, &body.into()).await?;

@@ -11,7 +11,7 @@ use consign_mesh::daemon::service_unit::{
 use serde_json::json;
 
 use super::files::settings;
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::failure::{Exit, Failure};
 use crate::mesh_member::home::host_environment;
 
@@ -39,7 +39,7 @@ pub(super) struct DaemonServiceArgs {
 }
 
 impl DaemonServiceArgs {
-    pub(super) fn install(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn install(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         check_environment(&host_environment(false), self.allow_ci_persistent)
             .map_err(|error| Failure::failed(error.to_string()))?;
         let file = self.file(target)?;
@@ -54,7 +54,7 @@ impl DaemonServiceArgs {
         target.print(&answer, lines)
     }
 
-    pub(super) fn uninstall(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) fn uninstall(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let file = self.file(target)?;
         if !file.path.exists() {
             let message = format!("no service is installed at {}", file.path.display());
@@ -67,7 +67,7 @@ impl DaemonServiceArgs {
         target.print(&json!({"uninstalled": true, "path": file.path}), lines)
     }
 
-    fn file(&self, target: &DaemonTarget) -> anyhow::Result<ServiceFile> {
+    fn file(&self, target: &DaemonSelector) -> anyhow::Result<ServiceFile> {
         let (home, slug) = target.place()?;
         home.membership(&slug)?;
         let scope = if self.system {

@@ -2,10 +2,10 @@
 
 use consign_mesh::ipc::path;
 
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::failure::Exit;
 
-pub(super) async fn run(target: &DaemonTarget) -> anyhow::Result<Exit> {
+pub(super) async fn run(target: &DaemonSelector) -> anyhow::Result<Exit> {
     let health = target.link()?.get(path::HEALTH).await?;
     target.print(&health, lines)
 }

@@ -7,7 +7,7 @@ use consign_mesh::ipc::path;
 use serde_json::{Value, json};
 
 use super::send::MessageArgs;
-use super::{DaemonTarget, columns, lines};
+use super::{DaemonSelector, columns, lines};
 use crate::commands::mesh::send::cold_failure;
 use crate::failure::{Exit, Failure};
 use crate::mesh_member::home::broker_override;
@@ -34,7 +34,7 @@ pub(super) enum TopicSubcommand {
 }
 
 impl TopicSubcommand {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let link = target.link()?;
         let answer = match self {
             Self::Post {
@@ -81,7 +81,7 @@ impl TopicSubcommand {
 }
 
 /// The daemon's interface has no request for this, so the command asks the broker itself, as a session of the member.
-async fn create(target: &DaemonTarget, topic: &str) -> anyhow::Result<Value> {
+async fn create(target: &DaemonSelector, topic: &str) -> anyhow::Result<Value> {
     let (home, slug) = target.place()?;
     let name = TopicName::parse(topic.strip_prefix('#').unwrap_or(topic))
         .map_err(|error| Failure::usage(error.to_string()))?;

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::down::stop;
 use super::files::stopped;
-use super::{DaemonTarget, lines};
+use super::{DaemonSelector, lines};
 use crate::confirm::confirm;
 use crate::failure::{Exit, Failure};
 use crate::lock;
@@ -38,7 +38,7 @@ pub(super) struct UninstallArgs {
 }
 
 impl UninstallArgs {
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let (home, slug) = target.place()?;
         let joined = home.membership(&slug)?;
         confirm(

@@ -9,7 +9,7 @@ use consign_mesh::id::{DisplayName, MeshSlug};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::DaemonTarget;
+use super::DaemonSelector;
 use super::detach::{self, Started};
 use super::files::{accept, settings};
 use crate::failure::{Exit, Failure};
@@ -82,7 +82,7 @@ impl UpArgs {
         self.foreground
     }
 
-    pub(super) async fn run(self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         if self.foreground {
             let (home, slug) = target.place()?;
             return self.serve(&home, &slug).await;
@@ -149,7 +149,7 @@ impl UpArgs {
     }
 
     /// Starts every daemon that does not run yet.
-    async fn run_all(&self, target: &DaemonTarget) -> anyhow::Result<Exit> {
+    async fn run_all(&self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         let home = MemberHome::from_environment()?;
         let slugs = home.slugs()?;
         admit_all(&home, &slugs)?;
