@@ -21,7 +21,7 @@ use consign_kernel::error::Code;
 use consign_kernel::limits;
 use consign_kernel::receipt;
 use http::request::Parts;
-use http::{HeaderValue, Uri, header};
+use http::{HeaderValue, Method, Uri, header};
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
@@ -217,8 +217,10 @@ impl Shell {
         }
         let shell = self.clone();
         let socket = any(async move |request: Request| {
-            let mut sockets = sockets.iter();
-            match sockets.find(|socket| (socket.takes)(request.uri())) {
+            // A wrong method belongs to no protocol: the first one says so.
+            let is_get = request.method() == Method::GET;
+            let takes = |socket: &&SocketRoute| !is_get || (socket.takes)(request.uri());
+            match sockets.iter().find(takes) {
                 Some(socket) => match socket.router.clone().oneshot(request).await {
                     Ok(response) => response,
                     Err(never) => match never {},
