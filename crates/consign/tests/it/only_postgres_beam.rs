@@ -1,8 +1,4 @@
 //! Beam on two real nodes of one PostgreSQL, one of which is killed during a relay.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
 
 use consign_testkit::postgres::Database;
 use consign_testkit::process::{Options, Server};
