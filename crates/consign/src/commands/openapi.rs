@@ -1,7 +1,7 @@
 //! `consign openapi`
 //!
 //! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
-//! includes Beam, and agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a
+//! includes Beam and the mesh, and agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a
 //! document of its own, because the service listens elsewhere.
 
 use consign_intent::openapi;
@@ -32,7 +32,8 @@ impl Args {
         } else {
             let transactions = is_site.then(consign_transactions::http::openapi::document);
             let beam = consign_beam::http::openapi::document();
-            let further: Vec<_> = transactions.into_iter().chain([beam]).collect();
+            let mesh = consign_mesh::http::openapi::document();
+            let further: Vec<_> = transactions.into_iter().chain([beam, mesh]).collect();
             out::data(&shell::merged_openapi(openapi::document(), &further))?;
         }
         Ok(Exit::Done)

@@ -23,7 +23,7 @@ fn the_description_is_printed_without_a_server() {
     let site = [("ATP_SITE", "https://shop.example")];
     let told = printed(&place.consign_with(&["openapi"], &site));
     assert!(told["paths"]["/api/atp/execute"].is_object());
-    for path in ["/claim", "/intents/send", "/v1/beam/send"] {
+    for path in ["/claim", "/intents/send", "/v1/beam/send", "/v1/messages"] {
         assert!(told["paths"][path].is_object(), "{path}");
     }
     let page = place.consign(&["openapi", "--html"]);
