@@ -331,12 +331,14 @@ impl Engine {
                 return Ok(found);
             }
             let pause = poll.min(deadline - now);
-            // The ledger is asked again, woken or not.
+            // The ledger is asked again, woken or not. Ordering: what makes a caller leave may also change what it may claim,
+            // so a wake that arrives at the same time does not come first.
             tokio::select! {
+                biased;
+                () = &mut leave => return Ok(Vec::new()),
                 _ = tokio::time::timeout(pause, ticket.woken()) => {}
                 // Claims may be allowed again.
                 _ = claim_pause.changed() => {}
-                () = &mut leave => return Ok(Vec::new()),
             }
         }
     }

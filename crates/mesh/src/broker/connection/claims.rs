@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::{Error, Lease};
-use consign_kernel::command::{Audience, Claim};
+use consign_kernel::command::{Audience, Claim, Settlement};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
@@ -64,12 +64,11 @@ impl MeshLine {
             }
             return;
         }
-        let is_busy = seen.status != PeerStatus::Idle;
         let lease = self.broker.inner.settings.delivery_lease;
         let claim = Claim {
             face: Face::Mesh,
             namespace: self.mesh.id.clone(),
-            goal: is_busy.then(|| MeshPriority::Now.as_str().to_owned()),
+            goal: is_busy(seen.status).then(|| MeshPriority::Now.as_str().to_owned()),
             holder: self.broker.holder(),
             audience: Audience::Publisher(self.member_id.clone()),
             worker_id: None,
@@ -106,6 +105,12 @@ impl MeshLine {
             let Some(message) = row.ties.parent else {
                 continue;
             };
+            // The status has changed while the ledger was claiming.
+            if is_held_back(self.state.borrow().status, &row.goal) {
+                let give_back = lease.settle(Settlement::GiveBack);
+                self.broker.engine().settle(give_back).await?;
+                continue;
+            }
             let until = row.lease_until.unwrap_or(Micros(0));
             let delivery = LeasedDelivery {
                 lease: lease.clone(),
@@ -172,6 +177,16 @@ impl MeshLine {
         }
         Ok(messages)
     }
+}
+
+/// Whether only urgent messages are delivered.
+fn is_busy(status: PeerStatus) -> bool {
+    status != PeerStatus::Idle
+}
+
+/// Whether a message of this priority waits until the status changes.
+fn is_held_back(status: PeerStatus, priority: &str) -> bool {
+    is_busy(status) && priority != MeshPriority::Now.as_str()
 }
 
 /// A claim never asks for more than a connection may have.
