@@ -69,7 +69,9 @@ fn seconds(text: &str) -> Result<u64, Failure> {
         'd' => 86_400,
         _ => return Err(invalid()),
     };
-    let number = text.trim_end_matches(unit).parse::<u64>().ok();
+    let number = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse::<u64>().ok());
     let seconds = number.and_then(|number| number.checked_mul(seconds_per_unit));
     seconds.filter(|seconds| *seconds > 0).ok_or_else(invalid)
 }
