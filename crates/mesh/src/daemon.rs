@@ -32,6 +32,7 @@ pub mod metrics;
 mod open;
 mod outbox_ledger;
 mod outbox_payload;
+mod outbox_queue;
 mod peers;
 pub mod private_file;
 pub mod random;
@@ -42,6 +43,8 @@ mod routes;
 pub mod service_unit;
 mod shared;
 mod shared_file;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 #[cfg(test)]
 mod test_keys;
 mod topics;

@@ -1,9 +1,9 @@
 //! The mesh: messages between hosts through a broker, accepted once and sealed by their senders.
 //!
-//! So far the rules as plain values and functions: nothing here reads a clock, a file, a socket or the ledger.
-//! [`fingerprint`] and [`accept`] decide what the broker accepts, [`outbox`] what the daemon answers, [`features`] whether
-//! they work together; [`nacl`] encrypts. Frames of the WebSocket are in [`frame`], bodies of the broker's HTTP routes in
-//! [`http`], those of the daemon's local interface in [`ipc`].
+//! [`broker`] and [`daemon`] do the work; everything else are rules as plain values and functions, which read no clock, no
+//! file, no socket and no ledger. [`fingerprint`] and [`accept`] decide what the broker accepts, [`outbox`] what the daemon
+//! answers, [`features`] whether they work together; [`nacl`] encrypts. Frames of the WebSocket are in [`frame`], the broker's
+//! routes in [`http`], the bodies of the daemon's local interface in [`ipc`].
 
 pub mod accept;
 pub mod audience;

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::FutureExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::event_hub::EventHub;
 use super::line::{BrokerLine, LineError};
-use super::metrics::DaemonMetric;
-use super::outbox_ledger::{CLAIM_WAIT, ClaimedRow};
+use super::log::DaemonLog;
+use super::metrics::{DaemonMetric, DaemonMetrics};
 use super::outbox_payload::OutboxPayload;
-use super::shared::{DaemonShared, LinkState, wall_ms};
+use super::outbox_queue::{CLAIM_WAIT, ClaimedRow, OutboxQueue};
+use super::shared::{DaemonShared, LinkState};
 use crate::frame::AckFrame;
+use crate::id::MeshSlug;
 use crate::ipc::MeshEventKind;
 use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
 use crate::outbox::{AckOutcome, ack_outcome};
@@ -30,8 +34,26 @@ const IN_FLIGHT_MAX: usize = 2 * DRAIN_BATCH_MAX;
 /// How long acknowledgements are awaited at the end of the daemon.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Sends rows, settles them, and reports what became of them.
+#[derive(Debug, Clone)]
+pub(super) struct OutboxSender {
+    pub(super) slug: MeshSlug,
+    pub(super) queue: OutboxQueue,
+    pub(super) log: DaemonLog,
+    pub(super) metrics: DaemonMetrics,
+    pub(super) events: Arc<EventHub>,
+}
+
 /// Runs until the daemon ends.
 pub(super) async fn drain(shared: Arc<DaemonShared>) {
+    let sender = OutboxSender {
+        slug: shared.slug.clone(),
+        queue: shared.outbox.queue.clone(),
+        log: shared.log.clone(),
+        metrics: shared.metrics.clone(),
+        events: Arc::clone(&shared.events),
+    };
+    let ended = async { drop(shared.until_end().await) }.shared();
     let mut lines = shared.line.subscribe();
     loop {
         let line = tokio::select! {
@@ -42,212 +64,221 @@ pub(super) async fn drain(shared: Arc<DaemonShared>) {
                 },
                 Err(_) => return,
             },
-            _ = shared.until_end() => return,
+            () = ended.clone() => return,
         };
-        drain_over(&shared, &line).await;
-        if shared.is_ending() {
+        sender.drain_over(&line, &ended).await;
+        if is_over(&ended) {
             return;
         }
         // The next connection, not this one again.
         tokio::select! {
             () = line.until_closed() => {}
-            _ = shared.until_end() => return,
+            () = ended.clone() => return,
         }
     }
 }
 
-/// Sends over one connection until it ends.
-async fn drain_over(shared: &DaemonShared, line: &BrokerLine) {
-    let mut in_flight = FuturesUnordered::new();
-    loop {
-        let is_full = in_flight.len() + DRAIN_BATCH_MAX > IN_FLIGHT_MAX;
-        let leave = async {
-            tokio::select! {
-                () = line.until_closed() => {}
-                _ = shared.until_end() => {}
+/// Whether the future has resolved.
+fn is_over(future: &(impl Future + Clone)) -> bool {
+    future.clone().now_or_never().is_some()
+}
+
+impl OutboxSender {
+    /// Sends over one connection until it or the daemon ends.
+    pub(super) async fn drain_over(
+        &self,
+        line: &BrokerLine,
+        ended: &(impl Future<Output = ()> + Clone),
+    ) {
+        let mut in_flight = FuturesUnordered::new();
+        loop {
+            let is_full = in_flight.len() + DRAIN_BATCH_MAX > IN_FLIGHT_MAX;
+            let leave = async {
+                tokio::select! {
+                    biased;
+                    () = line.until_closed() => {}
+                    () = ended.clone() => {}
+                }
+            };
+            if is_full {
+                tokio::select! {
+                    biased;
+                    () = leave => break,
+                    _ = in_flight.next() => continue,
+                }
             }
-        };
-        if is_full {
-            tokio::select! {
-                _ = in_flight.next() => continue,
-                () = leave => break,
-            }
-        }
-        let claim = shared.outbox.claim(DRAIN_BATCH_MAX, CLAIM_WAIT, leave);
-        tokio::pin!(claim);
-        // A claim is never dropped: it may have taken rows already.
-        let claimed = loop {
-            tokio::select! {
-                biased;
-                _ = in_flight.next(), if !in_flight.is_empty() => {}
-                claimed = &mut claim => break claimed,
-            }
-        };
-        match claimed {
-            Ok(rows) => {
-                for row in rows {
-                    if let Some(sent) = send(shared, line, row).await {
-                        in_flight.push(sent);
+            let claim = self.queue.claim(DRAIN_BATCH_MAX, CLAIM_WAIT, leave);
+            tokio::pin!(claim);
+            // A claim is never dropped: it may have taken rows already.
+            let claimed = loop {
+                tokio::select! {
+                    biased;
+                    _ = in_flight.next(), if !in_flight.is_empty() => {}
+                    claimed = &mut claim => break claimed,
+                }
+            };
+            match claimed {
+                Ok(rows) => {
+                    for row in rows {
+                        if let Some(sent) = self.send(line, row).await {
+                            in_flight.push(sent);
+                        }
                     }
                 }
-            }
-            Err(error) => {
-                let fields = json!({"error": error.to_string()});
-                shared.log.error("outbox_read_failed", &fields);
-                tokio::time::sleep(CLAIM_RETRY).await;
-            }
-        }
-        let is_over = shared.is_ending() || !shared.is_current(line);
-        if is_over {
-            break;
-        }
-    }
-    // Closed lines end all waiting at once; at the end of the daemon the last acknowledgements get a moment.
-    let rest = async { while in_flight.next().await.is_some() {} };
-    if timeout(GOODBYE, rest).await.is_err() {
-        line.close();
-        while in_flight.next().await.is_some() {}
-    }
-}
-
-/// Sends a row. Returns what settles it, unless that happened already.
-async fn send<'a>(
-    shared: &'a DaemonShared,
-    line: &'a BrokerLine,
-    row: ClaimedRow,
-) -> Option<impl Future<Output = ()> + 'a> {
-    if is_too_old(shared, line, &row) {
-        let killed = shared.outbox.kill(&row, TOO_OLD).await;
-        report_dead(shared, &row, TOO_OLD, None);
-        log_failure(shared, killed);
-        return None;
-    }
-    let frame = row.payload.as_ref().and_then(OutboxPayload::frame);
-    let Some(frame) = frame else {
-        let error = "invalid: the row has no target or no ciphertext";
-        let killed = shared.outbox.kill(&row, error).await;
-        report_dead(shared, &row, error, None);
-        log_failure(shared, killed);
-        return None;
-    };
-    let acked = line.send_message(frame).await;
-    Some(async move {
-        let limit = Duration::from_millis(ACK_TIMEOUT_MS);
-        let answer = match acked {
-            Ok(acked) => match timeout(limit, acked).await {
-                Ok(Ok(ack)) => Ok(ack),
-                Ok(Err(_)) => Err(LineError::Closed),
-                Err(_) => Err(LineError::NoAnswer),
-            },
-            Err(error) => Err(error),
-        };
-        if let Some(payload) = &row.payload {
-            line.forget_message(&payload.client_message_id);
-        }
-        let settled = match answer {
-            Ok(ack) => settle(shared, &row, &ack).await,
-            Err(LineError::NoAnswer) => shared.outbox.retry(&row, "no ack in time").await,
-            Err(error) => shared.outbox.retry(&row, &error.to_string()).await,
-        };
-        log_failure(shared, settled);
-    })
-}
-
-fn is_too_old(shared: &DaemonShared, line: &BrokerLine, row: &ClaimedRow) -> bool {
-    let Some(age) = line.terms.max_age else {
-        return false;
-    };
-    let cutoff_ms = i64::from(age.cutoff_hours) * 3_600_000;
-    shared
-        .outbox
-        .now_ms()
-        .max(wall_ms())
-        .saturating_sub(row.enqueued_at_ms)
-        >= cutoff_ms
-}
-
-async fn settle(
-    shared: &DaemonShared,
-    row: &ClaimedRow,
-    ack: &AckFrame,
-) -> Result<(), consign_engine::Error> {
-    let client_id = client_id(row);
-    match ack_outcome(ack) {
-        AckOutcome::Done {
-            broker_message_id,
-            is_duplicate,
-            is_pruned,
-        } => {
-            let history_id = ack.history_id.as_deref();
-            let done = shared.outbox.complete(row, &broker_message_id, history_id);
-            done.await?;
-            let fields =
-                json!({"client_message_id": client_id, "broker_message_id": broker_message_id});
-            let metrics = &shared.metrics;
-            metrics.count(DaemonMetric::Send, &[kind(row), "done"]);
-            let is_forgotten = row
-                .known_as
-                .as_ref()
-                .is_some_and(|known| !is_duplicate && *known != broker_message_id);
-            if is_forgotten {
-                metrics.count(DaemonMetric::RetryAfterDedupeExpired, &[]);
-                shared.log.warn("retry_after_dedupe_expired", &fields);
-            }
-            if is_duplicate {
-                metrics.count(DaemonMetric::Dedupe, &["out"]);
-            }
-            match (is_duplicate, is_pruned) {
-                (true, true) => {
-                    metrics.count(DaemonMetric::DedupeHistoryPruned, &[]);
-                    shared.log.warn("dedupe_history_pruned", &fields);
+                Err(error) => {
+                    let fields = json!({"error": error.to_string()});
+                    self.log.error("outbox_read_failed", &fields);
+                    tokio::time::sleep(CLAIM_RETRY).await;
                 }
-                (true, false) => shared.log.info("dedupe_duplicate", &fields),
-                (false, _) => shared.log.debug("message_accepted", &fields),
+            }
+            if is_over(ended) || line.is_closed() {
+                break;
             }
         }
-        AckOutcome::Retry(error) => {
-            shared.outbox.retry(row, &error).await?;
-            let fields = json!({
-                "client_message_id": client_id,
-                "attempts": row.attempts,
-                "error": error,
-            });
-            shared.log.info("message_refused_for_now", &fields);
-            shared
-                .metrics
-                .count(DaemonMetric::Send, &[kind(row), "retry"]);
-        }
-        AckOutcome::Dead { error, is_reused } => {
-            shared.outbox.kill(row, &error).await?;
-            report_dead(shared, row, &error, is_reused.then_some(ack));
+        // Closed lines end all waiting at once; at the end of the daemon the last acknowledgements get a moment.
+        let rest = async { while in_flight.next().await.is_some() {} };
+        if timeout(GOODBYE, rest).await.is_err() {
+            line.close();
+            while in_flight.next().await.is_some() {}
         }
     }
-    Ok(())
-}
 
-/// The line of the log and the event of a row that is never sent again. `conflict` is the answer to a reused id.
-fn report_dead(shared: &DaemonShared, row: &ClaimedRow, error: &str, conflict: Option<&AckFrame>) {
-    let client_id = client_id(row);
-    let mut event = json!({
-        "mesh": shared.slug.as_str(),
-        "id": row.table_id(),
-        "client_message_id": client_id,
-        "reason": error,
-        "severity": "high",
-    });
-    if let Some(ack) = conflict {
-        event["conflict"] = json!(ack.conflict);
-        event["broker_fingerprint_prefix"] = json!(ack.broker_fingerprint_prefix);
+    /// Sends a row. Returns what settles it, unless that happened already.
+    async fn send<'a>(
+        &'a self,
+        line: &'a BrokerLine,
+        row: ClaimedRow,
+    ) -> Option<impl Future<Output = ()> + 'a> {
+        if self.is_too_old(line, &row) {
+            let killed = self.queue.kill(&row, TOO_OLD).await;
+            self.report_dead(&row, TOO_OLD, None);
+            self.log_failure(killed);
+            return None;
+        }
+        let frame = row.payload.as_ref().and_then(OutboxPayload::frame);
+        let Some(frame) = frame else {
+            let error = "invalid: the row has no target or no ciphertext";
+            let killed = self.queue.kill(&row, error).await;
+            self.report_dead(&row, error, None);
+            self.log_failure(killed);
+            return None;
+        };
+        let acked = line.send_message(frame).await;
+        Some(async move {
+            let limit = Duration::from_millis(ACK_TIMEOUT_MS);
+            let answer = match acked {
+                Ok(acked) => match timeout(limit, acked).await {
+                    Ok(Ok(ack)) => Ok(ack),
+                    Ok(Err(_)) => Err(LineError::Closed),
+                    Err(_) => Err(LineError::NoAnswer),
+                },
+                Err(error) => Err(error),
+            };
+            if let Some(payload) = &row.payload {
+                line.forget_message(&payload.client_message_id);
+            }
+            let settled = match answer {
+                Ok(ack) => self.settle(&row, &ack).await,
+                Err(LineError::NoAnswer) => self.queue.retry(&row, "no ack in time").await,
+                Err(error) => self.queue.retry(&row, &error.to_string()).await,
+            };
+            self.log_failure(settled);
+        })
     }
-    let msg = match conflict {
-        Some(_) => "idempotency_key_reused",
-        None => "outbox_dead",
-    };
-    shared.log.error(msg, &event);
-    shared
-        .metrics
-        .count(DaemonMetric::Send, &[kind(row), "dead"]);
-    shared.events.publish(MeshEventKind::OutboxDead, event);
+
+    fn is_too_old(&self, line: &BrokerLine, row: &ClaimedRow) -> bool {
+        let Some(age) = line.terms.max_age else {
+            return false;
+        };
+        let cutoff_ms = i64::from(age.cutoff_hours) * 3_600_000;
+        let now_ms = self.queue.now_ms().max(self.queue.wall_ms());
+        now_ms.saturating_sub(row.enqueued_at_ms) >= cutoff_ms
+    }
+
+    async fn settle(&self, row: &ClaimedRow, ack: &AckFrame) -> Result<(), consign_engine::Error> {
+        let client_id = client_id(row);
+        match ack_outcome(ack) {
+            AckOutcome::Done {
+                broker_message_id,
+                is_duplicate,
+                is_pruned,
+            } => {
+                let history_id = ack.history_id.as_deref();
+                let done = self.queue.complete(row, &broker_message_id, history_id);
+                done.await?;
+                let fields =
+                    json!({"client_message_id": client_id, "broker_message_id": broker_message_id});
+                let metrics = &self.metrics;
+                metrics.count(DaemonMetric::Send, &[kind(row), "done"]);
+                let is_forgotten = row
+                    .known_as
+                    .as_ref()
+                    .is_some_and(|known| !is_duplicate && *known != broker_message_id);
+                if is_forgotten {
+                    metrics.count(DaemonMetric::RetryAfterDedupeExpired, &[]);
+                    self.log.warn("retry_after_dedupe_expired", &fields);
+                }
+                if is_duplicate {
+                    metrics.count(DaemonMetric::Dedupe, &["out"]);
+                }
+                match (is_duplicate, is_pruned) {
+                    (true, true) => {
+                        metrics.count(DaemonMetric::DedupeHistoryPruned, &[]);
+                        self.log.warn("dedupe_history_pruned", &fields);
+                    }
+                    (true, false) => self.log.info("dedupe_duplicate", &fields),
+                    (false, _) => self.log.debug("message_accepted", &fields),
+                }
+            }
+            AckOutcome::Retry(error) => {
+                self.queue.retry(row, &error).await?;
+                let fields = json!({
+                    "client_message_id": client_id,
+                    "attempts": row.attempts,
+                    "error": error,
+                });
+                self.log.info("message_refused_for_now", &fields);
+                self.metrics
+                    .count(DaemonMetric::Send, &[kind(row), "retry"]);
+            }
+            AckOutcome::Dead { error, is_reused } => {
+                self.queue.kill(row, &error).await?;
+                self.report_dead(row, &error, is_reused.then_some(ack));
+            }
+        }
+        Ok(())
+    }
+
+    /// The line of the log and the event of a row that is never sent again. `conflict` is the answer to a reused id.
+    fn report_dead(&self, row: &ClaimedRow, error: &str, conflict: Option<&AckFrame>) {
+        let client_id = client_id(row);
+        let mut event = json!({
+            "mesh": self.slug.as_str(),
+            "id": row.table_id(),
+            "client_message_id": client_id,
+            "reason": error,
+            "severity": "high",
+        });
+        if let Some(ack) = conflict {
+            event["conflict"] = json!(ack.conflict);
+            event["broker_fingerprint_prefix"] = json!(ack.broker_fingerprint_prefix);
+        }
+        let msg = match conflict {
+            Some(_) => "idempotency_key_reused",
+            None => "outbox_dead",
+        };
+        self.log.error(msg, &event);
+        self.metrics.count(DaemonMetric::Send, &[kind(row), "dead"]);
+        self.events.publish(MeshEventKind::OutboxDead, event);
+    }
+
+    fn log_failure(&self, settled: Result<(), consign_engine::Error>) {
+        if let Err(error) = settled {
+            // The lease ends by itself, and the row is sent again.
+            let fields = json!({"error": error.to_string()});
+            self.log.error("outbox_write_failed", &fields);
+        }
+    }
 }
 
 fn kind(row: &ClaimedRow) -> &str {
@@ -259,22 +290,4 @@ fn kind(row: &ClaimedRow) -> &str {
 fn client_id(row: &ClaimedRow) -> Option<&str> {
     let payload = row.payload.as_ref()?;
     Some(&payload.client_message_id)
-}
-
-fn log_failure(shared: &DaemonShared, settled: Result<(), consign_engine::Error>) {
-    if let Err(error) = settled {
-        // The lease ends by itself, and the row is sent again.
-        let fields = json!({"error": error.to_string()});
-        shared.log.error("outbox_write_failed", &fields);
-    }
-}
-
-impl DaemonShared {
-    /// Whether this connection is the one that is open.
-    fn is_current(&self, line: &BrokerLine) -> bool {
-        match &*self.line.borrow() {
-            LinkState::Open(open) => std::ptr::eq(Arc::as_ptr(open), line),
-            LinkState::Connecting | LinkState::Closed => false,
-        }
-    }
 }

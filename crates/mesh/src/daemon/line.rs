@@ -215,6 +215,10 @@ impl BrokerLine {
         self.closed.send_replace(true);
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
     pub(super) async fn until_closed(&self) {
         let mut closed = self.closed.subscribe();
         // The sender is a part of this line, so it is there.

@@ -333,6 +333,7 @@ async fn open_outbox(
     }
     let outbox = opened?;
     let recovered = outbox
+        .queue
         .recover_in_flight()
         .await
         .map_err(|error| DaemonEnd::general(format!("{}: {error}", path.display())))?;

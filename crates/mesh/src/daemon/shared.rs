@@ -84,7 +84,7 @@ pub(super) struct DaemonShared {
     pub(super) inbox: Arc<Inbox>,
     /// Lists of the inbox are sorted by these where the time is the same.
     inbox_ids: UlidSequence,
-    pub(super) events: EventHub,
+    pub(super) events: Arc<EventHub>,
     pub(super) peers: PeerDirectory,
     pub(super) topics: TopicDirectory,
     pub(super) tokens: LocalTokens,
@@ -143,7 +143,7 @@ impl DaemonShared {
             metrics: parts.metrics,
             outbox: parts.outbox,
             inbox: Arc::new(parts.inbox),
-            events: EventHub::new(),
+            events: Arc::new(EventHub::new()),
             peers: PeerDirectory::default(),
             topics: parts.topics,
             tokens: parts.tokens,

@@ -119,6 +119,10 @@ impl SocketChannel {
         wake(state.receiver.take(), state);
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
     /// Nothing is queued or received any more. What waits for the handler can still be received.
     pub(super) fn begin_close(&self) {
         let mut state = self.lock();
@@ -230,7 +234,7 @@ impl SocketSender {
 
     /// Whether nothing can be sent any more.
     pub fn is_closed(&self) -> bool {
-        self.0.lock().is_closed
+        self.0.is_closed()
     }
 
     /// Completes when nothing can be sent any more.

@@ -29,6 +29,11 @@ impl InMemoryClient {
         }
     }
 
+    /// Whether the server has begun to close the socket.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Sends a text message, which arrives at once.
     pub fn send_text(&self, text: String) {
         self.0.deliver(SocketMessage::Text(text));
@@ -56,6 +61,7 @@ mod tests {
         client.send_text("reply".to_owned());
         let received = messages.next().await;
         assert!(matches!(received, Some(SocketMessage::Text(text)) if text == "reply"));
+        assert!(!client.is_closed());
         drop(client);
         assert!(sender.is_closed());
         assert!(messages.next().await.is_none());

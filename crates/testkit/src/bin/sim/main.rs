@@ -1,8 +1,8 @@
-//! The simulation: the real kernel, engine and group commit, and Beam on them, in one thread, with a disk, a clock and connections that
+//! The simulation: the real kernel, engine and group commit, with Beam and the mesh on them, in one thread, with disks, clocks and connections that
 //! fail as a seed decides. A failing seed is repeatable.
 //!
 //! `sim [--seed N] [--seeds K] [--steps M] [--minutes M] [--resume | --resume-dirty] [--results FILE] [--revision R]
-//! [--known FILE] [--only intent|beam]`. Exits with 0 if every promise was kept, 1 if one was broken, 2 if it failed itself.
+//! [--known FILE] [--only intent|beam|mesh]`. Exits with 0 if every promise was kept, 1 if one was broken, 2 if it failed itself.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -17,6 +17,7 @@ mod describe;
 mod ledger_checks;
 mod log;
 mod machine;
+mod mesh;
 mod receipt_checks;
 mod requests;
 mod run;

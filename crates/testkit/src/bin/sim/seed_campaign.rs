@@ -12,14 +12,17 @@ use serde_json::json;
 
 use crate::beam;
 use crate::ledger_checks::BrokenPromise;
+use crate::mesh;
 use crate::run::{EventCounts, SeedFailure, SeedResult, run};
 
 pub(crate) const USAGE: &str = "usage: sim [--seed N] [--seeds K] [--steps M] [--minutes M] \
-                                [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE] [--only intent|beam]";
+                                [--resume | --resume-dirty] [--results FILE] [--revision R] [--known FILE] [--only intent|beam|mesh]";
 
 const STEPS: u64 = 200;
 /// A step of Beam takes longer, so there are fewer.
 const BEAM_STEPS_FRACTION: u64 = 2;
+/// So does one of the mesh, with two machines.
+const MESH_STEPS_FRACTION: u64 = 3;
 /// The maximum length of a slice.
 const MINUTES_MAX: u64 = 30;
 /// Results are written after this many seeds; an interrupted slice loses no more.
@@ -44,15 +47,17 @@ pub(crate) struct SimPlan {
 enum SimPart {
     Intent,
     Beam,
+    Mesh,
 }
 
 impl SimPart {
-    const ALL: [Self; 2] = [Self::Intent, Self::Beam];
+    const ALL: [Self; 3] = [Self::Intent, Self::Beam, Self::Mesh];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Intent => "intent",
             Self::Beam => "beam",
+            Self::Mesh => "mesh",
         }
     }
 
@@ -60,6 +65,7 @@ impl SimPart {
         match self {
             Self::Intent => run(seed, steps),
             Self::Beam => beam::run(seed, steps / BEAM_STEPS_FRACTION),
+            Self::Mesh => mesh::run(seed, steps / MESH_STEPS_FRACTION),
         }
     }
 }
@@ -298,7 +304,7 @@ mod tests {
         };
         let done = |revision: &str, first: u64, last: u64| {
             let line = json!({
-                "first": first, "last": last, "steps": STEPS, "parts": "intent+beam", "verdict": "kept",
+                "first": first, "last": last, "steps": STEPS, "parts": "intent+beam+mesh", "verdict": "kept",
             });
             results::append(&path, &Revision::from(revision.to_owned()), line).unwrap();
         };
