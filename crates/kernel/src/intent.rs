@@ -132,15 +132,17 @@ impl Intent {
         self.state == State::Delivered && self.profile.profile().delivered == Delivery::AwaitsAck
     }
 
-    /// Whether a row in its state has a lease. A delivered row has none if its recipient acknowledges it, or if nothing
-    /// follows; one that may have had an effect can lose its lease and keep its state.
+    /// Whether a row in its state has a lease. A delivered row has none if its recipient may acknowledge it at any time, or if
+    /// nothing follows; one that may have had an effect can lose its lease and keep its state.
     pub fn demands_lease(&self) -> bool {
         let profile = self.profile.profile();
         match self.state {
             State::Dispatched => {}
-            State::Delivered if profile.delivered == Delivery::Claimable => {}
-            State::Delivered
-            | State::Received
+            State::Delivered => match profile.delivered {
+                Delivery::Claimable | Delivery::AwaitsAckInLease => {}
+                Delivery::AwaitsAck | Delivery::Rests => return false,
+            },
+            State::Received
             | State::Validated
             | State::Queued
             | State::Acked

@@ -220,6 +220,7 @@ macro_rules! conformance {
             a_recipient_finds_what_waits_for_its_acknowledgement,
             later_steps_of_a_message_carry_their_details,
             a_delivered_message_waits_for_its_recipient_alone,
+            a_delivered_intent_of_a_directory_keeps_its_lease_until_its_result,
             steps_without_a_lease_lead_into_the_queue_and_out_of_it,
             a_claim_that_needs_a_grant_is_refused_without_it_be_170,
             a_grant_past_its_time_permits_nothing,

@@ -160,6 +160,24 @@ pub async fn a_delivered_message_waits_for_its_recipient_alone(world: World) {
     world.is_sound().await;
 }
 
+pub async fn a_delivered_intent_of_a_directory_keeps_its_lease_until_its_result(world: World) {
+    let row = received(&world, ProfileId::BeamDirectory).await;
+    let validated = advance(&world, &row, Verb::Validate).await;
+    assert_eq!(validated, Ok(Answer::Operated));
+    let held = taken(&world, &row).await;
+    assert!(world.settle(&held, Settlement::Deliver).await.is_ok());
+    let delivered = world.load(row.id).await;
+    assert_eq!(
+        (delivered.state, delivered.token),
+        (State::Delivered, held.token)
+    );
+    assert!(delivered.demands_lease());
+    world.is_sound().await;
+    assert!(world.complete(&held).await.is_ok());
+    assert!(!world.load(row.id).await.demands_lease());
+    world.is_sound().await;
+}
+
 pub async fn steps_without_a_lease_lead_into_the_queue_and_out_of_it(world: World) {
     let row = received(&world, ProfileId::BeamDirectory).await;
     assert!(world.claim(claim_in(Face::Beam)).await.is_empty());
