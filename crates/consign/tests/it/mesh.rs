@@ -6,7 +6,7 @@ use super::mesh_world::{MESH, MeshWorld, failed, wait_for};
 use super::{code, mode, printed, text};
 
 #[test]
-fn cm_022_040_two_daemons_exchange_a_message_under_its_own_id() {
+fn cm_022_cm_040_two_daemons_exchange_a_message_under_its_own_id() {
     let world = MeshWorld::new();
     let (alice, bob) = (world.member("alice"), world.member("bob"));
     let sent = printed(&alice.send("bob", "hello", "first-1"));
@@ -121,7 +121,7 @@ fn cm_004_files_of_a_killed_daemon_do_not_hinder_the_next() {
 }
 
 #[test]
-fn cm_001_002_a_daemon_that_detaches_is_ready_and_its_files_are_private() {
+fn cm_001_cm_002_a_daemon_that_detaches_is_ready_and_its_files_are_private() {
     let world = MeshWorld::new();
     let alice = world.join("alice");
     let started = printed(&alice.daemon(&["up"]));
@@ -154,7 +154,7 @@ fn cm_001_002_a_daemon_that_detaches_is_ready_and_its_files_are_private() {
 }
 
 #[test]
-fn cm_064_065_an_id_with_another_body_is_refused_and_changes_nothing() {
+fn cm_064_cm_065_an_id_with_another_body_is_refused_and_changes_nothing() {
     let mut world = MeshWorld::new();
     let alice = world.member("alice");
     let to = alice.pubkey();
@@ -187,7 +187,7 @@ fn cm_127_a_revoked_member_stops_with_5_and_cannot_return() {
 }
 
 #[test]
-fn cm_079_080_081_requeue_retires_a_row_and_sends_a_new_one() {
+fn cm_079_cm_080_cm_081_requeue_retires_a_row_and_sends_a_new_one() {
     let mut world = MeshWorld::new();
     let (alice, bob) = (world.member("alice"), world.member("bob"));
     world.kill_broker();
@@ -310,7 +310,7 @@ fn cm_114_a_service_is_written_and_refused_in_ci() {
 }
 
 #[test]
-fn cm_009_128_a_backup_brings_the_keys_to_another_home_without_the_token() {
+fn cm_009_cm_128_a_backup_brings_the_keys_to_another_home_without_the_token() {
     let world = MeshWorld::new();
     let mut alice = world.member("alice");
     let (file, secret) = (
@@ -445,7 +445,7 @@ fn a_link_named_claudemesh_has_the_commands_of_members() {
 }
 
 #[test]
-fn cm_035_158_a_topic_is_created_subscribed_twice_and_read() {
+fn cm_035_cm_158_a_topic_is_created_subscribed_twice_and_read() {
     let world = MeshWorld::new();
     let (alice, bob) = (world.member("alice"), world.member("bob"));
     assert_eq!(

@@ -160,7 +160,7 @@ fn world() -> (MeshWorld, MeshUser, MeshUser) {
 }
 
 #[test]
-fn cm_023_028_029_120_the_python_client_works_over_both_transports() {
+fn cm_023_cm_028_cm_029_cm_120_the_python_client_works_over_both_transports() {
     let (_world, alice, bob) = world();
     let mut listening = program(&bob, "python3", "python");
     listening.args(["-c", PYTHON_EVENTS]).stdout(Stdio::piped());
@@ -227,7 +227,7 @@ fn the_go_client_works_over_both_transports_where_go_is_installed() {
 }
 
 #[test]
-fn cm_047_120_the_corpus_of_the_clients_is_that_of_the_daemon() {
+fn cm_047_cm_120_the_corpus_of_the_clients_is_that_of_the_daemon() {
     use consign_mesh::meta::CanonicalMeta;
     let text = std::fs::read_to_string(clients().join("jcs-corpus.json")).unwrap();
     let corpus: serde_json::Value = serde_json::from_str(&text).unwrap();

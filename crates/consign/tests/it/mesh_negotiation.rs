@@ -84,7 +84,7 @@ fn offer(version: u32, days: i64) -> Value {
 }
 
 #[test]
-fn cm_083_131_138_139_a_broker_that_offers_too_little_ends_the_daemon_with_its_code() {
+fn cm_083_cm_131_cm_138_cm_139_a_broker_that_offers_too_little_ends_the_daemon_with_its_code() {
     check(offer(1, 365), 4010, "feature_unavailable", 10);
     check(offer(9, 365), 4011, "feature_param_invalid", 11);
     check(offer(2, 0), 4011, "feature_param_invalid", 11);

@@ -159,7 +159,7 @@ fn kind_and_reference_must_agree_with_the_target() {
 }
 
 #[test]
-fn cm_049_050_malformed_parts_are_400_with_their_word() {
+fn cm_049_cm_050_malformed_parts_are_400_with_their_word() {
     let text = |text: &str| Some(text.to_owned());
     let raw = |text: &str| Some(RawJson::parse(text).unwrap());
     let cases = [

@@ -52,7 +52,7 @@ impl Sent {
 }
 
 #[test]
-fn cm_044_045_the_first_vector_has_its_published_preimage() {
+fn cm_044_cm_045_the_first_vector_has_its_published_preimage() {
     let sent = Sent::default();
     let hash = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     assert_eq!(BodyHash::of(b"hello").to_string(), hash);

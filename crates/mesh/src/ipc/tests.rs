@@ -280,7 +280,7 @@ fn cm_039_the_header_is_used_before_the_id_of_the_body() {
 }
 
 #[test]
-fn cm_049_050_invalid_requests_are_refused_with_their_text() {
+fn cm_049_cm_050_invalid_requests_are_refused_with_their_text() {
     for (body, error) in [
         (json!({"message": "m"}), "missing 'to'"),
         (json!({"to": "", "message": "m"}), "missing 'to'"),
