@@ -18,7 +18,7 @@ seeds in crates/testkit/sim-seeds.txt. Results are appended to target/sim/result
 
   --seed N     begin with this seed; a failure prints the one to repeat
   --minutes M  stop after that many minutes (30 at most)
-  --only PART  only the Intent Protocol (intent) or only Beam (beam)
+  --only PART  only the Intent Protocol (intent), Beam (beam) or the mesh (mesh)
   --resume     continue after the last seed that the results of this revision know; refused if files differ from it
   --resume-dirty
                the same, although files differ
@@ -42,6 +42,8 @@ pub(crate) const PLANTS: &[&str] = &[
     "relay-before-commit",
     "recovery-fails-delivered",
     "late-result-replaces",
+    "sent-is-done",
+    "pushed-is-delivered",
 ];
 
 /// The exit code of a simulation that found a broken promise.

@@ -130,6 +130,8 @@ pub enum Plant {
     TokenInQuery,
     ReusedIdRetried,
     OldDedupeAccepted,
+    SentIsDone,
+    PushedIsDelivered,
 }
 
 impl Plant {
@@ -258,6 +260,8 @@ impl Plant {
         Self::TokenInQuery,
         Self::ReusedIdRetried,
         Self::OldDedupeAccepted,
+        Self::SentIsDone,
+        Self::PushedIsDelivered,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -386,6 +390,8 @@ impl Plant {
             Self::TokenInQuery => "token-in-query",
             Self::ReusedIdRetried => "reused-id-retried",
             Self::OldDedupeAccepted => "old-dedupe-accepted",
+            Self::SentIsDone => "sent-is-done",
+            Self::PushedIsDelivered => "pushed-is-delivered",
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use consign_kernel::plant::{self, Plant};
 use futures_util::StreamExt as _;
 use futures_util::future::FutureExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -179,6 +180,9 @@ impl OutboxSender {
             }
             let settled = match answer {
                 Ok(ack) => self.settle(&row, &ack).await,
+                Err(LineError::Closed) if plant::on(Plant::SentIsDone) => {
+                    self.queue.complete(&row, "", None).await
+                }
                 Err(LineError::NoAnswer) => self.queue.retry(&row, "no ack in time").await,
                 Err(error) => self.queue.retry(&row, &error.to_string()).await,
             };

@@ -11,6 +11,7 @@ use consign_engine::{Error, Lease};
 use consign_kernel::command::{Audience, Claim, Settlement};
 use consign_kernel::ids::{IntentId, Micros};
 use consign_kernel::intent::Intent;
+use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
 use tokio::sync::watch;
 
@@ -140,7 +141,8 @@ impl MeshLine {
             }
             written.push((message, lease));
         }
-        if self.is_legacy() && self.sender.written_to(0).await {
+        let is_settled = self.is_legacy() || plant::on(Plant::PushedIsDelivered);
+        if is_settled && self.sender.written_to(0).await {
             for (message, lease) in written {
                 if self.pushed.take_leased(message).is_some() {
                     self.settle(&lease, message).await?;
