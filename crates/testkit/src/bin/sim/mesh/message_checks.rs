@@ -174,21 +174,24 @@ impl MessageChecks {
         Ok(())
     }
 
-    /// A recipient gets a message. Returns the id of its sender.
-    pub(crate) fn receive(&mut self, push: &Value) -> Result<String, BrokenPromise> {
-        let id = push["client_message_id"].as_str().unwrap_or_default();
-        let stored = self.stored.get(id);
+    /// What is pushed to a recipient is durable.
+    pub(crate) fn check_pushed(&self, push: &Value) -> Result<(), BrokenPromise> {
+        let stored = self.stored.get(sender_id(push));
         let is_stored = stored.is_some_and(|stored| {
             push["messageId"] == stored.message_id
                 && pushed_body(push).as_ref() == Some(&stored.body)
         });
-        if !is_stored {
-            return Err(format!(
-                "{push} was received, and the broker has {stored:?}"
-            ));
+        if is_stored {
+            return Ok(());
         }
-        self.received.insert(id.to_owned());
-        Ok(id.to_owned())
+        Err(format!("{push} was pushed, and the broker has {stored:?}"))
+    }
+
+    /// A recipient has stored a message. Returns the id of its sender.
+    pub(crate) fn received(&mut self, push: &Value) -> String {
+        let id = sender_id(push).to_owned();
+        self.received.insert(id.clone());
+        id
     }
 
     /// The broker's ids and bodies of an accepted message must be what its sender was answered.
@@ -234,6 +237,10 @@ impl MessageChecks {
         let lost = self.stored.keys().find(|id| !self.received.contains(*id));
         lost.map(|id| format!("{id} was never received"))
     }
+}
+
+fn sender_id(push: &Value) -> &str {
+    push["client_message_id"].as_str().unwrap_or_default()
 }
 
 fn rows_of(dump: &Dump, profile: ProfileId) -> impl Iterator<Item = &Intent> {

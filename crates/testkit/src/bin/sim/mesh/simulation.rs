@@ -9,7 +9,7 @@ use consign_mesh::daemon::simulation::{AddedMessage, SimulatedLine, SimulatedOut
 use consign_mesh::keys::MeshPublicKey;
 use consign_store::memory::simulated::{DiskFault, Turn};
 use consign_testkit::seeded_random::SeededRandom;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -96,6 +96,8 @@ struct MeshSimulation {
     memberships: Option<SimMemberships>,
     link: Option<OutboxLink>,
     recipient: Option<MemberLink>,
+    /// Pushes that the recipient took and has not stored.
+    taken: Vec<Value>,
     stranger: SimStranger,
     requests: Vec<AddRequest>,
     bodies: u64,
@@ -125,6 +127,7 @@ impl MeshSimulation {
             memberships: None,
             link: None,
             recipient: None,
+            taken: Vec::new(),
             stranger: SimStranger::default(),
             requests: Vec::new(),
             bodies: 0,
@@ -521,25 +524,35 @@ impl MeshSimulation {
         self.receive()
     }
 
-    /// The recipient takes its messages, and acknowledges most of them.
+    /// The recipient stores what it took before, acknowledges most of it, and takes what has arrived since.
     fn receive(&mut self) -> Result<(), BrokenPromise> {
         let Some(recipient) = &mut self.recipient else {
+            self.taken.clear();
             return Ok(());
         };
-        let frames = recipient.take();
-        for frame in frames {
-            if frame["type"] != "push" || frame["subtype"] == "system" {
-                continue;
-            }
-            let id = self.messages.receive(&frame)?;
+        let arrived = recipient.take();
+        let taken = std::mem::take(&mut self.taken);
+        if !taken.is_empty() && !self.is_helpful && self.random.percent(4) {
+            self.note("the recipient dies with what it took");
+            self.recipient = None;
+            return Ok(());
+        }
+        for push in taken {
+            let id = self.messages.received(&push);
             let acknowledges = self.is_helpful || self.random.percent(75);
             self.note(&format!(
-                "the recipient gets {id}, acknowledged: {acknowledges}"
+                "the recipient stores {id}, acknowledged: {acknowledges}"
             ));
             self.count("mesh: deliveries");
             if let Some(recipient) = self.recipient.as_ref().filter(|_| acknowledges) {
-                let ack = json!({"type": "client_ack", "brokerMessageId": frame["messageId"]});
+                let ack = json!({"type": "client_ack", "brokerMessageId": push["messageId"]});
                 recipient.send(&ack);
+            }
+        }
+        for frame in arrived {
+            if frame["type"] == "push" && frame["subtype"] != "system" {
+                self.messages.check_pushed(&frame)?;
+                self.taken.push(frame);
             }
         }
         Ok(())
@@ -631,6 +644,6 @@ mod tests {
                 *counts.entry(what).or_default() += count;
             }
         }
-        assert_eq!(counts.len(), 12, "{counts:?}");
+        assert_eq!(counts.len(), 13, "{counts:?}");
     }
 }
