@@ -30,6 +30,12 @@ pub(crate) struct Planted {
 /// The exit code of a campaign that found a violation.
 const VIOLATION_FOUND: i32 = 1;
 
+/// The exit code of a campaign that failed itself, or checked too little.
+const NOT_CARRIED_OUT: i32 = 2;
+
+/// How often a planted campaign is tried.
+const PLANTED_TRIES: u32 = 3;
+
 /// How much of the log of a failed run is shown.
 const LOG_LINES: usize = 20;
 
@@ -98,11 +104,28 @@ impl Campaign {
             let args = ["--plant", name, "--fault", fault, "--rounds", &rounds];
             // A log of its own: its failures are expected and must not count as results.
             let log = context.log(&format!("{}-planted-{name}", self.name));
-            let ended = self.run(context, &args, Output::Logged(&log))?;
+            let ended = self.run_planted(|| self.run(context, &args, Output::Logged(&log)))?;
             self.judge_plant(name, ended)
                 .map_err(|error| with_log(&error, &log))?;
         }
         Ok(())
+    }
+
+    /// A defective server can break the preparations of a campaign before anything is checked. Such a run proves nothing, so
+    /// it is repeated with other random numbers.
+    fn run_planted(
+        &self,
+        mut run: impl FnMut() -> Result<ChildExit, String>,
+    ) -> Result<ChildExit, String> {
+        let mut ended = run()?;
+        for _ in 1..PLANTED_TRIES {
+            if !matches!(ended, ChildExit::Status(Some(NOT_CARRIED_OUT))) {
+                break;
+            }
+            println!("{} could not be carried out, it is repeated", self.what());
+            ended = run()?;
+        }
+        Ok(ended)
     }
 
     fn prepare(&self, context: &Context) -> TaskResult {
@@ -205,6 +228,19 @@ mod tests {
         assert!(error.starts_with("it failed; "), "{error}");
         assert!(error.ends_with("\nline 29\nline 30"), "{error}");
         assert!(error.contains(" ends with:\nline 11\n"), "{error}");
+    }
+
+    #[test]
+    fn a_planted_run_that_was_not_carried_out_is_repeated_a_few_times() {
+        let tried = |codes: &[i32]| {
+            let mut codes = codes.iter();
+            let ended = CRASH.run_planted(|| Ok(ChildExit::Status(codes.next().copied())));
+            (ended.unwrap(), codes.len())
+        };
+        assert_eq!(tried(&[1, 1]), (ChildExit::Status(Some(1)), 1));
+        assert_eq!(tried(&[0, 1]), (ChildExit::Status(Some(0)), 1));
+        assert_eq!(tried(&[2, 1, 1]), (ChildExit::Status(Some(1)), 1));
+        assert_eq!(tried(&[2, 2, 2, 1]), (ChildExit::Status(Some(2)), 1));
     }
 
     #[test]
