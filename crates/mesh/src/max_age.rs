@@ -52,6 +52,16 @@ pub struct MaxAge {
     pub warning: Option<MaxAgeWarning>,
 }
 
+impl MaxAge {
+    /// Whether a row is too old to be sent. Its age is known by two clocks: that of the ledger, which a set wall clock hardly
+    /// moves, and the one on which daemon and broker agreed when they connected. A row is given up only if both say so: a clock
+    /// that was wrong when the row was made, or is now, must not destroy an accepted message.
+    pub fn is_past(&self, by_ledger_ms: i64, by_agreement_ms: i64) -> bool {
+        let cutoff_ms = i64::from(self.cutoff_hours) * 3_600_000;
+        by_ledger_ms.min(by_agreement_ms) >= cutoff_ms
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxAgeWarning {
     /// The setting was above the cap of permanent mode.

@@ -20,6 +20,8 @@ mod import;
 mod import_beam;
 mod mesh;
 mod mesh_clients;
+mod mesh_clock;
+mod mesh_crash;
 mod mesh_negotiation;
 mod mesh_world;
 mod openapi;

@@ -1,5 +1,7 @@
 //! Members of a mesh: a server with a mesh, and users whose daemons are processes.
 
+#[cfg(feature = "planted")]
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -11,6 +13,8 @@ use serde_json::Value;
 use super::{Place, binary, code, printed, text, word};
 
 pub(crate) const MESH: &str = "team";
+#[cfg(feature = "planted")]
+const FAILPOINT: &str = "CONSIGN_FAILPOINT";
 /// A daemon asks the broker at its start, and waits before it tries again.
 const MESH_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -125,8 +129,14 @@ impl MeshUser {
 
     /// Starts the daemon, which may end by itself.
     pub(crate) fn spawn(&mut self, flags: &[&str]) {
+        self.spawn_with(flags, &[]);
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) fn spawn_with(&mut self, flags: &[&str], variables: &[(&str, String)]) {
         let args = ["daemon", "up", "--foreground", "--mesh", MESH];
         let mut command = self.command(&[&args, flags].concat());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         let log = std::fs::File::create(self.home.join("stderr")).expect("a log can be made");
         command.stdout(Stdio::null()).stderr(log);
         self.daemon = Some(command.spawn().expect("the daemon is started"));
@@ -184,10 +194,7 @@ impl MeshUser {
     }
 
     pub(crate) fn outbox_status(&self, id: &str) -> String {
-        let outbox = printed(&self.daemon(&["outbox", "--limit", "500"]));
-        let rows = outbox["items"].as_array().expect("a list");
-        let row = rows.iter().find(|row| row["client_message_id"] == id);
-        row.map_or_else(String::new, |row| word(&row["status"]))
+        status_in(&printed(&self.daemon(&["outbox", "--limit", "500"])), id)
     }
 
     /// The ids in the inbox, oldest first.
@@ -227,6 +234,61 @@ impl MeshUser {
     }
 }
 
+/// What tests of crashes need.
+#[cfg(feature = "planted")]
+impl MeshWorld {
+    /// Starts a server that kills itself at the failpoint, perhaps before it serves.
+    pub(crate) fn start_broker_until(&mut self, failpoint: &str) {
+        let options = self.options().env(FAILPOINT, failpoint);
+        match Server::start(&options) {
+            Ok(server) => self.server = Some(server),
+            Err(error) => assert!(process::killed_at_start(&error), "{error}"),
+        }
+    }
+
+    /// Whether the server has ended by itself, perhaps before it served.
+    pub(crate) fn broker_has_ended(&mut self) -> bool {
+        let server = self.server.as_mut();
+        server.is_none_or(|server| server.wait(Duration::ZERO).is_ok())
+    }
+
+    /// The ids that the broker has accepted, with the number of messages of each.
+    pub(crate) fn accepted_messages(&self) -> Vec<String> {
+        let file = self.place.data().join("consign.db");
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let database = rusqlite::Connection::open_with_flags(file, flags).expect("a database");
+        let sql = "SELECT client_message_id FROM message_queue ORDER BY client_message_id";
+        let mut found = database.prepare(sql).expect("a view of the broker");
+        let ids = found.query_map([], |row| row.get(0)).expect("rows");
+        ids.map(|id| id.expect("a text")).collect()
+    }
+}
+
+#[cfg(feature = "planted")]
+impl MeshUser {
+    /// Whether a signal has ended the daemon.
+    pub(crate) fn was_killed(&mut self) -> bool {
+        let daemon = self.daemon.as_mut().expect("a daemon was started");
+        let ended = daemon.try_wait().expect("the daemon is a child");
+        ended.is_some_and(|status| {
+            assert!(status.signal().is_some(), "{status}: {}", self.stderr());
+            true
+        })
+    }
+
+    /// The status of a row while the daemon may be gone.
+    pub(crate) fn outbox_status_or_none(&self, id: &str) -> String {
+        let is_running = self.daemon(&["status"]).status.success();
+        if is_running {
+            let outbox = self.daemon(&["outbox", "--limit", "500"]);
+            if outbox.status.success() {
+                return status_in(&printed(&outbox), id);
+            }
+        }
+        String::new()
+    }
+}
+
 impl Drop for MeshUser {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
@@ -237,6 +299,13 @@ impl Drop for MeshUser {
             let _ = self.daemon(&["down"]);
         }
     }
+}
+
+/// The status of a row in a list of the outbox, or nothing.
+fn status_in(outbox: &Value, id: &str) -> String {
+    let rows = outbox["items"].as_array().expect("a list");
+    let row = rows.iter().find(|row| row["client_message_id"] == id);
+    row.map_or_else(String::new, |row| word(&row["status"]))
 }
 
 /// Repeats a look until it succeeds.

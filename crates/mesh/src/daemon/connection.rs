@@ -118,7 +118,7 @@ async fn connect_once(
         Ok(agreed) => agreed,
         Err(end) => return end,
     };
-    let (line, outgoing) = BrokerLine::new(terms);
+    let (line, outgoing) = BrokerLine::new(terms, wall_ms());
     let line = Arc::new(line);
     *was_open = true;
     shared.line.send_replace(LinkState::Open(Arc::clone(&line)));

@@ -191,12 +191,10 @@ impl OutboxSender {
     }
 
     fn is_too_old(&self, line: &BrokerLine, row: &ClaimedRow) -> bool {
-        let Some(age) = line.terms.max_age else {
-            return false;
-        };
-        let cutoff_ms = i64::from(age.cutoff_hours) * 3_600_000;
-        let now_ms = self.queue.now_ms().max(self.queue.wall_ms());
-        now_ms.saturating_sub(row.enqueued_at_ms) >= cutoff_ms
+        let age_ms = |now_ms: i64| now_ms.saturating_sub(row.enqueued_at_ms);
+        line.terms
+            .max_age
+            .is_some_and(|max| max.is_past(age_ms(self.queue.now_ms()), age_ms(line.now_ms())))
     }
 
     async fn settle(&self, row: &ClaimedRow, ack: &AckFrame) -> Result<(), consign_engine::Error> {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::handshake::BrokerTerms;
@@ -48,11 +48,14 @@ pub(super) struct BrokerLine {
     closed: watch::Sender<bool>,
     hung_up: watch::Sender<bool>,
     requests: AtomicU64,
+    /// The wall clock when the broker accepted the hello, which proves that both clocks agree.
+    agreed_ms: i64,
+    since: Instant,
 }
 
 impl BrokerLine {
-    /// The line, and the messages that its task writes to the socket.
-    pub(super) fn new(terms: BrokerTerms) -> (Self, mpsc::Receiver<Message>) {
+    /// The line, and the messages that its task writes to the socket. `agreed_ms` is the time of the wall clock, in milliseconds.
+    pub(super) fn new(terms: BrokerTerms, agreed_ms: i64) -> (Self, mpsc::Receiver<Message>) {
         let (outgoing, messages) = mpsc::channel(OUTGOING_MAX);
         let line = Self {
             terms,
@@ -61,8 +64,17 @@ impl BrokerLine {
             closed: watch::Sender::new(false),
             hung_up: watch::Sender::new(false),
             requests: AtomicU64::new(0),
+            agreed_ms,
+            since: Instant::now(),
         };
         (line, messages)
+    }
+
+    /// The time on which daemon and broker agree, in milliseconds since 1970. A wall clock that is set during the connection
+    /// does not change it.
+    pub(super) fn now_ms(&self) -> i64 {
+        let elapsed_ms = i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.agreed_ms.saturating_add(elapsed_ms)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

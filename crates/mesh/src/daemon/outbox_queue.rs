@@ -294,11 +294,6 @@ impl OutboxQueue {
     pub(super) fn now_ms(&self) -> i64 {
         self.engine.now().0 / 1_000
     }
-
-    /// Milliseconds since 1970, of the wall clock.
-    pub(super) fn wall_ms(&self) -> i64 {
-        self.engine.wall().0 / 1_000
-    }
 }
 
 fn claimed(row: &Intent) -> Option<ClaimedRow> {

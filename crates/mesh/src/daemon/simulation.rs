@@ -132,7 +132,7 @@ impl SimulatedLine {
             broker_version: None,
             display_name: String::new(),
         };
-        let (line, written) = BrokerLine::new(terms);
+        let (line, written) = BrokerLine::new(terms, 0);
         (Self(Arc::new(line)), WrittenFrames(written))
     }
 

@@ -89,3 +89,15 @@ fn huge_windows_do_not_overflow() {
     let age = age(u32::MAX, None).unwrap();
     assert!(age.cutoff_hours < u32::MAX);
 }
+
+#[test]
+fn cm_087_a_row_is_given_up_only_if_both_clocks_say_that_it_is_too_old() {
+    let age = max_age(DedupeWindow::Days(3), &MaxAgeSettings::default()).unwrap();
+    let cutoff_ms = i64::from(age.cutoff_hours) * 3_600_000;
+    assert!(age.is_past(cutoff_ms, cutoff_ms));
+    assert!(!age.is_past(cutoff_ms - 1, cutoff_ms));
+    assert!(!age.is_past(cutoff_ms, cutoff_ms - 1));
+    // The wall clock was a year behind when the row was made, or the process started with one that is ahead.
+    assert!(!age.is_past(0, 365 * 24 * 3_600_000));
+    assert!(!age.is_past(365 * 24 * 3_600_000, -1));
+}
