@@ -35,6 +35,7 @@ LIMITED = (
     "settleBatch: a wrong item need not be refused by status, since it is refused in its place of a 200",
     "agent transactions: what fits the document need not be accepted, since nobody signed it",
     "Beam: what fits the document need not be accepted, nor the rest refused, since nobody signed the requests",
+    "meshJoin: what fits the document need not be accepted, since nobody made the invite",
 )
 # With a key, requests from elsewhere reach the message bus.
 BEAM_BUS_KEY = "the-key-of-the-message-bus"

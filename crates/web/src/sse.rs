@@ -25,7 +25,8 @@ pub trait StreamSource: Send + 'static {
     /// The id after which a reader continues that disconnects before the first event.
     fn position(&self) -> String;
 
-    /// Whether the reader may still read. Called before each page.
+    /// Whether the reader may still read. Called after a page was read and before it is sent: what was read after the credential
+    /// was revoked is not sent.
     fn is_authorized(&self) -> impl Future<Output = bool> + Send;
 
     /// The next page; an empty text if there is none now. `None` ends the stream. A change from the beginning of this call on must
@@ -100,8 +101,7 @@ impl<G: Future<Output = ()>> StreamReader<'_, G> {
         let connected = format!(": connected\nid: {}\n\n", source.position());
         self.send(connected).await?;
         loop {
-            let is_over = self.pages.is_closed() || *self.draining.borrow();
-            if is_over || !source.is_authorized().await {
+            if self.pages.is_closed() || *self.draining.borrow() {
                 return None;
             }
             let page = {
@@ -114,6 +114,9 @@ impl<G: Future<Output = ()>> StreamReader<'_, G> {
                     }
                 }
             };
+            if !source.is_authorized().await {
+                return None;
+            }
             if !page.text.is_empty() {
                 self.send(page.text).await?;
             }
@@ -235,6 +238,42 @@ mod tests {
             assert_eq!(next(&mut body).await, None);
             assert_eq!(began.elapsed(), HEARTBEAT);
         }
+    }
+
+    /// Its credential is revoked while a page is read.
+    struct RevokedWhileReading {
+        is_revoked: bool,
+    }
+
+    impl StreamSource for RevokedWhileReading {
+        fn position(&self) -> String {
+            "0".to_owned()
+        }
+
+        async fn is_authorized(&self) -> bool {
+            !self.is_revoked
+        }
+
+        async fn next_page(&mut self) -> Option<StreamPage> {
+            self.is_revoked = true;
+            Some(StreamPage {
+                text: block(Some("1"), "number", "{}"),
+                more: false,
+            })
+        }
+
+        async fn changed(&mut self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_was_read_after_the_credential_was_revoked_is_not_sent() {
+        let (_drain, draining) = watch::channel(false);
+        let source = RevokedWhileReading { is_revoked: false };
+        let mut body = respond(source, draining, Presence::default()).into_body();
+        assert_eq!(next(&mut body).await.unwrap(), ": connected\nid: 0\n\n");
+        assert_eq!(next(&mut body).await, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use consign_kernel::error::Code;
 use consign_web::openapi::schema::{
-    anything, boolean, integer, list, object, optional, required, text,
+    Schema, anything, boolean, integer, list, object, optional, required, text,
 };
 use consign_web::openapi::{Endpoint, Operation};
 use http::StatusCode;
@@ -29,7 +29,7 @@ fn join() -> Operation {
         ),
         optional(
             "invite_payload",
-            anything().about("The decoded token, which clients of upstream send."),
+            invite_payload().about("The decoded token, which clients of upstream send."),
         ),
         required("peer_pubkey", schemas::pubkey()),
         required("display_name", text().characters(1, 64)),
@@ -51,6 +51,21 @@ fn join() -> Operation {
         )
         .shows("The member.", joined.named("MeshJoined"))
         .refuses(&[Code::InvalidRequest])
+}
+
+fn invite_payload() -> Schema {
+    object(vec![
+        required("v", integer().always(1)),
+        required("mesh_id", text()),
+        required("mesh_slug", text()),
+        required("broker_url", text()),
+        required("expires_at", schemas::seconds().rule("minimum", 0)),
+        required("mesh_root_key", text()),
+        required("role", schemas::role()),
+        required("owner_pubkey", schemas::pubkey()),
+        required("signature", text()),
+    ])
+    .named("MeshInvitePayload")
 }
 
 fn leave() -> Operation {
