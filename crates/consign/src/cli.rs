@@ -35,6 +35,21 @@ pub(crate) struct Cli {
     noun: CliCommand,
 }
 
+/// The same command line with a single noun. Describing all of them takes megabytes of code and data, which a daemon that runs
+/// for weeks would need once, for its own start.
+#[derive(Debug, Parser)]
+#[command(name = "consign", version, max_term_width = 100)]
+struct DaemonCli {
+    #[command(subcommand)]
+    noun: DaemonNoun,
+}
+
+#[derive(Debug, Subcommand)]
+enum DaemonNoun {
+    /// Run the daemon of a mesh, send and receive messages with it
+    Daemon(Box<daemon::DaemonArgs>),
+}
+
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Run the server
@@ -94,7 +109,25 @@ enum CliCommand {
     Openapi(openapi::Args),
 }
 
+/// Whether the arguments of this process are of the daemon of a mesh.
+pub(crate) fn is_daemon() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|noun| noun == "daemon")
+}
+
 impl Cli {
+    /// Reads the arguments of this process.
+    pub(crate) fn from_arguments() -> Result<Self, clap::Error> {
+        if !is_daemon() {
+            return Self::try_parse();
+        }
+        let DaemonNoun::Daemon(args) = DaemonCli::try_parse()?.noun;
+        Ok(Self {
+            noun: CliCommand::Daemon(args),
+        })
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             CliCommand::Serve(args) => {

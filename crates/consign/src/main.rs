@@ -28,9 +28,9 @@ mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use consign_automation::plugin::confine;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::disable_transparent_huge_pages;
 
 use crate::cli::Cli;
 
@@ -48,13 +48,16 @@ fn main() -> ExitCode {
         return become_plugin();
     }
     hide_memory();
+    if cli::is_daemon() {
+        use_small_pages();
+    }
     if ductile::is_called() {
         return ductile::run();
     }
     if claudemesh::is_called() {
         return claudemesh::run();
     }
-    let ended = match Cli::try_parse() {
+    let ended = match Cli::from_arguments() {
         Ok(cli) => {
             planted::arm_failpoint();
             cli.run()
@@ -71,6 +74,12 @@ fn main() -> ExitCode {
 fn hide_memory() {
     // If the kernel refuses, the program continues without this protection.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// A daemon uses a few megabytes, which huge pages would multiply.
+fn use_small_pages() {
+    // If the kernel refuses, the daemon takes more memory.
+    let _ = disable_transparent_huge_pages(true);
 }
 
 /// Returns only if the plugin cannot be executed; then it reports the error in the plugin's format.

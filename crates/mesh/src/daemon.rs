@@ -4,6 +4,7 @@
 //! accepted it, refused it for good, or it is too old. Only the binary reads the environment: [`DaemonOptions`] are values.
 
 mod accept;
+mod agreed_keys;
 pub mod backup;
 pub mod cold_path;
 mod connection;

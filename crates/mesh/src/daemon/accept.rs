@@ -117,11 +117,11 @@ impl DaemonShared {
                 // A session opens only what is sealed for its own key.
                 let target = payload.target_spec.as_deref().map(MeshPublicKey::parse);
                 let target = target.and_then(Result::ok).unwrap_or(*key);
-                let sealed =
-                    CarriedBody::direct(body, &keys.identity.key, target, &random::bytes());
                 // No member can have a key that nothing can be encrypted to.
-                let sealed = sealed.ok_or_else(|| unresolved(ResolveError::NotFound))?;
-                (sealed, None)
+                let key = keys
+                    .agreed_with(target)
+                    .ok_or_else(|| unresolved(ResolveError::NotFound))?;
+                (CarriedBody::sealed(&key, body, &random::bytes()), None)
             }
             Destination::Topic(name) => match self.topics.key(name.as_str()) {
                 Some(key) => (

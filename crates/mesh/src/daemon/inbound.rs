@@ -18,7 +18,7 @@ use crate::body::CarriedBody;
 use crate::frame::{ClientAck, ClientFrame, PushFrame, PushSubtype};
 use crate::id::TopicName;
 use crate::ipc::MeshEventKind;
-use crate::keys::{MeshPublicKey, X25519Secret};
+use crate::keys::MeshPublicKey;
 use crate::mention::mentions;
 
 /// Messages that wait to be stored.
@@ -255,14 +255,15 @@ fn open_body(
         carried.decoded()?
     } else {
         let sender = MeshPublicKey::parse(&push.sender_pubkey).ok()?;
-        let secrets: Vec<&X25519Secret> = keys.secrets.iter().collect();
-        match carried.open_direct(sender, &secrets) {
-            Some((at, body)) => {
-                if at > 0 {
-                    shared.metrics.count(DaemonMetric::DecryptArchived, &[]);
-                }
-                body.to_vec()
-            }
+        let current = keys.agreed_with(sender);
+        let opened = current.and_then(|key| carried.open_sealed(&key));
+        let opened = opened.or_else(|| {
+            let (_, body) = carried.open_direct(sender, &keys.archived())?;
+            shared.metrics.count(DaemonMetric::DecryptArchived, &[]);
+            Some(body)
+        });
+        match opened {
+            Some(body) => body.to_vec(),
             // Upstream's clients send a nonce beside clear text.
             None => clear_text(&carried)?,
         }

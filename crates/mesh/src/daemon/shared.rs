@@ -10,6 +10,7 @@ use consign_store::inbox::Inbox;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::agreed_keys::AgreedKeys;
 use super::event_hub::EventHub;
 use super::hooks::Hooks;
 use super::identity::DaemonIdentity;
@@ -26,7 +27,8 @@ use super::{DaemonEnd, DaemonFolder, random};
 use crate::config::DaemonConfig;
 use crate::environment::HostEnvironment;
 use crate::id::MeshSlug;
-use crate::keys::X25519Secret;
+use crate::keys::{MeshPublicKey, X25519Secret};
+use crate::nacl::SymmetricKey;
 use crate::ulid::{MeshUlid, UlidSequence};
 
 /// Who the daemon is in its mesh, and what opens its messages.
@@ -35,13 +37,29 @@ pub(super) struct MemberKeys {
     pub(super) identity: DaemonIdentity,
     /// Opens what was encrypted to the current key and to archived ones, in the order in which they are tried.
     pub(super) secrets: Vec<X25519Secret>,
+    /// Between the current key and other members.
+    agreed: AgreedKeys,
 }
 
 impl MemberKeys {
     pub(super) fn new(identity: DaemonIdentity, archive: &KeyArchiveFile) -> Self {
         let mut secrets = vec![identity.key.to_x25519()];
         secrets.extend(archive.secrets(Timestamp::now()));
-        Self { identity, secrets }
+        Self {
+            identity,
+            secrets,
+            agreed: AgreedKeys::default(),
+        }
+    }
+
+    /// The key between the current key and a member; `None` if nothing can be encrypted to the member's key.
+    pub(super) fn agreed_with(&self, member: MeshPublicKey) -> Option<Arc<SymmetricKey>> {
+        self.agreed.with(self.secrets.first()?, member)
+    }
+
+    /// What opens messages that were encrypted to earlier keys.
+    pub(super) fn archived(&self) -> Vec<&X25519Secret> {
+        self.secrets.iter().skip(1).collect()
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Bodies are not read: a page of them would be many megabytes, and the ledger has them.
 
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::Sqlite;
@@ -100,13 +102,17 @@ impl Sqlite {
         .await
     }
 
+    /// From the counters of the ledger and the ends of indexes, so that it costs the same however many rows wait. The ledger
+    /// counts retired rows with the dead ones; operators retire few.
     pub async fn outbox_tally(&self) -> Result<OutboxTally, Error> {
-        let sql = "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending'), \
-                   (SELECT count(*) FROM outbox WHERE status = 'inflight'), \
-                   (SELECT count(*) FROM outbox WHERE status = 'dead'), \
-                   (SELECT min(enqueued_at) FROM outbox WHERE status = 'pending')";
+        let sql = "SELECT coalesce(sum(count) FILTER (WHERE state = ?2), 0), coalesce(sum(count) FILTER (WHERE state = ?3), 0), \
+                   coalesce(sum(count) FILTER (WHERE state = ?4), 0) - (SELECT count(*) FROM outbox WHERE status = 'aborted'), \
+                   (SELECT min(enqueued_at) FROM outbox WHERE status = 'pending') FROM counts WHERE kind = 0 AND face = ?1";
+        let states = [State::Queued, State::Dispatched, State::DeadLetter].map(State::code);
         self.read_outbox(move |connection| {
-            let tally = connection.prepare_cached(sql)?.query_row([], |row| {
+            let [pending, inflight, dead] = states;
+            let of = params![Face::Mesh.code(), pending, inflight, dead];
+            let tally = connection.prepare_cached(sql)?.query_row(of, |row| {
                 Ok(OutboxTally {
                     pending: unsigned(row, 0)?,
                     inflight: unsigned(row, 1)?,
