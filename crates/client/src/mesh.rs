@@ -74,6 +74,30 @@ impl Client {
         self.mesh_get("topics", mesh_path(slug, "/topics")).await
     }
 
+    /// Lets a topic fill a queue.
+    pub async fn mesh_subscribe(
+        &self,
+        slug: &str,
+        topic: &str,
+        queue: &str,
+    ) -> Result<Value, Error> {
+        let body = json!({"topic": topic, "queue": queue});
+        self.mesh_post("subscription", mesh_path(slug, "/subscribe"), &body)
+            .await
+    }
+
+    /// Ends what [`Self::mesh_subscribe`] began.
+    pub async fn mesh_unsubscribe(
+        &self,
+        slug: &str,
+        topic: &str,
+        queue: &str,
+    ) -> Result<Value, Error> {
+        let body = json!({"topic": topic, "queue": queue});
+        self.mesh_post("subscription", mesh_path(slug, "/unsubscribe"), &body)
+            .await
+    }
+
     pub async fn mesh_peers(&self, slug: &str) -> Result<Value, Error> {
         self.mesh_get("connections", mesh_path(slug, "/peers"))
             .await

@@ -24,6 +24,7 @@ mod records;
 mod retention;
 mod roster;
 mod shared_state;
+mod subscriptions;
 mod time_text;
 mod topics;
 mod worker_queue;
@@ -43,10 +44,13 @@ pub use meshes::NewMesh;
 pub use nightly::NightlyRun;
 pub use orphans::{OrphanReport, OrphanedId};
 pub use reads::{MessageOutline, PeerOutline};
-pub use records::{DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicRecord};
+pub use records::{
+    DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicRecord, TopicSubscription,
+};
 pub use retention::RetentionReport;
+pub use subscriptions::automation_queue;
 pub use topics::NewTopic;
-pub use worker_queue::queue_of_namespace;
+pub use worker_queue::{queue_of_namespace, worker_namespace};
 
 pub(crate) use api_keys::KeyHolder;
 pub use api_keys::{MeshApiKey, NewMeshApiKey};
@@ -64,6 +68,7 @@ use topics::KeptTopics;
 use crate::invite::JoinRefusal;
 use crate::limits::{
     DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
+    TOPIC_SUBSCRIPTIONS_MAX,
 };
 use crate::rotation::RotationRefusal;
 
@@ -151,6 +156,14 @@ pub enum BrokerError {
     NoSuchInvite(String),
     #[error("there is no topic {0} in this mesh")]
     NoSuchTopic(String),
+    #[error(
+        "topic {topic} does not fill queue {queue}; `consign mesh topics` lists the queues of all topics"
+    )]
+    NoSuchSubscription { topic: String, queue: String },
+    #[error(
+        "topic {0} fills {TOPIC_SUBSCRIPTIONS_MAX} queues already; end one of its subscriptions first"
+    )]
+    TooManySubscriptions(String),
     #[error("this mesh has no key {0}")]
     NoSuchKey(String),
     #[error("the mesh shares too many values")]

@@ -122,5 +122,7 @@ pub const UNACKED_MAX: usize = 1_024;
 pub const SENDS_IN_FLIGHT_MAX: usize = 256;
 /// Shared values of a mesh.
 pub const STATE_KEYS_MAX: u32 = 1_000;
+/// Queues that a topic fills.
+pub const TOPIC_SUBSCRIPTIONS_MAX: usize = 16;
 pub const TOPIC_HISTORY_DEFAULT: u32 = 50;
 pub const TOPIC_HISTORY_MAX: u32 = 100;

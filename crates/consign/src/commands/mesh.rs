@@ -16,8 +16,10 @@ mod revoke;
 mod revoke_invite;
 pub(crate) mod send;
 mod show;
+mod subscribe;
 mod sweep;
 mod topics;
+mod unsubscribe;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -54,6 +56,10 @@ pub(crate) enum MeshSubcommand {
     Revoke(Box<revoke::Args>),
     /// List the topics of a mesh
     Topics(Box<topics::Args>),
+    /// Let a topic fill a queue: each later post is also an item for its workers
+    Subscribe(Box<subscribe::Args>),
+    /// End a subscription of a queue; its items stay
+    Unsubscribe(Box<unsubscribe::Args>),
     /// List the connections of a mesh
     Peers(Box<peers::Args>),
     /// List the latest messages of a mesh, without bodies
@@ -84,6 +90,8 @@ impl MeshSubcommand {
             Self::Rename(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
             Self::Topics(args) => args.run().await,
+            Self::Subscribe(args) => args.run().await,
+            Self::Unsubscribe(args) => args.run().await,
             Self::Peers(args) => args.run().await,
             Self::Messages(args) => args.run().await,
             Self::Dedupe(args) => args.run().await,

@@ -323,16 +323,15 @@ fn unit_of(sender: &MeshSender, ready: &ReadySend, id: IntentId) -> UnitOfWork {
         ..row(ProfileId::MeshDelivery, &mesh.id)
     });
     let mut rows: Vec<NewIntent> = deliveries.collect();
-    if let Some(queue) = &plan.queue {
-        rows.push(NewIntent {
-            goal: queue.to_string(),
-            owner: mesh.slug.clone(),
-            payload: stored.to_work(sender, id),
-            ttl_us: kept_us,
-            ties: of_message(id),
-            ..row(ProfileId::MeshQueue, &queue_namespace(queue.as_str()))
-        });
-    }
+    let items = plan.queues.iter().map(|queue| NewIntent {
+        goal: queue.to_string(),
+        owner: mesh.slug.clone(),
+        payload: stored.to_work(sender, plan, id),
+        ttl_us: kept_us,
+        ties: of_message(id),
+        ..row(ProfileId::MeshQueue, &queue_namespace(queue.as_str()))
+    });
+    rows.extend(items);
     if !rows.is_empty() {
         unit.admit(rows);
     }

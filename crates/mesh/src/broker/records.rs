@@ -4,7 +4,7 @@ use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::GroupEntry;
-use crate::id::TopicName;
+use crate::id::{QueueName, TopicName};
 use crate::keys::MeshPublicKey;
 use crate::limits::DEDUPE_DAYS_DEFAULT;
 use crate::role::{ClonePolicy, MemberRole, PeerGrants, TopicRole, TopicVisibility};
@@ -137,6 +137,18 @@ pub struct TopicRecord {
     pub created_by: Option<String>,
     /// In the order in which they joined.
     pub members: Vec<TopicMemberRecord>,
+    /// The queues that each post also goes to, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscriptions: Vec<TopicSubscription>,
+}
+
+/// A queue that a topic fills.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicSubscription {
+    pub queue: QueueName,
+    /// It follows from the configuration of an automation, and ends with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_automation: bool,
 }
 
 /// A member of a topic.
@@ -175,5 +187,18 @@ fn named(kind: Kind, owner: &str, name: &str) -> Key {
         kind,
         owner: owner.to_owned(),
         name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_was_stored_without_subscriptions_has_none_and_reads_the_same() {
+        let stored = r#"{"id":"t","mesh_id":"m","name":"alerts","visibility":"public","created_at":1,"members":[]}"#;
+        let topic: TopicRecord = serde_json::from_str(stored).unwrap();
+        assert_eq!(topic.subscriptions, []);
+        assert_eq!(serde_json::to_string(&topic).unwrap(), stored);
     }
 }

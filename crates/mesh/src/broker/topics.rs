@@ -152,6 +152,7 @@ impl Broker {
                 role: TopicRole::Lead,
                 joined_at: now,
             }],
+            subscriptions: Vec::new(),
         };
         let mut unit = UnitOfWork::default();
         put_new(&mut unit, &topic);
@@ -185,6 +186,7 @@ impl Broker {
                     joined_at: now,
                 }),
             }
+            Ok(())
         })
         .await
     }
@@ -198,23 +200,23 @@ impl Broker {
     ) -> Result<(), BrokerError> {
         self.change_topic(mesh_id, reference, |topic| {
             topic.members.retain(|member| member.member_id != member_id);
+            Ok(())
         })
         .await
     }
 
-    async fn change_topic(
+    pub(super) async fn change_topic(
         &self,
         mesh_id: &str,
         reference: &str,
-        mut change: impl FnMut(&mut TopicRecord),
+        mut change: impl FnMut(&mut TopicRecord) -> Result<(), BrokerError>,
     ) -> Result<(), BrokerError> {
         let missing = || BrokerError::NoSuchTopic(bare(reference).to_owned());
         let topic = self.current_topic(mesh_id, reference).await?;
         let key = topic.ok_or_else(missing)?.key.clone();
         self.engine()
             .update(key, |stored: &mut Option<TopicRecord>| {
-                change(stored.as_mut().ok_or_else(missing)?);
-                Ok::<_, BrokerError>(())
+                change(stored.as_mut().ok_or_else(missing)?)
             })
             .await?;
         // The next post reads it anew.
@@ -252,6 +254,7 @@ impl Broker {
             created_at: now,
             created_by: None,
             members: vec![member],
+            subscriptions: Vec::new(),
         };
         put_new(unit, &topic);
         Ok(())

@@ -33,6 +33,11 @@ pub fn queue_of_namespace(namespace: &str) -> Result<(MeshSlug, QueueName), Inva
     Ok((slug, queue))
 }
 
+/// The reserved namespace of a queue, also if it is too long for a worker.
+pub fn worker_namespace(slug: &MeshSlug, queue: &QueueName) -> String {
+    format!("{PREFIX}{slug}.{queue}")
+}
+
 impl ExposedQueues for Broker {
     fn prefix(&self) -> &'static str {
         PREFIX
@@ -61,6 +66,7 @@ impl ExposedQueues for Broker {
             payload: row.payload.clone(),
             source: vec![
                 ("mesh", Some(row.owner.clone())),
+                ("topic", text("topic")),
                 ("message_id", text("message_id")),
                 ("client_message_id", text("client_message_id")),
                 ("sender", text("sender_pubkey")),

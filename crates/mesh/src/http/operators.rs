@@ -8,6 +8,7 @@ mod keys;
 mod members;
 mod meshes;
 mod reads;
+mod subscriptions;
 mod upkeep;
 
 use axum::Router;
@@ -29,6 +30,7 @@ pub(super) fn routes() -> Router<MeshFace> {
         .merge(keys::routes())
         .merge(members::routes())
         .merge(reads::routes())
+        .merge(subscriptions::routes())
         .merge(upkeep::routes())
 }
 
@@ -64,11 +66,12 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
         | BrokerError::NoSuchMember(_)
         | BrokerError::NoSuchInvite(_)
         | BrokerError::NoSuchTopic(_)
+        | BrokerError::NoSuchSubscription { .. }
         | BrokerError::NoSuchKey(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
-        BrokerError::StateFull | BrokerError::Rotation(_) => {
-            Reject::new(Code::InvalidRequest, error.to_string())
-        }
+        BrokerError::StateFull
+        | BrokerError::TooManySubscriptions(_)
+        | BrokerError::Rotation(_) => Reject::new(Code::InvalidRequest, error.to_string()),
         BrokerError::Join(refusal) => Reject::new(Code::InvalidRequest, refusal.as_str()),
         BrokerError::Ledger(error) => error.into(),
     }

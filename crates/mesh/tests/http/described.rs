@@ -147,6 +147,16 @@ async fn responses_have_the_described_fields() {
             rename,
             json!({"name": "a"}),
         ),
+        (
+            "/v1/meshes/{slug}/subscribe",
+            "/v1/meshes/acme/subscribe".to_owned(),
+            json!({"topic": "general", "queue": "pages"}),
+        ),
+        (
+            "/v1/meshes/{slug}/unsubscribe",
+            "/v1/meshes/acme/unsubscribe".to_owned(),
+            json!({"topic": "general", "queue": "pages"}),
+        ),
         ("/v1/mesh/sweep", "/v1/mesh/sweep".to_owned(), json!({})),
         (
             "/v1/mesh/orphan-check",

@@ -14,6 +14,7 @@ mod messages;
 mod metrics;
 mod operators;
 mod schema_check;
+mod subscriptions;
 mod upkeep;
 mod workers;
 mod world;

@@ -26,17 +26,26 @@ impl Args {
                 out::note("no topics");
                 return Ok(());
             }
-            let heading = ["NAME", "MEMBERS", "VISIBILITY", "CREATED", "ID"];
+            let heading = ["NAME", "MEMBERS", "VISIBILITY", "QUEUES", "CREATED", "ID"];
             out::data(&render::table(&heading, &topics))
         })
     }
 }
 
 fn row(topic: &Value) -> Vec<String> {
+    let queues: Vec<String> = rows(topic, "queues")
+        .iter()
+        .map(|queue| cell(queue, "queue"))
+        .collect();
     vec![
         cell(topic, "name"),
         cell(topic, "member_count"),
         cell(topic, "visibility"),
+        if queues.is_empty() {
+            "-".to_owned()
+        } else {
+            queues.join(", ")
+        },
         super::time(topic, "created_at"),
         cell(topic, "topic_id"),
     ]

@@ -97,8 +97,8 @@ impl MeshPayload {
         serde_json::from_str(payload).ok()
     }
 
-    /// What a worker gets that claims an item of a named queue.
-    pub(super) fn to_work(&self, sender: &MeshSender, id: IntentId) -> String {
+    /// What a worker gets that claims an item of a named queue. A post to a topic names it.
+    pub(super) fn to_work(&self, sender: &MeshSender, plan: &Plan, id: IntentId) -> String {
         let Self {
             nonce,
             ciphertext,
@@ -114,6 +114,7 @@ impl MeshPayload {
         json!({
             "message_id": BrokerMessageId::from_bytes(id.0),
             "mesh_id": sender.mesh.id,
+            "topic": plan.topic.as_ref().map(|topic| &topic.value.name),
             "client_message_id": client_message_id,
             "sender_member_id": sender.member_id,
             "sender_pubkey": sender_pubkey,

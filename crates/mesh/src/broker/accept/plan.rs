@@ -55,7 +55,8 @@ pub(super) struct Plan {
     pub(super) roster: Arc<Roster>,
     pub(super) topic: Option<Arc<Versioned<TopicRecord>>>,
     pub(super) recipients: Vec<RecipientRow>,
-    pub(super) queue: Option<QueueName>,
+    /// The queues that get an item: the addressed one, or those that the topic fills.
+    pub(super) queues: Vec<QueueName>,
     /// The ids of the members that the message mentions.
     pub(super) mentions: Vec<String>,
     /// By what messages are listed: the id of a topic, or the destination in its mesh.
@@ -189,10 +190,10 @@ impl Broker {
         let destination = target.destination();
         let gets = |member: &MeshMember| member.grants.delivered(own.pubkey, &destination);
         let mesh_id = &sender.mesh.id;
-        let mut queue = None;
+        let mut queues = Vec::new();
         let rows: BTreeSet<RecipientRow> = match (target, topic) {
             (ResolvedTarget::Queue(name), _) => {
-                queue = Some(name.clone());
+                queues.push(name.clone());
                 BTreeSet::new()
             }
             (ResolvedTarget::Member(_), _) => recipient.iter().cloned().collect(),
@@ -200,6 +201,8 @@ impl Broker {
                 if !may_post(topic.value.role_of(&own.id)) {
                     return Err(forbidden("the sender may not post to this topic"));
                 }
+                let subscriptions = topic.value.subscriptions.iter();
+                queues.extend(subscriptions.map(|subscription| subscription.queue.clone()));
                 let members = topic.value.members.iter();
                 members.map(|member| of_member(&member.member_id)).collect()
             }
@@ -244,8 +247,8 @@ impl Broker {
             roster: Arc::clone(roster),
             topic: topic.clone(),
             recipients,
-            is_history: topic.is_some() || queue.is_some(),
-            queue,
+            is_history: topic.is_some() || !queues.is_empty(),
+            queues,
             owner,
             sender_key: own.pubkey,
             sender_name: own.display_name.clone(),

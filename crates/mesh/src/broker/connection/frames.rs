@@ -113,8 +113,10 @@ impl MeshLine {
             BrokerError::NoSuchMesh(_)
             | BrokerError::NoSuchMember(_)
             | BrokerError::NoSuchInvite(_)
+            | BrokerError::NoSuchSubscription { .. }
             | BrokerError::NoSuchKey(_) => "not_found",
             BrokerError::StateFull => "state_full",
+            BrokerError::TooManySubscriptions(_) => "too_many_subscriptions",
             BrokerError::Rotation(refusal) => {
                 return self.send_error(&refusal.to_string(), "the key is not replaced", req_id);
             }

@@ -10,7 +10,7 @@ use super::schemas;
 use crate::limits::{
     API_KEY_LABEL_CHARS_MAX, API_KEY_TOPICS_MAX, DEDUPE_DAYS_DEFAULT, DEDUPE_DAYS_MIN,
     INVITE_SECONDS_DEFAULT, INVITE_SECONDS_MAX, INVITE_USES_DEFAULT, INVITE_USES_MAX,
-    MESSAGE_DAYS_DEFAULT, RETENTION_DAYS_MAX,
+    MESSAGE_DAYS_DEFAULT, QUEUE_NAME_CHARS_MAX, RETENTION_DAYS_MAX,
 };
 
 pub(super) fn all() -> Vec<Endpoint> {
@@ -60,6 +60,16 @@ pub(super) fn all() -> Vec<Endpoint> {
             of_member("meshRevokeMember", "End a membership for good")
                 .about("Closes the connections of the member. Its id never lives again.")
                 .shows("The member.", schemas::member()),
+        ),
+        post(
+            "/v1/meshes/{slug}/subscribe",
+            subscription("meshSubscribe", "Let a topic fill a queue")
+                .about("Each later post to the topic is also an item of the queue. A queue that the topic fills already stays as it is."),
+        ),
+        post(
+            "/v1/meshes/{slug}/unsubscribe",
+            subscription("meshUnsubscribe", "End a subscription of a queue")
+                .about("Items that are in the queue stay there."),
         ),
         post("/v1/meshes/{slug}/keys", create_key()),
         get(
@@ -143,6 +153,19 @@ fn rename() -> Operation {
     of_member("meshRenameMember", "Change the name of a member")
         .reads(body.named("MeshMemberName"), r#"{"name":"build host"}"#)
         .shows("The member.", schemas::member())
+}
+
+fn subscription(id: &'static str, summary: &'static str) -> Operation {
+    let body = object(vec![
+        required("topic", text().about("The name or the id of the topic.")),
+        required("queue", text().characters(1, QUEUE_NAME_CHARS_MAX)),
+    ]);
+    operation(id, summary)
+        .reads(
+            body.named("MeshSubscription"),
+            r#"{"topic":"alerts","queue":"pages"}"#,
+        )
+        .shows("The topic.", super::reads::topic())
 }
 
 fn create_key() -> Operation {

@@ -1,6 +1,6 @@
 //! What operators see of a mesh: topics, connections, messages and conflicts.
 
-use consign_web::openapi::schema::{Schema, integer, list, object, required, text};
+use consign_web::openapi::schema::{Schema, boolean, integer, list, object, required, text};
 use consign_web::openapi::{Endpoint, Operation};
 
 use super::operation::{MeshOperation as _, get};
@@ -21,18 +21,31 @@ fn rows(member: &'static str, row: Schema, name: &'static str) -> Schema {
     object(vec![required(member, list(row))]).named(name)
 }
 
-fn topics() -> Operation {
+/// A topic as operators see it.
+pub(super) fn topic() -> Schema {
+    let queue = object(vec![
+        required("queue", text()),
+        required(
+            "by_automation",
+            boolean().about("It ends with the configuration of the automation."),
+        ),
+    ]);
     let topic = object(vec![
         required("topic_id", text()),
         required("name", text()),
         required("description", text().nullable()),
         required("visibility", text()),
         required("member_count", count()),
+        required("queues", list(queue.named("MeshTopicQueue"))),
         required("created_at", milliseconds()),
     ]);
+    topic.named("MeshTopic")
+}
+
+fn topics() -> Operation {
     operation("meshTopics", "List the topics of a mesh").shows(
-        "The topics.",
-        rows("topics", topic.named("MeshTopic"), "MeshTopicList"),
+        "The topics, with the queues that they fill.",
+        rows("topics", topic(), "MeshTopicList"),
     )
 }
 

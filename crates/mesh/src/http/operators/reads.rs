@@ -5,9 +5,10 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use consign_web::reject::Reject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{invalid, rejection, shown};
+use crate::broker::TopicRecord;
 use crate::http::face::MeshFace;
 use crate::limits::{MESSAGE_PAGE_DEFAULT, MESSAGE_PAGE_MAX};
 use crate::query::QueryPairs;
@@ -28,17 +29,23 @@ async fn topics(
     face.authenticate_operator(request).await?;
     let mesh = face.broker.mesh_by_slug(&slug).await.map_err(rejection)?;
     let topics = face.broker.topics(&mesh.id).await.map_err(rejection)?;
-    let topics = topics.iter().map(|topic| {
-        json!({
-            "topic_id": topic.id,
-            "name": topic.name,
-            "description": topic.description,
-            "visibility": topic.visibility,
-            "member_count": topic.members.len(),
-            "created_at": topic.created_at,
-        })
-    });
+    let topics = topics.iter().map(topic_body);
     Ok(shown(&json!({"topics": topics.collect::<Vec<_>>()})))
+}
+
+pub(super) fn topic_body(topic: &TopicRecord) -> Value {
+    let queues = topic.subscriptions.iter().map(|subscription| {
+        json!({"queue": subscription.queue, "by_automation": subscription.by_automation})
+    });
+    json!({
+        "topic_id": topic.id,
+        "name": topic.name,
+        "description": topic.description,
+        "visibility": topic.visibility,
+        "member_count": topic.members.len(),
+        "queues": queues.collect::<Vec<_>>(),
+        "created_at": topic.created_at,
+    })
 }
 
 async fn peers(
