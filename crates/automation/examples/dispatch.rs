@@ -149,6 +149,7 @@ async fn dispatched(program: &Arc<Program>, jobs: u32, backlog: u32) -> Duration
         node: "here".to_owned(),
         guarded: GuardedPaths::default(),
         bus: None,
+        mesh: None,
         launcher: Launcher {
             program: "/proc/self/exe".into(),
             arguments: Vec::new(),

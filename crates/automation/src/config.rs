@@ -21,6 +21,7 @@ mod integrity;
 pub(crate) mod intents;
 mod interpolate;
 mod merge;
+mod mesh;
 mod messages;
 pub mod model;
 pub mod node;

@@ -8,6 +8,7 @@ pub mod breaker;
 pub mod config;
 pub mod http;
 mod instant;
+mod mesh_name;
 pub mod nesting;
 pub mod pipeline;
 pub mod plugin;

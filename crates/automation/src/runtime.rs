@@ -20,6 +20,7 @@ mod job_status;
 mod lifecycle;
 mod live_events;
 mod message_bus;
+mod message_source;
 mod message_worker;
 mod one_shot;
 mod plan;
@@ -50,7 +51,8 @@ pub use job_status::JobStatus;
 pub use lifecycle::{Options, Runtime};
 pub use live_events::{LiveEvent, LiveEventKind, LiveEvents};
 pub use message_bus::{
-    IncomingMessage, MessageBus, MessageInbox, OutgoingMessage, SendError, SendFuture,
+    IncomingMessage, MeshFuture, MeshWork, MessageBus, MessageInbox, OutgoingMessage, SendError,
+    SendFuture,
 };
 pub use publication::PublishError;
 pub use reload::{ReloadError, Reloaded};

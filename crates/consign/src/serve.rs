@@ -14,6 +14,7 @@ pub(crate) mod limits;
 mod logs;
 mod mesh;
 mod mesh_settings;
+mod mesh_work;
 mod message_bus;
 mod node;
 mod prepare;

@@ -13,7 +13,7 @@ use crate::beam_name::is_beam_id;
 /// The messages of an agent are claimed in the namespace `beam.AGENT.ORG`, which is ten characters shorter than its Beam-ID.
 const AGENT_CHARS_MAX: usize = limits::NAMESPACE_CHARS_MAX + 10;
 /// The type of the event, unless it is configured.
-const EVENT_USUAL: &str = "message.received";
+pub(super) const EVENT_USUAL: &str = "message.received";
 
 pub(super) fn received(
     mut fields: SectionReader<'_>,

@@ -29,6 +29,7 @@ pub struct Config {
     pub pipelines: Vec<ConfigNode>,
     pub webhooks: Option<WebhooksConfig>,
     pub received: Vec<ReceivedMessages>,
+    pub received_items: Vec<ReceivedItems>,
     pub tokens: Vec<TokenEntry>,
     pub registry: TokenRegistry,
     pub files: Vec<SourceFile>,
@@ -249,6 +250,40 @@ pub struct ReceivedMessages {
     pub intent: String,
     /// The type of the event.
     pub event: String,
+}
+
+/// The work of a mesh that becomes events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedItems {
+    pub at: SourcePosition,
+    pub source: MeshSource,
+    /// The type of the event.
+    pub event: String,
+}
+
+/// A topic or a named queue of a mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeshSource {
+    /// The short name of the mesh.
+    pub mesh: String,
+    pub feed: MeshFeed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MeshFeed {
+    /// Every post is received, in the queue that the topic fills for automations.
+    Topic(String),
+    /// Every item is received, unless another worker of the queue takes it.
+    Queue(String),
+}
+
+impl fmt::Display for MeshSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.feed {
+            MeshFeed::Topic(topic) => write!(f, "topic {topic} of mesh {}", self.mesh),
+            MeshFeed::Queue(queue) => write!(f, "queue {queue} of mesh {}", self.mesh),
+        }
+    }
 }
 
 /// An entry of `tokens`: a named secret, and a bearer token if it has scopes.

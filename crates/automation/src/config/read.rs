@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::fields::SectionReader;
 use super::find::{self, Environment};
 use super::intents;
+use super::mesh;
 use super::messages;
 use super::model::{
     ApiConfig, Config, EndpointTarget, LogLevel, PluginConfig, ServiceConfig, Strictness,
@@ -61,6 +62,7 @@ pub(super) fn read(
     });
     let pipelines = top.list("pipelines").to_vec();
     let received = messages::received(top.section("beam"), report);
+    let received_items = mesh::received(top.section("mesh"), report);
     for key in ["secrets", "accounts"] {
         if let Some(node) = top.node(key) {
             let message = format!("`{key}` is not supported and ignored");
@@ -102,6 +104,7 @@ pub(super) fn read(
         pipelines,
         webhooks,
         received,
+        received_items,
         tokens: tokens.entries,
         registry: tokens.registry,
         files,

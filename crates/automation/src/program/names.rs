@@ -144,16 +144,21 @@ pub(super) fn check_webhooks(config: &Config, names: &KnownNames, problems: &mut
 
 /// Every event that a message becomes must start a pipeline.
 pub(super) fn check_received(config: &Config, router: &Router, problems: &mut ConfigProblems) {
-    for received in &config.received {
-        let event = &received.event;
+    let of_agents = config.received.iter().map(|received| {
+        let (agent, intent) = (&received.agent, &received.intent);
+        let what = format!("the messages `{intent}` for {agent}");
+        (&received.at, &received.event, what)
+    });
+    let of_meshes = config.received_items.iter().map(|received| {
+        let what = format!("the messages of {}", received.source);
+        (&received.at, &received.event, what)
+    });
+    for (at, event, what) in of_agents.chain(of_meshes) {
         let starts = |pipeline: &Pipeline| pipeline.trigger == Trigger::Event(event.clone());
         if !router.pipelines().iter().any(starts) {
-            let (agent, intent) = (&received.agent, &received.intent);
-            let message = format!(
-                "no pipeline has `on: {event}`, so the messages `{intent}` for {agent} would be lost"
-            );
+            let message = format!("no pipeline has `on: {event}`, so {what} would be lost");
             let fix = "add such a pipeline, or correct `event`";
-            problems.error(&received.at, message, fix);
+            problems.error(at, message, fix);
         }
     }
 }

@@ -510,3 +510,17 @@ fn a_received_message_needs_a_pipeline() {
     );
     World::new(&config("pinged")).program();
 }
+
+#[test]
+fn a_received_item_of_a_mesh_needs_a_pipeline() {
+    let config = |on: &str| {
+        format!(
+            "plugins: {{mail: {{}}}}\nmesh:\n  receive:\n    - {{mesh: acme, topic: alerts, event: alerted}}\npipelines: [{{name: p, on: {on}, steps: [{{uses: mail}}]}}]"
+        )
+    };
+    refused(
+        &config("other"),
+        "config.yaml:4: no pipeline has `on: alerted`, so the messages of topic alerts of mesh acme would be lost; add such a pipeline, or correct `event`",
+    );
+    World::new(&config("alerted")).program();
+}

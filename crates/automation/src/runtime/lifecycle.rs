@@ -19,7 +19,7 @@ use super::health::TaskHealth;
 use super::housekeeping;
 use super::job::job_id;
 use super::live_events::{LiveEventKind, LiveEvents};
-use super::message_bus::MessageBus;
+use super::message_bus::{MeshWork, MessageBus};
 use super::message_worker;
 use super::one_shot::{self, OneShotJobs};
 use super::reads::response_budget::LARGE_READS_MAX;
@@ -47,6 +47,8 @@ pub struct Options {
     pub guarded: GuardedPaths,
     /// The message bus of the same server, if it has one.
     pub bus: Option<Arc<dyn MessageBus>>,
+    /// The meshes of the same server, if it has any.
+    pub mesh: Option<Arc<dyn MeshWork>>,
 }
 
 /// A handle to the runtime; cheap to clone.
@@ -63,6 +65,7 @@ pub(super) struct RuntimeInner {
     pub(super) launcher: Launcher,
     pub(super) guarded: GuardedPaths,
     pub(super) bus: Option<Arc<dyn MessageBus>>,
+    pub(super) mesh: Option<Arc<dyn MeshWork>>,
     /// Set in one-shot mode: the jobs that this process was started for.
     pub(super) one_shot: Option<OneShotJobs>,
     /// The slots of the jobs that run in this process. It is woken when the set of jobs that may start has changed.
@@ -205,6 +208,7 @@ impl Runtime {
             launcher: options.launcher,
             guarded: options.guarded,
             bus: options.bus,
+            mesh: options.mesh,
             one_shot,
             cancel_signals: Mutex::default(),
             start_backoff: StartBackoff::default(),

@@ -1,7 +1,8 @@
-//! The message bus that steps send to and whose messages start pipelines, as far as the runtime needs it.
+//! The message bus that steps send to and whose messages start pipelines, and the meshes whose topics and queues do, as far as
+//! the runtime needs them.
 //!
-//! Protocols do not know each other: the binary implements this trait with the message bus of Beam. What a message became is
-//! read from the ledger.
+//! Protocols do not know each other: the binary implements these traits with the message bus of Beam and the broker of the
+//! mesh. What a message became is read from the ledger.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,6 +10,9 @@ use std::pin::Pin;
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::Face;
+use serde_json::Value;
+
+use crate::config::model::MeshSource;
 
 /// The result of [`MessageBus::send`].
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<IntentId, SendError>> + Send + 'a>>;
@@ -29,12 +33,31 @@ pub trait MessageBus: fmt::Debug + Send + Sync {
     fn read(&self, row: &Intent) -> Option<IncomingMessage>;
 }
 
-/// The rows of the messages of one agent, whose owner is the agent.
+/// The result of [`MeshWork::open`] and [`MeshWork::close_others`]; an error is for the log.
+pub type MeshFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// Keeps the posts to topics and the items of named queues until they are claimed.
+pub trait MeshWork: fmt::Debug + Send + Sync {
+    /// Where the items of this source are claimed; `None` if they cannot be.
+    fn inbox(&self, source: &MeshSource) -> Option<MessageInbox>;
+
+    /// From now on, the inbox gets every item of the source. Once it does, repeating this has no effect.
+    fn open<'a>(&'a self, source: &'a MeshSource) -> MeshFuture<'a>;
+
+    /// Ends what `open` began for all other sources.
+    fn close_others<'a>(&'a self, sources: &'a [MeshSource]) -> MeshFuture<'a>;
+
+    /// The members of a claimed item; `None` if it does not belong to the source.
+    fn read(&self, row: &Intent, source: &MeshSource) -> Option<Value>;
+}
+
+/// Rows of one owner that are messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageInbox {
     pub face: Face,
     /// The namespace of the rows.
     pub namespace: String,
+    pub owner: String,
     /// The reserved namespace for which a claim needs a grant.
     pub granted: String,
 }

@@ -1,8 +1,8 @@
-//! The runtime as the recipient of agents: it claims their messages and queues a job for each.
+//! The runtime as the recipient of agents, topics and queues: it claims their messages and queues a job for each.
 //!
-//! The permission to claim is a grant of its own for each agent, which the configuration makes: while it exists, the message
-//! bus keeps the messages of the agent for claims. Each entry of `beam.receive` has its own task, which ends with the
-//! configuration that defines it. `received_message` defines what the jobs do.
+//! The permission to claim is a grant of its own for each source, which the configuration makes: while it exists, the message
+//! bus keeps the messages of an agent for claims. Each entry of `beam.receive` and `mesh.receive` has its own task, which ends
+//! with the configuration that defines it. `received_message` defines what the jobs do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use consign_engine::{Error, KEPT_LEASE_US, Lease, MAIN_KEY_ID, Operator, UnitOfW
 use consign_kernel::command::{Audience, Claim, Settlement};
 use consign_kernel::error::Refusal;
 use consign_kernel::intent::Intent;
+use consign_kernel::profile::Face;
 use consign_kernel::record::{Grant, Key};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::job::{Job, SubmittedBy};
 use super::lifecycle::{Runtime, RuntimeInner};
-use super::message_bus::{IncomingMessage, MessageBus, MessageInbox};
-use super::served_intent::{FIRST_LEASE_US, ServedIntent};
+use super::message_bus::MessageInbox;
+use super::message_source::MessageSource;
+use super::served_intent::{FIRST_LEASE_US, ServedIntent, end_as_dead};
 use super::successors::EventSource;
-use crate::config::model::ReceivedMessages;
-use crate::nesting::is_too_deep;
+use crate::config::Config;
+use crate::config::model::MeshSource;
 use crate::pipeline::RECEIVE_PLUGIN;
 use crate::plugin::request::HANDLE;
 
@@ -44,31 +46,25 @@ pub(super) async fn receive_messages(inner: Arc<RuntimeInner>) {
         // Subscribe before reading, so that no later reload is missed.
         generations.mark_unchanged();
         let program = inner.program();
-        let received = &program.config().received;
-        if let Some(bus) = &inner.bus {
-            revoke_old_grants(&inner, bus.as_ref(), received).await;
-        } else if !received.is_empty() {
-            let why = "`beam.receive` has no effect, because this service has no message bus";
-            tracing::warn!(component = "messages", "{why}");
-        }
+        let sources = sources(&inner, program.config());
+        end_old_sources(&inner, program.config(), &sources).await;
         let replaced = watch::Sender::new(false);
         let mut workers = JoinSet::new();
-        for received in received {
-            let Some(bus) = inner.bus.clone() else { break };
-            let Some(inbox) = bus.inbox(&received.agent) else {
-                let agent = &received.agent;
+        for (source, event) in sources {
+            let Some(inbox) = source.inbox() else {
+                let what = source.to_string();
                 tracing::error!(
                     component = "messages",
-                    agent,
-                    "the messages of this agent cannot be claimed"
+                    source = what,
+                    "these messages cannot be claimed"
                 );
                 continue;
             };
             let worker = MessageWorker {
                 inner: Arc::clone(&inner),
-                bus,
+                source,
                 inbox,
-                received: received.clone(),
+                event,
             };
             workers.spawn(worker.run(replaced.subscribe()));
         }
@@ -81,18 +77,44 @@ pub(super) async fn receive_messages(inner: Arc<RuntimeInner>) {
     }
 }
 
-/// Without its grant, the messages of an agent that no configuration receives are delivered to its connection again. A node
-/// with another configuration renews its grants by itself.
-async fn revoke_old_grants(
+/// What the configuration receives, each with the type of its event.
+fn sources(inner: &RuntimeInner, config: &Config) -> Vec<(MessageSource, String)> {
+    let without = |key: &str, what: &str| {
+        let why = format!("`{key}` has no effect, because this service has no {what}");
+        tracing::warn!(component = "messages", "{why}");
+    };
+    let mut found = Vec::new();
+    if let Some(bus) = &inner.bus {
+        found.extend(config.received.iter().map(|received| {
+            let source = MessageSource::agent(bus, received);
+            (source, received.event.clone())
+        }));
+    } else if !config.received.is_empty() {
+        without("beam.receive", "message bus");
+    }
+    if let Some(mesh) = &inner.mesh {
+        found.extend(config.received_items.iter().map(|received| {
+            let source = MessageSource::mesh(mesh, &received.source);
+            (source, received.event.clone())
+        }));
+    } else if !config.received_items.is_empty() {
+        without("mesh.receive", "mesh");
+    }
+    found
+}
+
+/// Without its grant, the messages of an agent that no configuration receives are delivered to its connection again, and a
+/// topic no longer fills the queue of automations. A node with another configuration begins again by itself.
+async fn end_old_sources(
     inner: &RuntimeInner,
-    bus: &dyn MessageBus,
-    received: &[ReceivedMessages],
+    config: &Config,
+    sources: &[(MessageSource, String)],
 ) {
-    let wanted: BTreeSet<String> = received
-        .iter()
-        .filter_map(|received| bus.inbox(&received.agent))
-        .map(|inbox| inbox.granted)
-        .collect();
+    if inner.bus.is_none() && inner.mesh.is_none() {
+        return;
+    }
+    let inboxes = sources.iter().filter_map(|(source, _)| source.inbox());
+    let wanted: BTreeSet<String> = inboxes.map(|inbox| inbox.granted).collect();
     let revoked = async {
         let mut unit = UnitOfWork::default();
         for grant in inner.engine.grants(Operator::vouched()).await? {
@@ -105,25 +127,42 @@ async fn revoke_old_grants(
         }
         inner.engine.commit(unit).await.map(drop)
     };
-    if let Err(error) = revoked.await {
+    let revoked: Result<(), Error> = revoked.await;
+    if let Err(error) = revoked {
         tracing::warn!(component = "messages", %error, "agents that are no longer received keep their messages waiting");
+    }
+    if let Some(mesh) = &inner.mesh {
+        let received = config.received_items.iter();
+        let wanted: Vec<MeshSource> = received.map(|received| received.source.clone()).collect();
+        if let Err(error) = mesh.close_others(&wanted).await {
+            tracing::warn!(
+                component = "messages",
+                error,
+                "topics that are no longer received keep filling their queues"
+            );
+        }
     }
 }
 
 struct MessageWorker {
     inner: Arc<RuntimeInner>,
-    bus: Arc<dyn MessageBus>,
+    source: MessageSource,
     inbox: MessageInbox,
-    received: ReceivedMessages,
+    /// The type of the events.
+    event: String,
 }
 
 impl MessageWorker {
     async fn run(self, mut replaced: watch::Receiver<bool>) {
         let mut finished = self.inner.worker.ended();
+        let mut is_open = false;
         while !*replaced.borrow_and_update() {
             finished.mark_unchanged();
-            let claimed = if self.may_claim() {
-                self.claim(&mut replaced).await
+            if !is_open {
+                is_open = self.open().await;
+            }
+            let claimed = if is_open && self.may_claim() {
+                self.claim(&mut replaced, &mut is_open).await
             } else {
                 tokio::select! {
                     _ = finished.changed() => {}
@@ -133,11 +172,26 @@ impl MessageWorker {
                 Ok(())
             };
             if let Err(error) = claimed {
-                let ReceivedMessages { agent, intent, .. } = &self.received;
-                tracing::warn!(component = "messages", agent, intent, %error, "no message could be claimed");
+                let source = self.source.to_string();
+                tracing::warn!(component = "messages", source, %error, "no message could be claimed");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
+    }
+
+    /// Whether the inbox gets what the source has.
+    async fn open(&self) -> bool {
+        let opened = self.source.open().await;
+        if let Err(error) = &opened {
+            let source = self.source.to_string();
+            tracing::warn!(
+                component = "messages",
+                source,
+                error,
+                "nothing is received yet; trying again"
+            );
+        }
+        opened.is_ok()
     }
 
     fn may_claim(&self) -> bool {
@@ -145,15 +199,19 @@ impl MessageWorker {
             && self.inner.worker.running_of(RECEIVE_PLUGIN) < RECEIVED_MAX
     }
 
-    async fn claim(&self, replaced: &mut watch::Receiver<bool>) -> Result<(), Error> {
+    async fn claim(
+        &self,
+        replaced: &mut watch::Receiver<bool>,
+        is_open: &mut bool,
+    ) -> Result<(), Error> {
         let engine = &self.inner.engine;
         let grant = Grant::key(&self.inbox.granted, WORKER);
         let claim = Claim {
             face: self.inbox.face,
             namespace: self.inbox.namespace.clone(),
-            goal: Some(self.received.intent.clone()),
+            goal: self.source.goal(),
             holder: MAIN_KEY_ID.to_owned(),
-            audience: Audience::Publisher(self.received.agent.clone()),
+            audience: Audience::Publisher(self.inbox.owner.clone()),
             worker_id: None,
             capabilities: Vec::new(),
             max: 1,
@@ -168,8 +226,9 @@ impl MessageWorker {
         };
         let claimed = engine.claim_unless(None, claim, POLL_INTERVAL, leave);
         let rows = match claimed.await {
-            // The first claim, or another node with another configuration revoked it.
+            // The first claim, or another node with another configuration ended the source.
             Err(Error::Refused(Refusal::NotGranted)) => {
+                *is_open = false;
                 return self.grant(grant).await;
             }
             other => other?,
@@ -191,20 +250,18 @@ impl MessageWorker {
     /// After an error here, the message is offered again when its lease ends.
     async fn enqueue_job(&self, row: &Intent) -> Result<(), Error> {
         let engine = &self.inner.engine;
-        let Some(message) = self.bus.read(row) else {
-            let error = "the message cannot be read".to_owned();
-            let settle = Lease::of(row).settle(Settlement::Reject { error });
-            return engine.settle(settle).await.map(drop);
+        let Some(payload) = self.source.payload(row) else {
+            return self.refuse(row).await;
         };
         let source = EventSource {
-            kind: self.received.event.clone(),
+            kind: self.event.clone(),
             plugin: SubmittedBy::Message.as_str().to_owned(),
             at: self.inner.wall_time(),
             id: row.id.to_string(),
             dedupe_key: None,
         };
         let served = ServedIntent::of_message(row);
-        let payload = source.wrap(payload(row, message));
+        let payload: Value = source.wrap(payload);
         let job = Job {
             source_event_id: Some(row.id.to_string()),
             serves: Some(served.clone()),
@@ -222,19 +279,17 @@ impl MessageWorker {
         self.inner.keep_served_lease(job, lease);
         Ok(())
     }
-}
-
-/// The payload of the event.
-fn payload(row: &Intent, message: IncomingMessage) -> Value {
-    let sent = serde_json::from_str(&message.payload).ok();
-    let sent: Option<Value> = sent.filter(|sent| !is_too_deep(sent));
-    json!({
-        "message_id": row.id.to_string(),
-        "from": message.sender,
-        "to": row.owner,
-        "intent": row.goal,
-        "nonce": message.nonce,
-        "trace_id": message.trace_id,
-        "payload": sent.unwrap_or_else(|| Value::from(message.payload)),
-    })
+    /// Ends a message that is none of this source.
+    async fn refuse(&self, row: &Intent) -> Result<(), Error> {
+        let engine = &self.inner.engine;
+        let lease = Lease::of(row);
+        let error = format!("it is no message of {}", self.source);
+        if self.inbox.face == Face::Mesh {
+            let mut unit = UnitOfWork::default();
+            end_as_dead(&lease, Face::Mesh, error, &mut unit);
+            return engine.commit(unit).await.map(drop);
+        }
+        let settle = lease.settle(Settlement::Reject { error });
+        engine.settle(settle).await.map(drop)
+    }
 }

@@ -41,6 +41,9 @@ pub struct ServedIntent {
     /// It is a message of the bus.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_message: bool,
+    /// It is a message too, of a mesh.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_mesh_item: bool,
 }
 
 /// The leases that queued or running jobs of this process hold, by job.
@@ -55,12 +58,14 @@ impl ServedIntent {
             attempt: intent.attempts,
             token: intent.token.map(|token| token.reveal()).unwrap_or_default(),
             is_message: false,
+            is_mesh_item: false,
         }
     }
 
     pub(super) fn of_message(row: &Intent) -> Self {
         Self {
             is_message: true,
+            is_mesh_item: row.profile.profile().face == Face::Mesh,
             ..Self::of(row)
         }
     }
@@ -200,20 +205,27 @@ pub(super) async fn settle(
     let error: String = error.chars().take(limits::ERROR_CHARS_MAX).collect();
     let hopeless =
         [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
-    if served.is_message {
-        // The pipeline has retried its jobs itself, so the message has failed.
+    // The pipeline of a message has retried its jobs itself, so the message has failed.
+    if served.is_mesh_item {
+        end_as_dead(&lease, Face::Mesh, error, unit);
+    } else if served.is_message {
         unit.settle(&lease, Settlement::Reject { error });
     } else if hopeless.contains(&failure.reason) {
-        unit.extend(&lease, KEPT_LEASE_US);
-        unit.require(Command::Cancel(Operate {
-            id: lease.id,
-            face: Face::Intent,
-            reason: error,
-        }));
+        end_as_dead(&lease, Face::Intent, error, unit);
     } else {
         unit.settle(&lease, Settlement::Fail { error });
     }
     Ok(())
+}
+
+/// Makes a row a dead letter without further attempts, if the lease still holds it.
+pub(super) fn end_as_dead(lease: &Lease, face: Face, reason: String, unit: &mut UnitOfWork) {
+    unit.extend(lease, KEPT_LEASE_US);
+    unit.require(Command::Cancel(Operate {
+        id: lease.id,
+        face,
+        reason,
+    }));
 }
 
 /// The job id, the result and the emitted events, as far as they fit into an intent.

@@ -188,6 +188,7 @@ fn options(engine: Engine, program: Arc<Program>) -> Options {
         node: "here".to_owned(),
         guarded: GuardedPaths::default(),
         bus: None,
+        mesh: None,
         launcher: Launcher {
             program: "/nowhere".into(),
             arguments: Vec::new(),

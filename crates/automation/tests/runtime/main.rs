@@ -11,6 +11,7 @@ mod dispatch;
 mod health;
 mod intents;
 mod job_events;
+mod mesh_items;
 mod messages;
 mod one_shot;
 mod pipelines;

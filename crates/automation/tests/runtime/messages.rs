@@ -40,6 +40,7 @@ impl MessageBus for PlainBus {
         Some(MessageInbox {
             face: Face::Beam,
             namespace: "bus".to_owned(),
+            owner: AGENT.to_owned(),
             granted: "beam.bob.acme".to_owned(),
         })
     }

@@ -12,7 +12,7 @@ use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::{self, Program};
 use consign_automation::runtime::{
-    Job, MessageBus, Options, Runtime, SubmittedBy, parse_job_id, records,
+    Job, MeshWork, MessageBus, Options, Runtime, SubmittedBy, parse_job_id, records,
 };
 use consign_engine::{
     Engine, EngineClock, IntentFilter, Options as EngineOptions, SealKey, Timekeeper,
@@ -148,6 +148,15 @@ impl World {
         Runtime::start(options).await.unwrap()
     }
 
+    /// Starts with the topics and queues of a mesh.
+    pub(crate) async fn start_with_mesh(&self, config: &str, mesh: Arc<dyn MeshWork>) -> Runtime {
+        let options = Options {
+            mesh: Some(mesh),
+            ..self.options("here", self.program(config))
+        };
+        Runtime::start(options).await.unwrap()
+    }
+
     /// Starts in one-shot mode.
     pub(crate) async fn start_one_shot(&self, config: &str) -> Runtime {
         let program = self.loaded(config).for_one_shot();
@@ -167,6 +176,7 @@ impl World {
             node: node.to_owned(),
             guarded: GuardedPaths::default(),
             bus: None,
+            mesh: None,
             launcher: Launcher {
                 program: env!("CARGO_BIN_EXE_plugin-launch").into(),
                 arguments: Vec::new(),

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::embedded_automation::PreparedAutomation;
 use super::ledger::OpenLedger;
 use super::limits::ConnectionBudget;
+use super::mesh_work::BrokerWork;
 use super::message_bus::BeamMessageBus;
 use super::prepare::{Prepared, StartedLedger};
 use super::reserve::DiskReserve;
@@ -151,7 +152,7 @@ impl Components {
         ledger: &StartedLedger,
         args: &ServeArgs,
         connections: &ConnectionBudget,
-        beam: &Beam,
+        (beam, mesh): (&Beam, &Broker),
     ) -> anyhow::Result<Option<ReloadHandle>> {
         let Some(automation) = automation else {
             return Ok(None);
@@ -168,6 +169,7 @@ impl Components {
             policy: prepared.settings.policy(),
             guarded: automation.guarded(private_files(args, prepared)),
             bus: Some(Arc::new(BeamMessageBus(beam.clone()))),
+            mesh: Some(Arc::new(BrokerWork(mesh.clone()))),
             connections: connections.embedded_automation(),
         };
         let running = automation.start(host, self.draining.clone()).await?;

@@ -30,6 +30,7 @@ impl MessageBus for BeamMessageBus {
         Some(MessageInbox {
             face: Face::Beam,
             namespace: bus::NAMESPACE.to_owned(),
+            owner: agent.to_string(),
             granted: bus::worker_namespace(&agent).ok()?,
         })
     }

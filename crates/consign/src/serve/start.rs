@@ -65,9 +65,17 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     components.run_beam(&beam);
     let mesh = mesh::open(&prepared, &ledger, &base_url).await?;
     components.run_mesh(&mesh);
-    // After Beam, which its steps use: components stop in the opposite order.
+    // After Beam and the mesh, which it uses: components stop in the opposite order.
+    let protocols = (&beam, &mesh);
     let reload_automation = components
-        .run_automation(automation, &prepared, &ledger, &args, &connections, &beam)
+        .run_automation(
+            automation,
+            &prepared,
+            &ledger,
+            &args,
+            &connections,
+            protocols,
+        )
         .await?;
     let site = site::open_if_asked(site, &prepared, &ledger).await?;
     components.clean_up(&engine, prepared.reserve.clone());

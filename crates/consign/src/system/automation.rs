@@ -11,7 +11,7 @@ use consign_automation::http::loader::Loader;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
 use consign_automation::program::Program;
-use consign_automation::runtime::{MessageBus, Options, Runtime};
+use consign_automation::runtime::{MeshWork, MessageBus, Options, Runtime};
 use consign_engine::Engine;
 use consign_web::credentials::{SECRET_CHARS_MIN, SecretDigest};
 use consign_web::listener_policy::ListenerPolicy;
@@ -41,6 +41,8 @@ pub(crate) struct AutomationHost {
     pub(crate) guarded: GuardedPaths,
     /// The message bus of the same process.
     pub(crate) bus: Option<Arc<dyn MessageBus>>,
+    /// The meshes of the same process.
+    pub(crate) mesh: Option<Arc<dyn MeshWork>>,
     pub(crate) connections: ConnectionShares,
 }
 
@@ -73,6 +75,7 @@ impl Automation {
             policy,
             guarded,
             bus,
+            mesh,
             connections,
         } = host;
         refuse_short_secrets(&program)?;
@@ -91,6 +94,7 @@ impl Automation {
             launcher: launcher(),
             guarded,
             bus,
+            mesh,
         })
         .await?;
         let (drain, draining) = watch::channel(false);

@@ -260,6 +260,7 @@ impl LocalRuntime {
             node: NODE.to_owned(),
             launcher: launcher(),
             bus: None,
+            mesh: None,
             guarded: state.guarded(),
         };
         let runtime = if runs_jobs {

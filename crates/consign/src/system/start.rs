@@ -44,6 +44,7 @@ pub(crate) async fn run(tree: ConfigTree, allowed: BeginArgs) -> anyhow::Result<
         policy: ListenerPolicy::default(),
         guarded: state.guarded(),
         bus: None,
+        mesh: None,
         connections: connections.standalone_automation(),
     };
     let automation = Automation::start(host, tree, program).await?;

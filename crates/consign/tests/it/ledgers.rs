@@ -2,6 +2,7 @@
 //! `only_postgres_` or `only_sqlite_` run on that database alone: several servers on one database, and the file.
 
 mod automation_beam;
+mod automation_mesh;
 #[allow(dead_code, reason = "shared with `main`, which uses more of it")]
 mod automation_world;
 mod beam_apart;
@@ -13,6 +14,8 @@ mod beam_workers;
 mod beam_world;
 mod cli;
 mod compat;
+#[allow(dead_code, reason = "shared with `main`, which uses more of it")]
+mod mesh_world;
 mod only_postgres_beam;
 mod only_postgres_messages;
 mod only_postgres_nodes;

@@ -24,6 +24,8 @@ pub(crate) struct MeshWorld {
     pub(crate) server: Option<Server>,
     listen: String,
     invite: String,
+    /// How the server starts the next time, apart from its address.
+    pub(crate) settings: Options,
 }
 
 /// A user of this machine with a home folder.
@@ -39,8 +41,14 @@ impl MeshWorld {
 
     /// With further arguments of `mesh create`.
     pub(crate) fn with(settings: &[&str]) -> Self {
+        Self::serving(settings, |options| options)
+    }
+
+    /// The same, and with further settings of the server.
+    pub(crate) fn serving(settings: &[&str], change: impl FnOnce(Options) -> Options) -> Self {
         let place = Place::new();
-        let server = place.start();
+        let options = change(place.options());
+        let server = super::start(&options);
         let create = [&["mesh", "create", MESH, "--json"], settings].concat();
         printed(&place.consign(&create));
         let invite = printed(&place.consign(&["mesh", "invite", MESH, "--uses", "9", "--json"]));
@@ -48,12 +56,13 @@ impl MeshWorld {
             listen: server.authority().to_owned(),
             invite: word(&invite["link"]),
             server: Some(server),
+            settings: options,
             place,
         }
     }
 
     fn options(&self) -> Options {
-        self.place.options().listen(&self.listen)
+        self.settings.clone().listen(&self.listen)
     }
 
     /// Ends the server without any warning.

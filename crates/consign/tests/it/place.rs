@@ -55,6 +55,35 @@ impl Place {
         start(&self.options())
     }
 
+    /// Asks the database of the ledger: a line for each row, with bars between the columns.
+    pub(crate) fn sql(&self, text: &str) -> Vec<String> {
+        if let Some(database) = &self.database {
+            let text = format!("SET search_path = consign; {text}");
+            let shown = database.sql(&text).expect("the database answers");
+            return shown.lines().map(str::to_owned).collect();
+        }
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let file = self.data().join("consign.db");
+        let ledger = rusqlite::Connection::open_with_flags(file, flags).expect("a database");
+        let mut query = ledger.prepare(text).expect("a query");
+        let columns = query.column_count();
+        let rows = query.query_map([], |row| {
+            let shown = (0..columns).map(|column| {
+                let value: rusqlite::types::Value = row.get(column)?;
+                Ok(match value {
+                    rusqlite::types::Value::Null => String::new(),
+                    rusqlite::types::Value::Integer(number) => number.to_string(),
+                    rusqlite::types::Value::Text(text) => text,
+                    other => format!("{other:?}"),
+                })
+            });
+            let shown: rusqlite::Result<Vec<String>> = shown.collect();
+            Ok(shown?.join("|"))
+        });
+        let rows = rows.expect("rows");
+        rows.map(|row| row.expect("a row")).collect()
+    }
+
     /// Runs a command against the data directory of this place.
     pub(crate) fn consign(&self, args: &[&str]) -> Output {
         self.consign_with(args, &[])

@@ -260,3 +260,54 @@ fn received_messages_need_an_agent_and_an_intent() {
     let config = World::new(&format!("beam: {{receive: [{one}]}}")).config();
     assert_eq!(config.received[0].event, "message.received");
 }
+
+#[test]
+fn received_items_need_a_mesh_and_either_a_topic_or_a_queue() {
+    let receive = |rest: &str| format!("plugins: {{}}\nmesh:\n  receive:\n    - {{{rest}}}");
+    refused(
+        &receive("topic: alerts"),
+        "Error config.yaml:4: `mesh.receive[0].mesh` is missing",
+    );
+    refused(
+        &receive("mesh: Acme, topic: alerts"),
+        "Error config.yaml:4: `mesh.receive[0].mesh` is not a valid name; write the short name of the mesh",
+    );
+    refused(
+        &receive("mesh: acme"),
+        "Error config.yaml:4: `mesh.receive[0]` has no source; write `topic` or `queue`, and not both",
+    );
+    refused(
+        &receive("mesh: acme, topic: alerts, queue: builds"),
+        "Error config.yaml:4: `mesh.receive[0]` has two sources; write `topic` or `queue`, and not both",
+    );
+    refused(
+        &receive("mesh: acme, topic: no name"),
+        "`mesh.receive[0].topic` is not a valid name",
+    );
+    let long = "q".repeat(129);
+    refused(
+        &receive(&format!("mesh: acme, queue: {long}")),
+        "`mesh.receive[0].queue` is not a valid name",
+    );
+    refused(
+        "mesh: {receive: [{mesh: acme, topic: alerts}, {mesh: acme, topic: \"#alerts\", event: other}]}",
+        "`mesh.receive[1]` has the same source as another entry",
+    );
+    warned(
+        &receive("mesh: acme, topic: alerts, evnt: x"),
+        "Warning config.yaml:4: unknown key `mesh.receive[0].evnt`; did you mean `event`?",
+    );
+    let both =
+        "mesh: {receive: [{mesh: acme, topic: alerts}, {mesh: acme, queue: alerts, event: x}]}";
+    let config = World::new(both).config();
+    let shown = |index: usize| {
+        let received = &config.received_items[index];
+        (received.source.to_string(), received.event.clone())
+    };
+    let words = |source: &str, event: &str| (source.to_owned(), event.to_owned());
+    assert_eq!(
+        shown(0),
+        words("topic alerts of mesh acme", "message.received")
+    );
+    assert_eq!(shown(1), words("queue alerts of mesh acme", "x"));
+}
