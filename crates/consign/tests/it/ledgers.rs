@@ -14,6 +14,7 @@ mod beam_workers;
 mod beam_world;
 mod cli;
 mod compat;
+mod mesh_bad_days;
 #[allow(dead_code, reason = "shared with `main`, which uses more of it")]
 mod mesh_world;
 mod only_postgres_beam;
