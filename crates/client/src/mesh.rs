@@ -111,6 +111,21 @@ impl Client {
         self.mesh_get("messages", path).await
     }
 
+    /// The items of queues that no worker finished, without bodies.
+    pub async fn mesh_dead(&self, slug: &str, limit: Option<u32>) -> Result<Value, Error> {
+        let limit = limit.map(|limit| limit.to_string());
+        let path = mesh_path(slug, "/dead");
+        let path = path_with_query(&path, &[("limit", limit.as_deref())]);
+        self.mesh_get("dead items", path).await
+    }
+
+    /// Offers a dead item to workers again.
+    pub async fn mesh_requeue(&self, slug: &str, id: &str) -> Result<Value, Error> {
+        let path = format!("/dead/{}/requeue", encode(id.as_bytes()));
+        self.mesh_post("requeue", mesh_path(slug, &path), &json!({}))
+            .await
+    }
+
     pub async fn mesh_dedupe(&self, slug: &str) -> Result<Value, Error> {
         self.mesh_get("conflicts", mesh_path(slug, "/dedupe")).await
     }

@@ -8,6 +8,7 @@ mod api_keys;
 mod blobs;
 mod connection;
 mod counters;
+mod dead_items;
 mod depth;
 mod events;
 mod invites;
@@ -38,6 +39,7 @@ use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, Micros, Seq};
 
 pub use accept::{MeshSender, message_key, queue_namespace};
+pub use dead_items::DeadItem;
 pub use invites::{MeshInvite, NewInvite};
 pub use join::{Joined, NewMember};
 pub use meshes::NewMesh;
@@ -164,6 +166,8 @@ pub enum BrokerError {
         "topic {0} fills {TOPIC_SUBSCRIPTIONS_MAX} queues already; end one of its subscriptions first"
     )]
     TooManySubscriptions(String),
+    #[error("no queue of this mesh has a dead item {0}; `consign mesh dead` lists them")]
+    NoSuchItem(String),
     #[error("this mesh has no key {0}")]
     NoSuchKey(String),
     #[error("the mesh shares too many values")]

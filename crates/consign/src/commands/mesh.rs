@@ -1,6 +1,7 @@
 //! Operate the broker of meshes: meshes, invites and members. All commands of operators need the admin token.
 
 mod create;
+mod dead;
 mod dedupe;
 mod invite;
 mod invites;
@@ -12,6 +13,7 @@ mod messages;
 mod orphan_check;
 mod peers;
 mod rename;
+mod requeue;
 mod revoke;
 mod revoke_invite;
 pub(crate) mod send;
@@ -64,6 +66,10 @@ pub(crate) enum MeshSubcommand {
     Peers(Box<peers::Args>),
     /// List the latest messages of a mesh, without bodies
     Messages(Box<messages::Args>),
+    /// List the items of queues that no worker finished, without bodies
+    Dead(Box<dead::Args>),
+    /// Offer a dead item to the workers of its queue again
+    Requeue(Box<requeue::Args>),
     /// Count members that used an id for different messages
     Dedupe(Box<dedupe::Args>),
     /// Create, list and revoke API keys of programs
@@ -94,6 +100,8 @@ impl MeshSubcommand {
             Self::Unsubscribe(args) => args.run().await,
             Self::Peers(args) => args.run().await,
             Self::Messages(args) => args.run().await,
+            Self::Dead(args) => args.run().await,
+            Self::Requeue(args) => args.run().await,
             Self::Dedupe(args) => args.run().await,
             Self::Key(action) => action.run().await,
             Self::Sweep(args) => args.run().await,

@@ -22,9 +22,9 @@ const WITHOUT: &str = "
 service: {tick_interval: 100ms}
 plugins: {keep: {}, after: {}}
 ";
-/// Records the message, and fails if its body is `no` in base64.
+/// Records the message, and fails if its body is `no` in base64, unless the file `yes` exists.
 const TAKE: &str = r#"echo "$request" >> $here/got
-case "$request" in *'"ciphertext":"bm8="'*) echo '{"status":"error","error":"refused it","retry":false}'; exit;; esac
+[ -e "$here/yes" ] || case "$request" in *'"ciphertext":"bm8="'*) echo '{"status":"error","error":"refused it","retry":false}'; exit;; esac
 while [ -e "$here/hold" ]; do sleep 0.05; done
 echo '{"status":"ok","result":"taken","events":[{"type":"taken","payload":{}}]}'"#;
 const AFTER: &str = r#"echo after >> $here/after; echo '{"status":"ok","result":"answered"}'"#;
@@ -203,11 +203,22 @@ fn a_post_whose_pipeline_fails_is_a_dead_letter() {
     assert_eq!(site.post("p-1", "no"), 201);
     assert_eq!(site.until_settled(1), ["dead"]);
     assert_eq!(site.runs_of("p-1").len(), 1);
-    let sql = "SELECT last_error FROM intents WHERE profile = 9";
-    let why = site.mesh.place.sql(sql);
-    assert!(why[0].contains("refused it"), "{why:?}");
+    let dead = printed(&site.mesh.place.consign(&["mesh", "dead", MESH, "--json"]));
+    let item = &dead["items"][0];
+    assert_eq!(item["client_message_id"], "p-1", "{dead}");
+    assert_eq!(item["topic"], "general", "{dead}");
+    assert!(word(&item["reason"]).contains("refused it"), "{dead}");
     assert_eq!(site.post("p-2", "fire"), 201);
     assert_eq!(site.until_settled(2), ["dead", "acked"]);
+    // What was requeued runs its pipelines again.
+    std::fs::write(site.automation.path("yes"), "").expect("a file can be written");
+    let requeue = ["mesh", "requeue", MESH, &word(&item["item_id"]), "--json"];
+    assert_eq!(
+        printed(&site.mesh.place.consign(&requeue))["requeued"],
+        true
+    );
+    until("it runs again", || site.runs_of("p-1").len() == 2);
+    assert_eq!(site.until_settled(2), ["acked", "acked"]);
 }
 
 #[test]

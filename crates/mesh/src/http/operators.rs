@@ -3,6 +3,7 @@
 //! Invariant: every route needs an operator's credentials, and no response has a key or a token, except the invite that was
 //! created just now.
 
+mod dead_items;
 mod invites;
 mod keys;
 mod members;
@@ -31,6 +32,7 @@ pub(super) fn routes() -> Router<MeshFace> {
         .merge(members::routes())
         .merge(reads::routes())
         .merge(subscriptions::routes())
+        .merge(dead_items::routes())
         .merge(upkeep::routes())
 }
 
@@ -67,6 +69,7 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
         | BrokerError::NoSuchInvite(_)
         | BrokerError::NoSuchTopic(_)
         | BrokerError::NoSuchSubscription { .. }
+        | BrokerError::NoSuchItem(_)
         | BrokerError::NoSuchKey(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
         BrokerError::StateFull

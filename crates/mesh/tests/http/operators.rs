@@ -67,6 +67,10 @@ async fn every_route_of_operators_needs_their_credentials() {
         ("POST", "/v1/meshes/acme/invites"),
         ("POST", "/v1/meshes/acme/keys"),
         ("GET", "/v1/meshes/acme/messages"),
+        ("POST", "/v1/meshes/acme/subscribe"),
+        ("POST", "/v1/meshes/acme/unsubscribe"),
+        ("GET", "/v1/meshes/acme/dead"),
+        ("POST", "/v1/meshes/acme/dead/7/requeue"),
         ("POST", "/v1/mesh/sweep"),
         ("POST", "/v1/mesh/orphan-check"),
     ] {

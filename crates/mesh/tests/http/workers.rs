@@ -84,3 +84,61 @@ async fn a_failed_item_is_tried_again_and_a_key_without_grant_gets_nothing() {
     let again = world.as_worker(&worker, &claim, &json!({})).await.of(200);
     assert_eq!(again["claim_attempts"], json!(2));
 }
+
+#[tokio::test]
+async fn a_dead_item_is_listed_without_its_body_and_offered_again() {
+    let (world, api_key) = world().await;
+    world.send(&api_key, &work("w-1")).await.of(201);
+    let worker = world.worker(&[BUILDS]).await;
+    let claim = format!("/claim?namespace={BUILDS}");
+    let mut id = String::new();
+    while id.is_empty() {
+        let claimed = world.as_worker(&worker, &claim, &json!({})).await.of(200);
+        let item = claimed["id"].as_str().unwrap();
+        let body = json!({"claim_token": claimed["claim_token"], "error": "no compiler"});
+        let path = format!("/fail/{item}");
+        let failed = world.as_worker(&worker, &path, &body).await;
+        assert_eq!(failed.status, 200, "{}", failed.text);
+        if claimed["claim_attempts"] == 3 {
+            item.clone_into(&mut id);
+        }
+        world.clock.advance_s(3_600);
+    }
+    let listed = world.get("/v1/meshes/acme/dead").await;
+    assert!(!listed.text.contains("Y2FyZ28"), "{}", listed.text);
+    let listed = listed.of(200);
+    let item = &listed["items"][0];
+    assert_eq!(item["item_id"], json!(id));
+    assert_eq!(item["queue"], "builds");
+    assert_eq!(item["client_message_id"], "w-1");
+    assert_eq!(item["reason"], "no compiler");
+    assert_eq!(item["attempts"], 3);
+    world
+        .post("/v1/meshes", &json!({"slug": "b"}))
+        .await
+        .of(201);
+    assert_eq!(
+        world.get("/v1/meshes/b/dead").await.of(200)["items"],
+        json!([])
+    );
+
+    let requeue = |slug: &str, id: &str| format!("/v1/meshes/{slug}/dead/{id}/requeue");
+    for uri in [requeue("b", &id), requeue("acme", "none")] {
+        let refused = world.post(&uri, &json!({})).await;
+        assert_eq!(refused.error(), (404, "not_found".to_owned()), "{uri}");
+    }
+    let uri = requeue("acme", &id);
+    world.post(&uri, &json!({})).await.of(200);
+    let again = world.post(&uri, &json!({})).await;
+    assert_eq!(
+        again.error(),
+        (404, "not_found".to_owned()),
+        "it is not dead"
+    );
+    let claimed = world.as_worker(&worker, &claim, &json!({})).await.of(200);
+    assert_eq!(claimed["id"], json!(id));
+    assert_eq!(
+        world.get("/v1/meshes/acme/dead").await.of(200)["items"],
+        json!([])
+    );
+}

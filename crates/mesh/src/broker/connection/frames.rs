@@ -114,6 +114,7 @@ impl MeshLine {
             | BrokerError::NoSuchMember(_)
             | BrokerError::NoSuchInvite(_)
             | BrokerError::NoSuchSubscription { .. }
+            | BrokerError::NoSuchItem(_)
             | BrokerError::NoSuchKey(_) => "not_found",
             BrokerError::StateFull => "state_full",
             BrokerError::TooManySubscriptions(_) => "too_many_subscriptions",

@@ -3,7 +3,7 @@
 use consign_web::openapi::schema::{Schema, boolean, integer, list, object, required, text};
 use consign_web::openapi::{Endpoint, Operation};
 
-use super::operation::{MeshOperation as _, get};
+use super::operation::{MeshOperation as _, get, post};
 use super::operators::operation;
 use super::schemas::{count, milliseconds, pubkey};
 use crate::limits::{MESSAGE_PAGE_DEFAULT, MESSAGE_PAGE_MAX};
@@ -14,6 +14,8 @@ pub(super) fn all() -> Vec<Endpoint> {
         get("/v1/meshes/{slug}/peers", peers()),
         get("/v1/meshes/{slug}/messages", messages()),
         get("/v1/meshes/{slug}/dedupe", dedupe()),
+        get("/v1/meshes/{slug}/dead", dead()),
+        post("/v1/meshes/{slug}/dead/{id}/requeue", requeue()),
     ]
 }
 
@@ -95,6 +97,42 @@ fn messages() -> Operation {
                 "MeshMessageList",
             ),
         )
+}
+
+fn dead() -> Operation {
+    let item = object(vec![
+        required("item_id", text()),
+        required("queue", text()),
+        required("topic", text().nullable()),
+        required("client_message_id", text().nullable()),
+        required("sender_name", text().nullable()),
+        required("attempts", count()),
+        required("reason", text()),
+        required("created_at", milliseconds()),
+        required("dead_at", milliseconds().nullable()),
+    ]);
+    operation("meshDead", "List the dead items of all queues of a mesh")
+        .about("Without bodies.")
+        .query(
+            "limit",
+            integer()
+                .by_default(MESSAGE_PAGE_DEFAULT)
+                .clamped_to(1, MESSAGE_PAGE_MAX),
+        )
+        .shows(
+            "The items, newest first.",
+            rows("items", item.named("MeshDeadItem"), "MeshDeadItemList"),
+        )
+}
+
+fn requeue() -> Operation {
+    let body = object(vec![
+        required("item_id", text()),
+        required("requeued", boolean().always(true)),
+    ]);
+    operation("meshRequeue", "Offer a dead item to workers again")
+        .path("id", text())
+        .shows("The item waits in its queue.", body.named("MeshRequeued"))
 }
 
 fn dedupe() -> Operation {

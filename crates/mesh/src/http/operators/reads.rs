@@ -81,14 +81,7 @@ async fn messages(
 ) -> Result<Response, Reject> {
     let (operator, parts, _) = face.authenticate_operator(request).await?;
     let query = QueryPairs::parse(parts.uri.query().unwrap_or_default());
-    let limit = match query.get("limit") {
-        None => MESSAGE_PAGE_DEFAULT,
-        Some(text) => {
-            let limit: Result<u32, _> = text.parse();
-            let limit = limit.map_err(|_| invalid("limit must be a whole number."))?;
-            limit.clamp(1, MESSAGE_PAGE_MAX)
-        }
-    };
+    let limit = limit(&query)?;
     let messages = face.broker.latest_messages(operator, &slug, limit).await;
     let messages = messages.map_err(rejection)?;
     let messages = messages.iter().map(|message| {
@@ -109,6 +102,16 @@ async fn messages(
         })
     });
     Ok(shown(&json!({"messages": messages.collect::<Vec<_>>()})))
+}
+
+/// How many rows a list has.
+pub(super) fn limit(query: &QueryPairs) -> Result<u32, Reject> {
+    let Some(text) = query.get("limit") else {
+        return Ok(MESSAGE_PAGE_DEFAULT);
+    };
+    let limit: Result<u32, _> = text.parse();
+    let limit = limit.map_err(|_| invalid("limit must be a whole number."))?;
+    Ok(limit.clamp(1, MESSAGE_PAGE_MAX))
 }
 
 async fn dedupe(
