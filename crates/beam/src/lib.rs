@@ -10,6 +10,7 @@ pub mod api_key;
 pub mod beam_id;
 pub mod bus;
 pub mod catalog;
+mod counters;
 pub mod did;
 pub mod directory;
 pub mod federation;

@@ -17,6 +17,7 @@ mod rows;
 mod waiters;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use consign_engine::Error;
 use consign_kernel::error::Code;
@@ -26,6 +27,7 @@ pub use rows::{IntentRow, StoredEnd, StoredHead};
 pub(crate) use rows::{error_code, relay_code};
 pub(crate) use waiters::Waiters;
 
+use crate::counters::{RelayOutcome, RelayPath};
 use crate::frame::IntentFrame;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
@@ -129,12 +131,32 @@ impl RelayError {
 impl Beam {
     /// Relays an intent and returns the text of the result frame. It is completed even if the caller stops waiting.
     pub async fn relay(&self, frame: IntentFrame, ingress: Ingress) -> Result<String, RelayError> {
+        let path = RelayPath::of(&ingress);
+        self.relay_from(path, frame, ingress).await
+    }
+
+    /// The same for an intent that is counted under another path than that of its ingress.
+    pub(crate) async fn relay_from(
+        &self,
+        path: RelayPath,
+        frame: IntentFrame,
+        ingress: Ingress,
+    ) -> Result<String, RelayError> {
         let beam = self.clone();
-        let relayed = tokio::spawn(async move { beam.relay_now(Arc::new(frame), ingress).await });
+        let relayed = tokio::spawn(async move {
+            let began = tokio::time::Instant::now();
+            let relayed = beam.relay_now(Arc::new(frame), ingress).await;
+            let outcome = RelayOutcome::of(&relayed);
+            let counters = &beam.inner.counters;
+            counters.relayed(path, outcome, began.elapsed());
+            relayed.map(Relayed::into_text)
+        });
         match relayed.await {
             Ok(result) => result,
             Err(panicked) => {
                 tracing::error!(%panicked, "the relay of an intent panicked");
+                let counters = &self.inner.counters;
+                counters.relayed(path, RelayOutcome::Error, Duration::ZERO);
                 let problem = BeamProblem::new(Code::RelayError, "Failed to relay intent");
                 Err(RelayError::Ledger(problem))
             }
@@ -145,12 +167,29 @@ impl Beam {
         &self,
         frame: Arc<IntentFrame>,
         ingress: Ingress,
-    ) -> Result<String, RelayError> {
+    ) -> Result<Relayed, RelayError> {
         let checked = self.check_intent(&frame, &ingress).await?;
-        match self.begin_intent(&frame, &ingress, &checked).await? {
-            begin::Begun::Known(result) => Ok(result),
+        let ended = match self.begin_intent(&frame, &ingress, &checked).await? {
+            begin::Begun::Known(result) => return Ok(Relayed::Repeated(result)),
             begin::Begun::Dispatched(row) => self.route(&frame, &ingress, &checked, *row).await,
             begin::Begun::HandedOver(id) => self.await_handed_over(id, &frame, &ingress).await,
+        };
+        ended.map(Relayed::Ended)
+    }
+}
+
+/// The text of a result frame.
+#[derive(Debug)]
+pub(crate) enum Relayed {
+    /// It was stored before, and nothing was delivered.
+    Repeated(String),
+    Ended(String),
+}
+
+impl Relayed {
+    fn into_text(self) -> String {
+        match self {
+            Self::Repeated(text) | Self::Ended(text) => text,
         }
     }
 }

@@ -8,6 +8,7 @@ use consign_engine::Engine;
 use consign_kernel::command::Recover;
 
 use crate::bus::BusState;
+use crate::counters::BeamCounters;
 use crate::directory::agent_index::AgentIndex;
 use crate::federation::{SENDERS_PER_SOURCE, UnknownAgents};
 use crate::observe::agents::KeptAgentCounts;
@@ -51,6 +52,7 @@ pub(crate) struct BeamState {
     pub(crate) unknown_agents: UnknownAgents,
     pub(crate) agent_index: AgentIndex,
     pub(crate) agent_counts: KeptAgentCounts,
+    pub(crate) counters: BeamCounters,
     started: Instant,
     /// Intents per minute and source directory.
     pub(crate) source_rate: SenderRate,
@@ -81,6 +83,7 @@ impl Beam {
                 unknown_agents: UnknownAgents::default(),
                 agent_index: AgentIndex::default(),
                 agent_counts: KeptAgentCounts::default(),
+                counters: BeamCounters::default(),
                 started: Instant::now(),
                 source_rate: SenderRate::new(
                     settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::delivery::DeliveryFailure;
 use super::message::{BusMessage, MessageContent};
+use crate::counters::BusAttemptOutcome;
 use crate::problem::BeamProblem;
 use crate::service::Beam;
 
@@ -47,6 +48,24 @@ impl Beam {
         row: &Intent,
         since: Option<Micros>,
     ) -> Result<DeliveryOutcome, BeamProblem> {
+        let attempted = self.attempt_uncounted(row, since).await;
+        let outcome = match &attempted {
+            Ok((_, true)) => BusAttemptOutcome::HandedOver,
+            Ok((DeliveryOutcome::Delivered, false)) => BusAttemptOutcome::Delivered,
+            Ok((DeliveryOutcome::Queued { .. }, false)) => BusAttemptOutcome::Queued,
+            Ok((DeliveryOutcome::DeadLetter { .. }, false)) => BusAttemptOutcome::DeadLetter,
+            Err(_) => BusAttemptOutcome::Error,
+        };
+        self.inner.counters.bus_attempted(outcome);
+        attempted.map(|(outcome, _)| outcome)
+    }
+
+    /// Returns as well whether the message was handed over to workers.
+    async fn attempt_uncounted(
+        &self,
+        row: &Intent,
+        since: Option<Micros>,
+    ) -> Result<(DeliveryOutcome, bool), BeamProblem> {
         let Some(content) = MessageContent::parse(&row.payload) else {
             let failure = DeliveryFailure {
                 text: "The stored message cannot be read".to_owned(),
@@ -65,7 +84,7 @@ impl Beam {
         row: &Intent,
         since: Option<Micros>,
         failure: Option<DeliveryFailure>,
-    ) -> Result<DeliveryOutcome, BeamProblem> {
+    ) -> Result<(DeliveryOutcome, bool), BeamProblem> {
         let served_in = match &failure {
             Some(failure) if failure.is_unreached => self.served_namespace(&row.owner).await?,
             _ => None,
@@ -107,7 +126,7 @@ impl Beam {
             Err(error) => return Err(error.into()),
         };
         let failure = || failure.unwrap_or_else(DeliveryFailure::timeout);
-        Ok(match state {
+        let outcome = match state {
             State::Delivered | State::Acked => DeliveryOutcome::Delivered,
             State::Failed | State::DeadLetter => DeliveryOutcome::DeadLetter { failure: failure() },
             State::Received | State::Validated | State::Queued | State::Dispatched => {
@@ -117,7 +136,8 @@ impl Beam {
                     failure: failure(),
                 }
             }
-        })
+        };
+        Ok((outcome, served_in.is_some()))
     }
 }
 

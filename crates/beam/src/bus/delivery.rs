@@ -11,6 +11,7 @@ use http::StatusCode;
 
 use super::ATTEMPT_TIMEOUT_S;
 use super::message::MessageContent;
+use crate::counters::RelayPath;
 use crate::frame::{IntentFields, IntentFrame};
 use crate::outbound::{CallLimits, OutboundError, OutboundRequest, OutboundResponse, TargetUrl};
 use crate::relay::{Ingress, RelayError};
@@ -89,7 +90,7 @@ impl Beam {
         if let Some(directory) = &self.settings().bus.remote_directory {
             return self.deliver_by_http(directory, &frame).await;
         }
-        let relay = self.relay(frame, Ingress::Http);
+        let relay = self.relay_from(RelayPath::Bus, frame, Ingress::Http);
         match tokio::time::timeout(ATTEMPT_TIMEOUT, relay).await {
             Ok(Ok(result)) => judge_result(result.as_bytes()),
             Ok(Err(error)) => Err((&error).into()),

@@ -81,5 +81,6 @@ pub(super) async fn write_metrics(
         "Sockets that follow the intent feed of this server",
         beam.inner.sockets.feed_count() as u64,
     );
+    beam.inner.counters.write(text);
     Ok(())
 }

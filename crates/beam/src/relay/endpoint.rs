@@ -7,6 +7,7 @@ use http::HeaderName;
 use serde_json::json;
 
 use super::{Ingress, RelayError};
+use crate::counters::EndpointCallOutcome;
 use crate::frame::{IntentFrame, ResultFields, ResultFrame};
 use crate::outbound::{CallLimits, OutboundError, OutboundRequest, OutboundResponse};
 use crate::service::Beam;
@@ -38,6 +39,8 @@ impl Beam {
         let began = self.engine().wall();
         let mut details = json!({"transport": "direct-http", "endpoint": endpoint});
         let called = self.post_intent(endpoint, frame, limit).await;
+        let outcome = EndpointCallOutcome::of(&called);
+        self.inner.counters.endpoint_called(outcome);
         let is_busy = matches!(called, Err(OutboundError::Busy));
         let failure = match called {
             Ok(response) if response.status.is_success() => {

@@ -156,6 +156,22 @@ pub(crate) fn begin_send(
     thread::spawn(move || http.post("/intents/send", &frame))
 }
 
+/// The first agent sends an intent, and the second one answers it from its socket and is not connected then.
+pub(crate) fn relay_once(server: &Server, (from, to): (&BeamAgent, &BeamAgent), nonce: &str) {
+    let mut socket = to.connect(server);
+    let sending = begin_send(server, &from.message(to, nonce));
+    next_intent(&mut socket);
+    socket.send_json(&to.result(nonce, "here")).unwrap();
+    assert_eq!(sending.join().unwrap().unwrap().status, 200);
+    drop(socket);
+    let mut http = server.http();
+    until("the recipient is not connected", || {
+        let path = format!("/agents/{}", to.beam_id);
+        let agent = http.get(&path).unwrap().json();
+        (agent["connected"] == false).then_some(())
+    });
+}
+
 /// The status and the code of an error of Beam.
 pub(crate) fn beam_error(reply: &Reply) -> (u16, String) {
     (reply.status, word(&reply.json()["errorCode"]))

@@ -8,6 +8,7 @@ mod automation_world;
 mod beam_apart;
 mod beam_bad_days;
 mod beam_commands;
+mod beam_figures;
 mod beam_sdk;
 mod beam_sockets;
 mod beam_workers;
