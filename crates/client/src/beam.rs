@@ -29,6 +29,22 @@ pub struct AgentSearch {
     pub limit: Option<u32>,
 }
 
+/// Which intents of the directory a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct BeamIntentSearch {
+    /// A part of the nonce, a party, the type or the error code.
+    pub text: Option<String>,
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub intent: Option<String>,
+    /// A state, or an outcome.
+    pub status: Option<String>,
+    pub error_code: Option<String>,
+    /// Only the last hours; all intents that are kept without it.
+    pub hours: Option<u32>,
+    pub limit: Option<u32>,
+}
+
 /// Which messages of the bus a list shows.
 #[derive(Clone, Debug, Default)]
 pub struct MessageSearch {
@@ -101,6 +117,40 @@ impl Client {
     pub async fn beam_trace(&self, nonce: &str) -> Result<Value, Error> {
         let path = format!("/observability/intents/{}", encode(nonce.as_bytes()));
         self.fetch(self.beam_get("trace", path)).await
+    }
+
+    /// Intents of the directory, newest first. Needs the session of an operator, as the next two.
+    pub async fn beam_intents(&self, search: &BeamIntentSearch) -> Result<Value, Error> {
+        let text = |number: Option<u32>| number.map(|number| number.to_string());
+        let (hours, limit) = (text(search.hours), text(search.limit));
+        let path = path_with_query(
+            "/observability/intents",
+            &[
+                ("errorCode", search.error_code.as_deref()),
+                ("from", search.from.as_deref()),
+                ("hours", hours.as_deref()),
+                ("intentType", search.intent.as_deref()),
+                ("limit", limit.as_deref()),
+                ("q", search.text.as_deref()),
+                ("status", search.status.as_deref()),
+                ("to", search.to.as_deref()),
+            ],
+        );
+        self.fetch(self.beam_get("intents", path)).await
+    }
+
+    /// Figures of the intents of the last hours.
+    pub async fn beam_overview(&self, hours: Option<u32>) -> Result<Value, Error> {
+        let hours = hours.map(|hours| hours.to_string());
+        let path = path_with_query("/observability/overview", &[("hours", hours.as_deref())]);
+        self.fetch(self.beam_get("overview", path)).await
+    }
+
+    /// Errors of the intents of the last hours.
+    pub async fn beam_errors(&self, hours: Option<u32>) -> Result<Value, Error> {
+        let hours = hours.map(|hours| hours.to_string());
+        let path = path_with_query("/observability/errors", &[("hours", hours.as_deref())]);
+        self.fetch(self.beam_get("errors", path)).await
     }
 
     /// Begins a session of an operator on the machine of the server, and returns its token.
@@ -177,6 +227,13 @@ impl Client {
             ],
         );
         self.fetch(self.beam_get("history", path)).await
+    }
+
+    /// How many messages the bus has, by state and by agent.
+    pub async fn bus_stats(&self) -> Result<Value, Error> {
+        let path = "/v1/beam/stats".to_owned();
+        self.fetch(self.beam_get("statistics of the bus", path))
+            .await
     }
 
     /// Attempts a message again that is a dead letter or has failed.

@@ -44,7 +44,7 @@ pub use atp_wire::{
     SiteHealth, SiteKeyList, SiteKeyView, SweepReply, TransactionList, VerificationView,
     VerifyReply,
 };
-pub use beam::{AgentSearch, MessagePoll, MessageSearch};
+pub use beam::{AgentSearch, BeamIntentSearch, MessagePoll, MessageSearch};
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
 pub use events::{Events, StreamEvent};

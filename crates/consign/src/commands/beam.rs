@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 use crate::link::{self, ServerArgs};
-use crate::render;
+use crate::{out, render};
 
 pub(crate) use identity::BeamIdentity;
 
@@ -39,8 +39,38 @@ impl BeamLinkArgs {
         self.server.client_with_token(token)
     }
 
-    pub(crate) fn client_of(&self, token: SecretKey) -> anyhow::Result<Client> {
+    fn client_of(&self, token: SecretKey) -> anyhow::Result<Client> {
         self.server.client_with_token(Some(token))
+    }
+}
+
+/// A server, and an operator who may read its intents and figures.
+#[derive(Debug, Args)]
+pub(crate) struct OperatorLinkArgs {
+    /// Address of the operator who reads
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["token", "token_file"])]
+    email: Option<String>,
+
+    #[command(flatten)]
+    link: BeamLinkArgs,
+}
+
+impl OperatorLinkArgs {
+    /// With a session of the operator, if one is named.
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        let client = self.link.client()?;
+        let Some(email) = &self.email else {
+            return Ok(client);
+        };
+        let token = client.beam_login(email).await?;
+        self.link.client_of(token)
+    }
+}
+
+/// The server examines a limited number of intents; tells that there were more.
+pub(crate) fn note_truncated(found: &Value) {
+    if found["truncated"] == true {
+        out::note("only the newest intents were examined; choose a shorter time with --hours");
     }
 }
 

@@ -1,10 +1,14 @@
 //! Messages between agents: signed intents, and the message bus.
 
 mod ack;
+mod errors;
 mod history;
+mod list;
+mod overview;
 mod poll;
 mod requeue;
 mod send;
+mod stats;
 mod trace;
 
 use clap::Subcommand;
@@ -35,6 +39,14 @@ pub(crate) enum MessageSubcommand {
     History(Box<history::Args>),
     /// Attempt a dead letter or a failed message again
     Requeue(Box<requeue::Args>),
+    /// Count the messages of the bus by state and by agent
+    Stats(Box<stats::Args>),
+    /// List intents of the directory, newest first
+    List(Box<list::Args>),
+    /// Show figures of the intents of the last hours
+    Overview(Box<overview::Args>),
+    /// Show the errors of the intents of the last hours
+    Errors(Box<errors::Args>),
     /// Show how an intent or a message came to its state
     Trace(Box<trace::Args>),
 }
@@ -47,6 +59,10 @@ impl MessageSubcommand {
             Self::Ack(args) => args.run().await,
             Self::History(args) => args.run().await,
             Self::Requeue(args) => args.run().await,
+            Self::Stats(args) => args.run().await,
+            Self::List(args) => args.run().await,
+            Self::Overview(args) => args.run().await,
+            Self::Errors(args) => args.run().await,
             Self::Trace(args) => args.run().await,
         }
     }

@@ -34,6 +34,10 @@ const COMMANDS: &[&[&str]] = &[
     &["message", "ack", "0"],
     &["message", "history"],
     &["message", "requeue", "0"],
+    &["message", "stats"],
+    &["message", "list"],
+    &["message", "overview"],
+    &["message", "errors"],
     &["message", "trace", "n-1"],
     &["peer", "add", "https://peer.example"],
     &["peer", "list"],
@@ -59,7 +63,7 @@ fn register(place: &Place, name: &str) -> String {
 
 /// The standard output of a command that succeeded.
 #[track_caller]
-fn done(output: &Output) -> String {
+pub(crate) fn done(output: &Output) -> String {
     assert_eq!(code(output), 0, "{}", text(&output.stderr));
     text(&output.stdout)
 }

@@ -9,6 +9,7 @@ mod beam_apart;
 mod beam_bad_days;
 mod beam_commands;
 mod beam_figures;
+mod beam_read_commands;
 mod beam_sdk;
 mod beam_sockets;
 mod beam_workers;

@@ -1,7 +1,7 @@
 //! `consign message trace NONCE`
 
 use crate::commands::OutputArgs;
-use crate::commands::beam::{BeamLinkArgs, cell, member, rows};
+use crate::commands::beam::{OperatorLinkArgs, cell, member, rows};
 use crate::failure::Exit;
 use crate::{out, render};
 
@@ -17,25 +17,16 @@ pub(crate) struct Args {
     /// Nonce of the intent or message
     nonce: String,
 
-    /// Address of the operator who reads
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["token", "token_file"])]
-    email: Option<String>,
-
     #[command(flatten)]
     output: OutputArgs,
 
     #[command(flatten)]
-    link: BeamLinkArgs,
+    link: OperatorLinkArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let mut client = self.link.client()?;
-        if let Some(email) = &self.email {
-            let token = client.beam_login(email).await?;
-            client = self.link.client_of(token)?;
-        }
-        let trace = client.beam_trace(&self.nonce).await?;
+        let trace = self.link.client().await?.beam_trace(&self.nonce).await?;
         if self.output.json {
             out::json(&trace)?;
             return Ok(Exit::Done);
