@@ -56,6 +56,15 @@ impl BeamAgent {
         self.key().public_key().to_string()
     }
 
+    /// The identity as a bundle of the bus has it.
+    pub(crate) fn identity(&self) -> Value {
+        json!({
+            "beamId": self.beam_id,
+            "publicKeyBase64": self.public_key(),
+            "privateKeyBase64": BeamPrivateKey::text_of_seed(&self.seed).as_str(),
+        })
+    }
+
     pub(crate) fn registration(&self) -> Value {
         json!({
             "beamId": self.beam_id,
@@ -227,17 +236,23 @@ pub(crate) fn until_status(server: &Server, nonce: &str, status: &str) -> Value 
 
 /// An operator with a session.
 pub(crate) fn operator(server: &Server) -> Http {
+    let session = session(server, OPERATOR);
+    server
+        .http()
+        .header("Authorization", &format!("Bearer {session}"))
+}
+
+/// The token of a session that the operator with this address begins.
+#[track_caller]
+pub(crate) fn session(server: &Server, email: &str) -> String {
     let mut http = server.http();
     let mut login = |path: &str, body: Value| {
         let reply = http.post(path, &body).unwrap();
         assert_eq!(reply.status, 200, "{}", reply.text());
         word(&reply.json()["token"])
     };
-    let token = login("/admin/auth/magic-link", json!({"email": OPERATOR}));
-    let session = login("/admin/auth/verify", json!({"token": token}));
-    server
-        .http()
-        .header("Authorization", &format!("Bearer {session}"))
+    let token = login("/admin/auth/magic-link", json!({"email": email}));
+    login("/admin/auth/verify", json!({"token": token}))
 }
 
 /// The states of an intent in their order, each of which must be a legal step.

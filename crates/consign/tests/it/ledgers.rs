@@ -11,6 +11,7 @@ mod beam_commands;
 mod beam_figures;
 mod beam_read_commands;
 mod beam_sdk;
+mod beam_settings;
 mod beam_sockets;
 mod beam_workers;
 mod beam_world;
