@@ -1,9 +1,12 @@
-//! Import of databases of a Beam directory and of its message bus.
+//! Import of databases of a Beam directory and of its message bus. An import takes them into a file; for PostgreSQL, that file is
+//! then copied to the database.
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use consign_beam::api_key;
+use serde_json::{Value, json};
 
+use super::beam_world::{BeamAgent, INTENT, next_intent, until};
 use super::{Place, code, printed, start};
 
 const ALICE: &str = "alice@acme.beam.directory";
@@ -92,6 +95,16 @@ fn import(place: &Place, path: &Path, more: &[&str]) -> std::process::Output {
     place.consign(&[&["import", "beam", &path, "--json"], more].concat())
 }
 
+/// Moves what was imported to the database of the place, if it has one.
+fn move_to_ledger(place: &Place) {
+    let Some(database) = &place.database else {
+        return;
+    };
+    let file = format!("sqlite:{}", place.data().join("consign.db").display());
+    let copy = ["store", "copy", "--json", "--from", &file, "--to"];
+    printed(&place.consign(&[&copy[..], &[&database.url()]].concat()));
+}
+
 #[track_caller]
 fn counted(printed: &Value, name: &str) -> (u64, u64) {
     let count = |suffix: &str| {
@@ -134,6 +147,7 @@ fn be_009_be_011_a_directory_is_taken_once_and_the_next_start_recovers_it() {
     }
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 
+    move_to_ledger(&place);
     let server = start(&place.options());
     let mut http = server.http();
     let mut get = |path: &str| http.send("GET", path, &[], None).unwrap().json();
@@ -177,6 +191,81 @@ fn be_009_be_011_a_bus_of_an_early_version_is_taken_once() {
     assert_eq!(taken["skipped"], 1, "{taken}");
     let again = printed(&import(&place, &path, &["--yes"]));
     assert_eq!(counted(&again, "messages"), (0, 2), "{again}");
+}
+
+#[test]
+fn be_009_be_011_an_agent_goes_on_with_its_api_key_and_a_waiting_message_is_delivered() {
+    let place = Place::new();
+    let (alice, bob) = (BeamAgent::new("alice", 1), BeamAgent::new("bob", 2));
+    // As upstream issued it: only its digest is in the file.
+    let key = api_key::issue(&alice.beam_id, &[7; api_key::SECRET_BYTES]);
+    let agent = |agent: &BeamAgent, digest: &str| {
+        let (id, public) = (&agent.beam_id, agent.public_key());
+        format!(
+            "INSERT INTO agents (beam_id, org, display_name, public_key, api_key_hash, created_at, last_seen)
+             VALUES ('{id}', 'acme', 'An agent', '{public}', '{digest}', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z');
+             INSERT INTO agent_keys (beam_id, public_key, created_at) VALUES ('{id}', '{public}', 1000);"
+        )
+    };
+    let tables = DIRECTORY.split("INSERT INTO").next().unwrap();
+    let directory = [
+        tables,
+        &agent(&alice, &api_key::digest(key.reveal())),
+        &agent(&bob, "00"),
+        &format!(
+            "INSERT INTO intent_acls VALUES (11, '{}', '{INTENT}', '{}', '2026-01-01T00:00:00.000Z');",
+            bob.beam_id, alice.beam_id
+        ),
+    ];
+    let directory = made(&place, "beam-directory.db", &directory.concat());
+    let taken = printed(&import(&place, &directory, &["--yes"]));
+    assert_eq!(counted(&taken, "agents"), (2, 0), "{taken}");
+    let tables = BUS.split("INSERT INTO").next().unwrap();
+    let message = "00000000000000000000000000000009";
+    let bus = format!(
+        "{tables} INSERT INTO beam_messages (id, sender, recipient, intent, payload, status, created_at)
+         VALUES ('{message}', '{}', '{}', '{INTENT}', '{{\"message\":\"hi\"}}', 'pending', 1767225600.5);",
+        alice.beam_id, bob.beam_id
+    );
+    let bus = made(&place, "beam-bus.sqlite", &bus);
+    let taken = printed(&import(&place, &bus, &["--yes"]));
+    assert_eq!(counted(&taken, "messages"), (1, 0), "{taken}");
+    move_to_ledger(&place);
+
+    let identities = place.path("identities.json");
+    std::fs::write(&identities, json!({"alice": alice.identity()}).to_string()).unwrap();
+    let options = place
+        .options()
+        .env("BEAM_BUS_IDENTITY_PATH", &identities.to_string_lossy())
+        // Bob connects before the first attempt: an imported message keeps the pauses of upstream.
+        .env("BEAM_BUS_RETRY_INTERVAL_MS", "2500");
+    let server = start(&options);
+    let mut socket = bob.connect(&server);
+    let recent = |key: &str| {
+        let mut elsewhere = server
+            .http()
+            .header("X-Forwarded-For", "203.0.113.7")
+            .header("x-api-key", key);
+        elsewhere.get("/intents/recent").unwrap().status
+    };
+    assert_eq!(recent(key.reveal()), 200);
+    let other = api_key::issue(&alice.beam_id, &[8; api_key::SECRET_BYTES]);
+    assert_eq!(recent(other.reveal()), 401);
+
+    let frame = next_intent(&mut socket);
+    assert_eq!(
+        (&frame["from"], &frame["payload"]),
+        (&json!(alice.beam_id), &json!({"message": "hi"}))
+    );
+    let nonce = frame["nonce"].as_str().unwrap();
+    assert_eq!(nonce, message, "a row without a nonce is sent with its id");
+    socket.send_json(&bob.result(nonce, "here")).unwrap();
+    until("the message is delivered", || {
+        let history = server.http().get("/v1/beam/history").unwrap().json();
+        let found = &history["messages"][0];
+        assert_eq!(found["id"], message, "{history}");
+        (found["status"] == "delivered").then_some(())
+    });
 }
 
 #[test]

@@ -17,7 +17,6 @@ mod disk;
 mod file;
 mod health;
 mod import;
-mod import_beam;
 mod mesh;
 mod mesh_clients;
 mod mesh_clock;
