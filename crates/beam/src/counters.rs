@@ -248,7 +248,7 @@ fn write_outcomes<L: Label>(text: &mut MetricsText, name: &str, about: &str, cou
 /// A histogram with the bounds [`RELAY_BOUNDS_S`].
 #[derive(Debug, Default)]
 struct RelayTimes {
-    /// RelayTimes up to each bound and beyond the one before; the last ones exceed all bounds.
+    /// How many took up to each bound and longer than the one before; the last ones exceed all bounds.
     buckets: [AtomicU64; RELAY_BOUNDS_S.len() + 1],
     sum_us: AtomicU64,
 }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     intent: Option<String>,
 
-    /// Only intents with this status: a state, or success, error or in_flight
+    /// Only intents in this state, or with this outcome
     #[arg(long, value_parser = STATES.into_iter().chain(OUTCOMES).collect::<Vec<_>>())]
     status: Option<String>,
 
