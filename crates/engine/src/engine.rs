@@ -485,6 +485,24 @@ impl Engine {
         self.apply(None, Command::Cancel(operate)).await.map(|_| ())
     }
 
+    /// Like [`Engine::cancel`], but refused if the work is completed.
+    pub async fn cancel_unfinished(
+        &self,
+        _: Operator,
+        face: Face,
+        id: IntentId,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let operate = Operate {
+            id,
+            face,
+            reason: reason.to_owned(),
+        };
+        self.apply(None, Command::CancelUnfinished(operate))
+            .await
+            .map(|_| ())
+    }
+
     pub async fn requeue(
         &self,
         _: Operator,
@@ -492,17 +510,36 @@ impl Engine {
         id: IntentId,
         reason: &str,
     ) -> Result<(), Error> {
-        if self.is_effect(id).await? {
-            return Err(Refusal::EffectOnce.into());
-        }
         let operate = Operate {
             id,
             face,
             reason: reason.to_owned(),
         };
-        self.apply(None, Command::Requeue(operate))
+        self.requeue_by(Command::Requeue(operate), id).await
+    }
+
+    /// Like [`Engine::requeue`], but refused if the work is completed.
+    pub async fn requeue_unfinished(
+        &self,
+        _: Operator,
+        face: Face,
+        id: IntentId,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let operate = Operate {
+            id,
+            face,
+            reason: reason.to_owned(),
+        };
+        self.requeue_by(Command::RequeueUnfinished(operate), id)
             .await
-            .map(|_| ())
+    }
+
+    async fn requeue_by(&self, command: Command, id: IntentId) -> Result<(), Error> {
+        if self.is_effect(id).await? {
+            return Err(Refusal::EffectOnce.into());
+        }
+        self.apply(None, command).await.map(|_| ())
     }
 
     /// Whether the intent is the effect of a transaction. An effect is handed out once, because its first holder may

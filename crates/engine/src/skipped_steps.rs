@@ -79,6 +79,8 @@ fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
         | Command::Advance(_)
         | Command::Cancel(_)
         | Command::Requeue(_)
+        | Command::CancelUnfinished(_)
+        | Command::RequeueUnfinished(_)
         | Command::Remove(_)
         | Command::Observe(_)
         | Command::Recover(_)

@@ -184,10 +184,17 @@ pub(super) async fn cancel(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.authenticate_operator(request).await?;
-    face.engine
-        .cancel(operator, Face::Intent, parse_id(&id)?, "Cancelled by admin")
-        .await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
+    let (engine, id_parsed, reason) = (&face.engine, parse_id(&id)?, "Cancelled by admin");
+    if is_forced(&body)? {
+        engine
+            .cancel(operator, Face::Intent, id_parsed, reason)
+            .await?;
+    } else {
+        engine
+            .cancel_unfinished(operator, Face::Intent, id_parsed, reason)
+            .await?;
+    }
     Ok(operated(&id, "dead").into_response())
 }
 
@@ -196,10 +203,17 @@ pub(super) async fn retry(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let (operator, _) = face.authenticate_operator(request).await?;
-    face.engine
-        .requeue(operator, Face::Intent, parse_id(&id)?, "Retried by admin")
-        .await?;
+    let (operator, body) = face.authenticate_operator(request).await?;
+    let (engine, id_parsed, reason) = (&face.engine, parse_id(&id)?, "Retried by admin");
+    if is_forced(&body)? {
+        engine
+            .requeue(operator, Face::Intent, id_parsed, reason)
+            .await?;
+    } else {
+        engine
+            .requeue_unfinished(operator, Face::Intent, id_parsed, reason)
+            .await?;
+    }
     Ok(operated(&id, "open").into_response())
 }
 
@@ -261,6 +275,16 @@ fn parse_id(id: &str) -> Result<IntentId, Reject> {
 
 fn texts(list: &[String]) -> String {
     array(list.iter().map(|text| string(text)))
+/// Whether the operator asks for the step even if the intent is fulfilled.
+fn is_forced(body: &[u8]) -> Result<bool, Reject> {
+    let object = wire::object_or_empty(body)?;
+    let Some(raw) = wire::field(&object, "force") else {
+        return Ok(false);
+    };
+    raw.as_bool()
+        .ok_or_else(|| Reject::new(Code::InvalidRequest, "force must be true or false."))
+}
+
 }
 
 fn ok() -> Json {

@@ -55,6 +55,9 @@ pub enum Command {
     Advance(Box<Advance>),
     Cancel(Operate),
     Requeue(Operate),
+    /// The same, but a completed row is refused and keeps its result.
+    CancelUnfinished(Operate),
+    RequeueUnfinished(Operate),
     /// Removes one row, unless a holder works on it or its profile keeps rows for ever.
     Remove(Operate),
     /// Applies passed deadlines to one row before it is shown.

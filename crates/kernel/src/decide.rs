@@ -250,9 +250,11 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         Command::Extend(extend) => Needs::Intent(extend.id),
         Command::Settle(settle) => Needs::Intent(settle.id),
         Command::Advance(advance) => Needs::Intent(advance.id),
-        Command::Cancel(operate) | Command::Requeue(operate) | Command::Remove(operate) => {
-            Needs::Intent(operate.id)
-        }
+        Command::Cancel(operate)
+        | Command::Requeue(operate)
+        | Command::CancelUnfinished(operate)
+        | Command::RequeueUnfinished(operate)
+        | Command::Remove(operate) => Needs::Intent(operate.id),
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(restore) => Needs::Restored {
             id: restore.intent.id,
@@ -295,12 +297,20 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
                 .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Advance(advance) => advance::decide(one(view)?, advance, cx),
-        Command::Cancel(operate) => {
+        Command::Cancel(operate) | Command::CancelUnfinished(operate) => {
             let (intent, behind) = one_and_behind(view)?;
+            if matches!(command, Command::CancelUnfinished(_)) {
+                operate::refuse_completed(&intent, operate)?;
+            }
             operate::cancel(intent, operate, cx)
                 .map(|decision| release_series(decision, behind, cx.now))
         }
         Command::Requeue(operate) => operate::requeue(one(view)?, operate, cx),
+        Command::RequeueUnfinished(operate) => {
+            let intent = one(view)?;
+            operate::refuse_completed(&intent, operate)?;
+            operate::requeue(intent, operate, cx)
+        }
         Command::Remove(operate) => operate::remove(one(view)?, operate, cx),
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),

@@ -116,7 +116,7 @@ codes! {
     IntentNotFound => "intent_not_found", NotFound, [Transaction];
     NonceConsumed => "nonce_consumed", Conflict, [Transaction];
     NotAuthorized => "not_authorized", Conflict, [Transaction];
-    InvalidState => "invalid_state", Conflict, [Automation, Transaction, Beam];
+    InvalidState => "invalid_state", Conflict, [Intent, Automation, Transaction, Beam];
     Expired => "expired", Conflict, [Transaction];
     ExecutionLimitReached => "execution_limit_reached", Conflict, [Transaction];
     SpendCapExceeded => "spend_cap_exceeded", Conflict, [Transaction];
@@ -213,6 +213,8 @@ pub enum Refusal {
     Held,
     #[error("this step is not allowed from the present state")]
     IllegalState,
+    #[error("it is completed, and its result would be lost or contradicted")]
+    Completed,
     #[error("item {index}: the key was used before with another content")]
     OnceConflict { index: usize },
     #[error("the key was used before with the same content")]

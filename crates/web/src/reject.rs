@@ -216,6 +216,10 @@ impl From<Refusal> for Reject {
                 Code::InvalidRequest,
                 format!("At most {max} items per request."),
             ),
+            Refusal::Completed => Self::new(
+                Code::InvalidState,
+                "The intent is fulfilled: to cancel or retry it would contradict or drop its result. Send \"force\": true to do it all the same.",
+            ),
         }
     }
 }

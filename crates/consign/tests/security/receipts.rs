@@ -13,7 +13,8 @@ const NOTHING: i32 = 3;
 fn operate(server: &Server, id: &str, verb: &str) {
     let mut admin = server.admin_client().expect("the server made its token");
     let uri = format!("/admin/intents/{id}/{verb}");
-    let reply = admin.post(&uri, &json!({})).expect("the server answers");
+    let forced = json!({"force": true});
+    let reply = admin.post(&uri, &forced).expect("the server answers");
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 

@@ -184,15 +184,20 @@ async fn ip_018_ip_019_an_operator_kills_from_any_state_and_revives_the_dead() {
     let (claimed, token) = world.leased(job(3)).await;
     let fulfilled = world.fulfilled("done", json!("r")).await;
     let dead = world.dead_letter("dead", "broken").await;
-    for id in [&open, &claimed, &fulfilled, &dead] {
-        let killed = world
-            .admin_post(&format!("/admin/intents/{id}/cancel"), &json!({}))
-            .await;
+    let cancelled = "Cancelled by admin";
+    for (id, cause) in [
+        (&open, cancelled),
+        (&claimed, cancelled),
+        (&fulfilled, cancelled),
+        (&dead, "broken"),
+    ] {
+        let uri = format!("/admin/intents/{id}/cancel");
+        let killed = world.admin_post(&uri, &json!({"force": true})).await;
         killed.assert_ok(&json!({"ok": true, "id": id, "status": "dead"}));
         let status = world.status(id).await;
         assert_eq!(
             (&status["status"], &status["last_error"]),
-            (&json!("dead"), &json!("Cancelled by admin"))
+            (&json!("dead"), &json!(cause))
         );
     }
     world

@@ -38,18 +38,27 @@ async fn ip_144_cancel_forces_any_intent_dead_and_archives_it() {
     let fulfilled = world.fulfilled("g", json!(1)).await;
     let (claimed, token) = world.leased(json!({"goal": "g", "payload": 1})).await;
     let open = world.publish(json!({"goal": "g", "payload": 1})).await;
-    for id in [&open, &claimed, &fulfilled, &dead] {
+    let cancelled = "Cancelled by admin";
+    for (id, cause) in [
+        (&open, cancelled),
+        (&claimed, cancelled),
+        (&fulfilled, cancelled),
+        (&dead, "x"),
+    ] {
         let answer = world
-            .admin_post(&format!("/admin/intents/{id}/cancel"), &json!({}))
+            .admin_post(
+                &format!("/admin/intents/{id}/cancel"),
+                &json!({"force": true}),
+            )
             .await;
         answer.assert_ok(&json!({"ok": true, "id": id, "status": "dead"}));
         let seen = world.status(id).await;
         assert_eq!(
             (&seen["status"], &seen["last_error"]),
-            (&json!("dead"), &json!("Cancelled by admin"))
+            (&json!("dead"), &json!(cause))
         );
         let letter = world.admin_get(&format!("/admin/dead/{id}")).await.json();
-        assert_eq!(letter["reason"], "Cancelled by admin");
+        assert_eq!(letter["reason"], cause);
     }
     assert!(world.claim().await.is_none());
     let late = world
@@ -80,7 +89,10 @@ async fn ip_145_retry_gives_any_intent_a_fresh_start() {
     world.clock.advance_s(40);
     for id in [&open, &claimed, &fulfilled, &dead] {
         let answer = world
-            .admin_post(&format!("/admin/intents/{id}/retry"), &json!({}))
+            .admin_post(
+                &format!("/admin/intents/{id}/retry"),
+                &json!({"force": true}),
+            )
             .await;
         answer.assert_ok(&json!({"ok": true, "id": id, "status": "open"}));
         let seen = world
@@ -128,6 +140,54 @@ async fn ip_145_retry_gives_any_intent_a_fresh_start() {
         .admin_post("/admin/intents/nonsense/retry", &json!({}))
         .await;
     unknown.assert_refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_fulfilled_intent_is_cancelled_or_retried_only_by_force() {
+    let world = World::new();
+    let id = world.fulfilled("g", json!("r")).await;
+    let receipt = async || {
+        let uri = format!("/intents/{id}/receipt");
+        world.main_get(&uri).await.text()
+    };
+    let before = receipt().await;
+    for step in ["cancel", "retry"] {
+        let uri = format!("/admin/intents/{id}/{step}");
+        for body in [json!({}), json!({"force": false}), json!({"force": null})] {
+            let answer = world.admin_post(&uri, &body).await;
+            answer.assert_refused(409, "invalid_state");
+        }
+        let answer = world.admin_post(&uri, &json!({"force": "yes"})).await;
+        answer.assert_refused(400, "invalid_request");
+    }
+    let seen = world.status(&id).await;
+    assert_eq!(seen["status"], "fulfilled");
+    assert_eq!(receipt().await, before);
+    let uri = format!("/admin/intents/{id}/cancel");
+    let forced = world.admin_post(&uri, &json!({"force": true})).await;
+    forced.assert_ok(&json!({"ok": true, "id": id, "status": "dead"}));
+}
+
+#[tokio::test]
+async fn an_intent_that_is_dead_keeps_its_cause_and_its_time_when_it_is_cancelled() {
+    let world = World::new();
+    let id = world.dead_letter("g", "no paper").await;
+    let uri = format!("/admin/intents/{id}");
+    let before = world.admin_get(&uri).await.json();
+    world.clock.advance_s(40);
+    let cancel = format!("/admin/intents/{id}/cancel");
+    let answer = world.admin_post(&cancel, &json!({})).await;
+    answer.assert_ok(&json!({"ok": true, "id": id, "status": "dead"}));
+    let after = world.admin_get(&uri).await.json();
+    assert_eq!(after, before);
+    assert_eq!(after["last_error"], "no paper");
+    let uri = format!("/intents/{id}/timeline");
+    let history = world.main_get(&uri).await.json();
+    let last = history["facts"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(
+        (&last["verb"], &last["cause"]),
+        (&json!("cancelled"), &json!("exhausted"))
+    );
 }
 
 #[tokio::test]

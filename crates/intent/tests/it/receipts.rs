@@ -207,7 +207,8 @@ async fn a_receipt_is_for_those_who_may_read_the_intent() {
 
 async fn operate(world: &World, id: &str, verb: &str) {
     let uri = format!("/admin/intents/{id}/{verb}");
-    assert_eq!(world.admin_post(&uri, &json!({})).await.status, 200);
+    let forced = json!({"force": true});
+    assert_eq!(world.admin_post(&uri, &forced).await.status, 200);
 }
 
 /// The verification result for a client without a key.

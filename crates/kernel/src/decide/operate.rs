@@ -24,6 +24,10 @@ pub(super) fn cancel(
     if intent.cause == Cause::Aborted {
         return Err(Refusal::IllegalState);
     }
+    // A row that is dead already keeps the cause of its death, and the fact below shows that an operator cancelled it.
+    if was == State::DeadLetter && profile.cancel_cause == Cause::Cancelled {
+        return Ok(operated(was, intent, Verb::Cancel, operate, cx));
+    }
     intent.last_error = Some(operate.reason.clone());
     if was == State::Queued && profile.numbers_attempts {
         // The end takes the number of the attempt that the row waited for.
@@ -140,6 +144,15 @@ pub(super) fn purge(view: View) -> Decision {
         writes: view.intents.into_iter().map(Write::Remove).collect(),
         answer,
     }
+}
+
+/// Refuses a row whose work is done: to cancel it would contradict its result, to requeue it would repeat its work.
+pub(super) fn refuse_completed(intent: &Intent, operate: &Operate) -> Result<(), Refusal> {
+    let own = intent.profile.profile().face == operate.face;
+    if own && intent.state == State::Acked {
+        return Err(Refusal::Completed);
+    }
+    Ok(())
 }
 
 fn allowed(intent: &Intent, operate: &Operate, verb: Verb) -> Result<(), Refusal> {

@@ -81,7 +81,8 @@ impl Obstacles {
     }
 
     fn refuses_end(&self, request: &Request) -> bool {
-        let ends = |step: &Command| matches!(step, Command::Cancel(_));
+        let ends =
+            |step: &Command| matches!(step, Command::Cancel(_) | Command::CancelUnfinished(_));
         self.refusing_ends.load(Ordering::SeqCst) && request.steps.iter().any(ends)
     }
 

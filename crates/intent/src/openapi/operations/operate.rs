@@ -213,29 +213,40 @@ pub(crate) fn intent() -> Operation {
 }
 
 pub(crate) fn cancel() -> Operation {
+/// The body of a step that a fulfilled intent needs to be forced to.
+fn force() -> Schema {
+    let force = boolean()
+        .about("Whether a fulfilled intent is changed too. Its earlier receipt stays genuine, and the next one supersedes it.")
+        .by_default(false)
+        .nullable();
+    object(vec![optional("force", force)])
+}
+
     changes("cancelIntent", "Cancel an intent")
-        .about("The intent becomes dead in any state, and its holder loses the lease.")
+        .about("The intent becomes dead, and its holder loses the lease. One that is dead keeps the cause of its death; a fulfilled one is cancelled only with force.")
         .path("id", schemas::id())
         .answers(
+        .may_take(force(), limits::BODY_BYTES_MAX, r#"{"force":false}"#)
             StatusCode::OK,
             "The intent is dead.",
             schemas::operated("dead"),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"dead"}"#,
         )
-        .refuses(&[Code::NotFound])
+        .refuses(&[Code::NotFound, Code::InvalidState])
 }
 
 pub(crate) fn retry() -> Operation {
     changes("retryIntent", "Requeue an intent")
-        .about("The intent becomes open in any state, with all its attempts and a new lifetime of 24 hours.")
+        .about("The intent becomes open, with all its attempts and a new lifetime of 24 hours. A fulfilled one, which loses its result, is requeued only with force.")
         .path("id", schemas::id())
         .answers(
+        .may_take(force(), limits::BODY_BYTES_MAX, r#"{"force":false}"#)
             StatusCode::OK,
             "The intent is open.",
             schemas::operated("open"),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"open"}"#,
         )
-        .refuses(&[Code::NotFound])
+        .refuses(&[Code::NotFound, Code::InvalidState])
 }
 
 pub(crate) fn dead() -> Operation {

@@ -57,6 +57,8 @@ fn commands(face: Face) -> Vec<Command> {
         fail(),
         Command::Cancel(operate(face)),
         Command::Requeue(operate(face)),
+        Command::CancelUnfinished(operate(face)),
+        Command::RequeueUnfinished(operate(face)),
         Command::Observe(IntentId([1; 16])),
         Command::Sweep(Sweep { limit: 10 }),
         Command::Clean(Clean {
@@ -180,6 +182,24 @@ fn what_the_table_leaves_out_is_refused() {
             Automation,
             Queued,
             Command::Cancel(operate(Face::Intent)),
+            &Refusal::NotFound,
+        ),
+        (
+            Intent,
+            Acked,
+            Command::CancelUnfinished(operate(Face::Intent)),
+            &Refusal::Completed,
+        ),
+        (
+            Intent,
+            Acked,
+            Command::RequeueUnfinished(operate(Face::Intent)),
+            &Refusal::Completed,
+        ),
+        (
+            Automation,
+            Acked,
+            Command::CancelUnfinished(operate(Face::Intent)),
             &Refusal::NotFound,
         ),
     ];

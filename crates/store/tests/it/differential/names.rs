@@ -92,9 +92,11 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         Command::Settle(settle) => Some(&mut settle.id),
         Command::Take(take) => Some(&mut take.id),
         Command::Advance(advance) => Some(&mut advance.id),
-        Command::Cancel(operate) | Command::Requeue(operate) | Command::Remove(operate) => {
-            Some(&mut operate.id)
-        }
+        Command::Cancel(operate)
+        | Command::Requeue(operate)
+        | Command::CancelUnfinished(operate)
+        | Command::RequeueUnfinished(operate)
+        | Command::Remove(operate) => Some(&mut operate.id),
         Command::Observe(id) => Some(id),
         Command::Restore(restore) => Some(&mut restore.intent.id),
         // It has the same given id in both stores.

@@ -157,6 +157,12 @@ impl Script {
             Step::Expect(name, version) => Command::Expect(kv(*name), *version),
             Step::Cancel(pick, face) => Command::Cancel(self.operate(*pick, *face)),
             Step::Requeue(pick, face) => Command::Requeue(self.operate(*pick, *face)),
+            Step::CancelUnfinished(pick, face) => {
+                Command::CancelUnfinished(self.operate(*pick, *face))
+            }
+            Step::RequeueUnfinished(pick, face) => {
+                Command::RequeueUnfinished(self.operate(*pick, *face))
+            }
             Step::Observe(pick) => Command::Observe(self.id(*pick)),
             Step::Sweep(limit) => Command::Sweep(Sweep { limit: *limit }),
             Step::Clean(face, limit) => Command::Clean(Clean {
@@ -434,7 +440,13 @@ impl Script {
                 }
             }
             (Command::Purge(_), _) => self.purged = true,
-            (Command::Cancel(operate) | Command::Requeue(operate), _) => {
+            (
+                Command::Cancel(operate)
+                | Command::Requeue(operate)
+                | Command::CancelUnfinished(operate)
+                | Command::RequeueUnfinished(operate),
+                _,
+            ) => {
                 self.live.remove(&operate.id);
             }
             (Command::Advance(advance), _) if advance.verb == Verb::Compensate => {
