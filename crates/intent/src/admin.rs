@@ -52,11 +52,17 @@ pub(super) async fn revoke_key(
     let key = key.filter(|key| !key.is_empty());
     let key =
         key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
-    face.engine.revoke_key(operator, &key).await?;
+    let revoked = face.engine.revoke_key(operator, &key).await?;
     // The revoked key may be in this list; for other keys the ledger is asked once more.
     face.rate_limited_keys.forget_all();
+    if !revoked {
+        return Err(Reject::new(Code::NotFound, NO_SUCH_KEY));
+    }
     Ok(ok().into_response())
 }
+
+const NO_SUCH_KEY: &str =
+    "No such API key; nothing was revoked. The main key cannot be revoked, only replaced.";
 
 /// The public properties of the keys, never a key itself.
 pub(super) async fn keys(
@@ -269,12 +275,6 @@ async fn load(face: &IntentFace, id: &str) -> Result<Intent, Reject> {
         .ok_or_else(Reject::not_found)
 }
 
-fn parse_id(id: &str) -> Result<IntentId, Reject> {
-    id.parse().map_err(|_| Reject::not_found())
-}
-
-fn texts(list: &[String]) -> String {
-    array(list.iter().map(|text| string(text)))
 /// Whether the operator asks for the step even if the intent is fulfilled.
 fn is_forced(body: &[u8]) -> Result<bool, Reject> {
     let object = wire::object_or_empty(body)?;
@@ -285,6 +285,12 @@ fn is_forced(body: &[u8]) -> Result<bool, Reject> {
         .ok_or_else(|| Reject::new(Code::InvalidRequest, "force must be true or false."))
 }
 
+fn parse_id(id: &str) -> Result<IntentId, Reject> {
+    id.parse().map_err(|_| Reject::not_found())
+}
+
+fn texts(list: &[String]) -> String {
+    array(list.iter().map(|text| string(text)))
 }
 
 fn ok() -> Json {

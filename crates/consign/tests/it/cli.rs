@@ -112,6 +112,40 @@ fn keys_are_made_listed_and_revoked() {
 }
 
 #[test]
+fn a_key_that_does_not_exist_is_not_revoked() {
+    let place = Place::new();
+    let server = place.start();
+    let made = printed(&place.consign(&["key", "create", "--owner", "bob", "--json"]));
+    let key = word(&made["api_key"]);
+    let listed = printed(&place.consign(&["key", "list", "--json"]));
+    let id = word(&listed[0]["id"]);
+    let never = format!("tk_{}", "dead".repeat(10));
+    for name in ["bob", &never, "k_0000000000000000"] {
+        for how in ["--yes", "--dry-run"] {
+            let refused = place.consign(&["key", "revoke", name, how, "--json"]);
+            let said = text(&refused.stderr);
+            assert_eq!(code(&refused), 3, "{name} {how}: {said}");
+            assert!(said.contains("nothing was revoked"), "{said}");
+            assert!(said.contains("consign key list"), "{said}");
+            let printed: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+            assert_eq!(printed["revoked"], false);
+        }
+        let mut admin = server.admin_client().unwrap();
+        let body = serde_json::json!({"api_key": name});
+        let answer = admin.post("/admin/revoke_key", &body).unwrap();
+        assert_eq!(answer.status, 404, "{}", answer.text());
+    }
+    let mut http = server.http().header("X-API-KEY", &key);
+    published(&mut http, "the key is still there");
+    assert_eq!(
+        code(&place.consign(&["key", "revoke", &id, "--dry-run"])),
+        0
+    );
+    assert_eq!(code(&place.consign(&["key", "revoke", &id, "--yes"])), 0);
+    assert_eq!(super::publish(&mut http, "revoked by its id").status, 401);
+}
+
+#[test]
 fn a_receipt_is_verified_offline_and_a_tampered_one_is_not() {
     let place = Place::new();
     let mut server = place.start();

@@ -1,6 +1,6 @@
 //! `consign key revoke KEY`
 
-use consign_client::SecretKey;
+use consign_client::{SecretKey, StatusCode};
 use consign_engine::key_id;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::{input, out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The key: @FILE, - for standard input, or the key itself (other users can see arguments)
+    /// The key: @FILE, - for standard input, the key itself (other users can see arguments), or its id in consign key list
     #[arg(value_name = "KEY")]
     revoked: SecretKey,
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[arg(long)]
     yes: bool,
 
-    /// Show which key would be revoked, and stop
+    /// Check that the server has the key, show it, and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -57,15 +57,23 @@ impl Args {
             return Err(Failure::usage("the key to revoke is empty").into());
         }
         let shown = masked(key.reveal());
-        if !self.dry_run {
-            confirm(&format!("revoke the key {shown}?"), self.yes)?;
-            let client = self.admin.client()?;
-            // The protocol gives the same answer for a key that never existed.
+        if self.dry_run {
             let id = key_id(key.reveal());
-            if !client.keys().await?.iter().any(|known| known.id == id) {
+            let known = self.admin.client()?.keys().await?;
+            if !known
+                .iter()
+                .any(|known| known.id == id || known.id == key.reveal())
+            {
                 return self.unknown(&shown);
             }
-            client.revoke_key(&key).await?;
+        } else {
+            confirm(&format!("revoke the key {shown}?"), self.yes)?;
+            match self.admin.client()?.revoke_key(&key).await {
+                Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => {
+                    return self.unknown(&shown);
+                }
+                revoked => revoked?,
+            }
         }
         if self.output.json {
             out::json(&RevokeReport {
@@ -73,7 +81,9 @@ impl Args {
                 key: &shown,
             })?;
         } else if self.dry_run {
-            out::note(&format!("would revoke the key {shown}; nothing was sent"));
+            out::note(&format!(
+                "would revoke the key {shown}; nothing was changed"
+            ));
         } else {
             out::note(&format!("the key {shown} is revoked"));
         }
@@ -81,8 +91,17 @@ impl Args {
     }
 }
 
+/// An id is no secret.
+fn is_id(text: &str) -> bool {
+    let digits = text.strip_prefix("k_").unwrap_or_default();
+    digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Enough of a key to recognise it, too little to use it.
 fn masked(key: &str) -> String {
+    if is_id(key) {
+        return key.to_owned();
+    }
     let characters: Vec<char> = key.chars().collect();
     if characters.len() < 20 {
         return "***".to_owned();
@@ -103,5 +122,6 @@ mod tests {
             "tk_...4567"
         );
         assert_eq!(masked("tk_short"), "***");
+        assert_eq!(masked("k_0a6ddb62b508491b"), "k_0a6ddb62b508491b");
     }
 }

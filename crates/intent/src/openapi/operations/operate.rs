@@ -71,7 +71,7 @@ pub(crate) fn revoke_key() -> Operation {
     let key = text().about("The key, or its id.").rule("minLength", 1);
     changes("revokeKey", "Revoke an API key")
         .about(
-            "Its requests are refused from now on; its intents stay. An unknown key is no error.",
+            "Its requests are refused from now on; its intents stay. The main key cannot be revoked.",
         )
         .takes(
             object(vec![required("api_key", key)]),
@@ -84,6 +84,7 @@ pub(crate) fn revoke_key() -> Operation {
             schemas::done(),
             r#"{"ok":true}"#,
         )
+        .refuses(&[Code::NotFound])
 }
 
 pub(crate) fn keys() -> Operation {
@@ -212,7 +213,6 @@ pub(crate) fn intent() -> Operation {
         .refuses(&[Code::NotFound])
 }
 
-pub(crate) fn cancel() -> Operation {
 /// The body of a step that a fulfilled intent needs to be forced to.
 fn force() -> Schema {
     let force = boolean()
@@ -222,11 +222,12 @@ fn force() -> Schema {
     object(vec![optional("force", force)])
 }
 
+pub(crate) fn cancel() -> Operation {
     changes("cancelIntent", "Cancel an intent")
         .about("The intent becomes dead, and its holder loses the lease. One that is dead keeps the cause of its death; a fulfilled one is cancelled only with force.")
         .path("id", schemas::id())
-        .answers(
         .may_take(force(), limits::BODY_BYTES_MAX, r#"{"force":false}"#)
+        .answers(
             StatusCode::OK,
             "The intent is dead.",
             schemas::operated("dead"),
@@ -239,8 +240,8 @@ pub(crate) fn retry() -> Operation {
     changes("retryIntent", "Requeue an intent")
         .about("The intent becomes open, with all its attempts and a new lifetime of 24 hours. A fulfilled one, which loses its result, is requeued only with force.")
         .path("id", schemas::id())
-        .answers(
         .may_take(force(), limits::BODY_BYTES_MAX, r#"{"force":false}"#)
+        .answers(
             StatusCode::OK,
             "The intent is open.",
             schemas::operated("open"),
