@@ -166,7 +166,7 @@ fn new_intent_fields() -> Vec<SchemaField> {
         optional(
             "backoff_base",
             number()
-                .about("Seconds before the second attempt; the delay doubles with each further attempt.")
+                .about("Seconds of back-off. After the nth failed attempt, this times 2^n and up to 2 seconds more pass: twice as many before the second attempt.")
                 .clamped_to(limits::BACKOFF_BASE_MIN_S, limits::BACKOFF_BASE_MAX_S)
                 .by_default(limits::BACKOFF_BASE_DEFAULT_S)
                 .nullable(),

@@ -44,7 +44,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
 
-    /// Seconds before the second try, doubled each time, 1 to 3600 [server default: 5]
+    /// Seconds of back-off, 1 to 3600: twice as many pass before the second try, the double of that before each further
+    /// one, and up to 2 s more [server default: 5]
     #[arg(long, value_name = "SECONDS")]
     backoff_base: Option<f64>,
 
