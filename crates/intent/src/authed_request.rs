@@ -61,9 +61,7 @@ impl IntentFace {
 
     async fn authenticate_key(&self, key: &str) -> Result<Caller, Reject> {
         let caller = self.engine.authenticate(key).await?;
-        caller.ok_or_else(|| {
-            Reject::new(Code::Unauthorized, "Invalid API key.").of_wrong_credential()
-        })
+        caller.ok_or_else(|| Reject::wrong_key(key))
     }
 
     /// Reads the body, unless the ledger would refuse the request in any case.

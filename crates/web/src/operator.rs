@@ -51,7 +51,8 @@ impl OperatorCredentials {
                 return Ok(Operator::vouched());
             }
             if !plant::on(Plant::AdminFallback) {
-                return Err(Reject::admin_challenge().of_wrong_credential());
+                let token = token.to_str().unwrap_or_default();
+                return Err(Reject::wrong_admin_token(token));
             }
         }
         match credentials::basic(headers) {

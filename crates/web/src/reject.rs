@@ -97,6 +97,29 @@ impl Reject {
         reject
     }
 
+    /// The response to a request with a wrong API key. A credential of another kind is named by its prefix.
+    pub fn wrong_key(key: &str) -> Self {
+        let message = if key.starts_with("ca_") {
+            "Invalid API key: this looks like an admin token, which is sent as X-Admin-Token to the routes of operators."
+        } else if key.starts_with("cd_") || key.starts_with("cm_") {
+            "Invalid API key: this looks like the dashboard password or the metrics token."
+        } else {
+            "Invalid API key."
+        };
+        Self::new(Code::Unauthorized, message).of_wrong_credential()
+    }
+
+    /// The response to a wrong admin token.
+    pub fn wrong_admin_token(token: &str) -> Self {
+        let mut reject = Self::admin_challenge();
+        if token.starts_with("ck_") || token.starts_with("tk_") {
+            reject.message =
+                "Authentication required. This looks like an API key, which is sent as X-API-KEY to the routes of clients; X-Admin-Token takes the admin token."
+                    .into();
+        }
+        reject.of_wrong_credential()
+    }
+
     /// The response of `/health` while the ledger is not healthy: the usual error, plus the affected part.
     pub fn unwell(ledger: LedgerHealth) -> Response {
         let reject = Self::new(Code::DatabaseBusy, ledger.reason());
@@ -134,7 +157,7 @@ impl Reject {
         let mut response = (error_status::of(self.code), body).into_response();
         response.extensions_mut().insert(ErrorCode(self.code));
         if self.challenge {
-            let realm = HeaderValue::from_static("Basic realm=\"IntentBus Admin\"");
+            let realm = HeaderValue::from_static("Basic realm=\"Consign\"");
             response
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, realm);

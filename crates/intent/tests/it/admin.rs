@@ -43,7 +43,7 @@ async fn ip_133_ip_187_every_admin_route_is_there_and_opens_with_admin_credentia
             answer.assert_refused(401, "unauthorized");
             assert_eq!(
                 answer.headers["www-authenticate"],
-                "Basic realm=\"IntentBus Admin\""
+                "Basic realm=\"Consign\""
             );
         }
         let opened = world.send(route(method, path, &id).admin()).await.status;

@@ -43,7 +43,7 @@ async fn assert_closed(world: &World, headers: &[(&str, &str)]) {
         answer.assert_refused(401, "unauthorized");
         assert_eq!(
             answer.headers["www-authenticate"],
-            "Basic realm=\"IntentBus Admin\""
+            "Basic realm=\"Consign\""
         );
         let message = answer.json()["error"]["message"].to_string();
         assert!(message.contains("Authentication required"), "{message}");

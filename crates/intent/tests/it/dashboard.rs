@@ -98,7 +98,7 @@ async fn ip_136_a_visitor_without_credentials_is_challenged() {
         answer.assert_refused(401, "unauthorized");
         assert_eq!(
             answer.headers["www-authenticate"],
-            "Basic realm=\"IntentBus Admin\""
+            "Basic realm=\"Consign\""
         );
         let message = answer.json()["error"]["message"]
             .as_str()

@@ -290,10 +290,7 @@ async fn clients_and_operators_may_read_both_and_nobody_else() {
             world.send(call).await.assert_refused(401, "unauthorized");
         }
         let asked = world.send(Call::get(uri)).await;
-        assert_eq!(
-            asked.headers["www-authenticate"],
-            "Basic realm=\"IntentBus Admin\""
-        );
+        assert_eq!(asked.headers["www-authenticate"], "Basic realm=\"Consign\"");
     }
     let served = world.send(Call::get("/openapi.json").key(MAIN)).await;
     assert_eq!(served.json(), document());
