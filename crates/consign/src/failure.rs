@@ -3,6 +3,7 @@
 //! Invariant: every error is one `error:` line on stderr, followed by a `hint:` line if there is a next step.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use crate::{ductile, out};
@@ -127,7 +128,10 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
     } else if let Some(error) = error.downcast_ref::<consign_client::Error>() {
         (exit_of(error), error.hint())
     } else {
-        (Exit::Failed, None)
+        (
+            Exit::Failed,
+            is_disk_full(error).then(|| DISK_FULL.to_owned()),
+        )
     };
     let mut text = format!("error: {error:#}");
     if let Some(hint) = hint {
@@ -135,6 +139,15 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
         text.push_str(&hint);
     }
     (exit, text)
+}
+
+const DISK_FULL: &str = "the disk is full: free space on it, and try again";
+
+fn is_disk_full(error: &anyhow::Error) -> bool {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::StorageFull)
 }
 
 fn exit_of(error: &consign_client::Error) -> Exit {
@@ -213,6 +226,17 @@ mod tests {
             Exit::Failed,
             "error: disk full",
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart_from_other_errors_of_files() {
+        let full = anyhow::Error::new(io::Error::from(io::ErrorKind::StorageFull));
+        let (exit, text) = explain(&full.context("cannot write x/lock"));
+        assert_eq!(exit, Exit::Failed);
+        assert!(text.starts_with("error: cannot write x/lock: "), "{text}");
+        assert!(text.ends_with(DISK_FULL), "{text}");
+        let missing = anyhow::Error::new(io::Error::from(io::ErrorKind::NotFound));
+        assert!(!explain(&missing).1.contains("hint"));
     }
 
     #[test]

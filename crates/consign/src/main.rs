@@ -15,6 +15,7 @@ mod input;
 #[cfg(test)]
 mod input_property_tests;
 mod ledger_location;
+mod ledger_trouble;
 mod link;
 mod lock;
 mod mesh_member;

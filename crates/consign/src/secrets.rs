@@ -22,6 +22,7 @@ pub(crate) use consign_web::secret_text::SecretText as Secret;
 
 use crate::data_dir::{DataDir, write_private};
 use crate::failure::Failure;
+use crate::ledger_trouble::explained;
 
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
@@ -121,7 +122,8 @@ pub(crate) enum LedgerState {
 
 impl LedgerState {
     pub(crate) fn at(path: &Path) -> anyhow::Result<Self> {
-        Ok(match identify(path)? {
+        let found = identify(path).map_err(|error| explained(error, path))?;
+        Ok(match found {
             FileKind::Consign => Self::Existing,
             FileKind::Nothing | FileKind::IntentBus | FileKind::OtherDatabase => Self::New,
         })

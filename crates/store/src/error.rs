@@ -8,6 +8,8 @@ pub enum Error {
     Busy,
     #[error("storage failed, nothing was written: {0}")]
     Unavailable(String),
+    #[error("the disk is full, nothing was written: {0}")]
+    DiskFull(String),
     #[error(
         "the sync of a commit failed, and the commit may or may not be on disk; restart the server to read what is there"
     )]
@@ -81,6 +83,7 @@ impl From<rusqlite::Error> for Error {
             Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
                 Self::Corrupt(error.to_string())
             }
+            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull(error.to_string()),
             _ => Self::Unavailable(error.to_string()),
         }
     }
@@ -108,6 +111,7 @@ impl Error {
             ) => Self::Conflict(reason),
             Some(&SqlState::LOCK_NOT_AVAILABLE) => Self::Locked(reason),
             Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => Self::Corrupt(reason),
+            Some(&SqlState::DISK_FULL) => Self::DiskFull(reason),
             _ => Self::Unavailable(reason),
         }
     }

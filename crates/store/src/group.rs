@@ -159,6 +159,9 @@ fn fail(
         if let Error::Unavailable(reason) = error {
             return Error::Unavailable(reason.clone());
         }
+        if let Error::DiskFull(reason) = error {
+            return Error::DiskFull(reason.clone());
+        }
         Error::Unavailable(error.to_string())
     });
 }

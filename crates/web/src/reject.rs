@@ -216,6 +216,10 @@ impl From<Refusal> for Reject {
                 Code::InvalidRequest,
                 "The intent's state does not allow this.",
             ),
+            Refusal::Completed => Self::new(
+                Code::InvalidState,
+                "The intent is fulfilled: to cancel or retry it would contradict or drop its result. Send \"force\": true to do it all the same.",
+            ),
             Refusal::OnceConflict { index } => Self::new(
                 Code::IdempotencyConflict,
                 "Idempotency-Key was used before with a different body.",
@@ -239,10 +243,6 @@ impl From<Refusal> for Reject {
                 Code::InvalidRequest,
                 format!("At most {max} items per request."),
             ),
-            Refusal::Completed => Self::new(
-                Code::InvalidState,
-                "The intent is fulfilled: to cancel or retry it would contradict or drop its result. Send \"force\": true to do it all the same.",
-            ),
         }
     }
 }
@@ -263,6 +263,13 @@ impl From<Error> for Reject {
                 Code::DatabaseBusy,
                 "The database went away during a commit; it is not known whether this was done. Ask again.",
             ),
+            Error::Store(error @ consign_engine::StoreError::DiskFull(_)) => {
+                tracing::error!(%error, "storage failed");
+                Self::new(
+                    Code::DatabaseBusy,
+                    "The server's disk is full; nothing was written. Free space on it, and try again.",
+                )
+            }
             Error::Store(error) => {
                 tracing::error!(%error, "storage failed");
                 Self::new(

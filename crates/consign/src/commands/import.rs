@@ -31,7 +31,10 @@ fn stopped(error: Error, dry_run: bool) -> anyhow::Error {
     if matches!(error, Error::Store(StoreError::Open { .. })) {
         return error.into();
     }
-    let why = if let Error::Store(StoreError::Unavailable(why) | StoreError::Corrupt(why)) = error {
+    let why = if let Error::Store(
+        StoreError::Unavailable(why) | StoreError::DiskFull(why) | StoreError::Corrupt(why),
+    ) = error
+    {
         why
     } else {
         error.to_string()

@@ -18,6 +18,7 @@ use crate::config::protocol_settings;
 use crate::data_dir::{DataArgs, DataDir};
 use crate::failure::{Exit, Failure};
 use crate::ledger_location::{LedgerFlags, LedgerLocation};
+use crate::ledger_trouble::explained;
 use crate::out;
 
 #[derive(Debug, Subcommand)]
@@ -104,7 +105,8 @@ impl StoreArgs {
 /// Refuses a file that is not a Consign database before anything opens (and thereby creates) it.
 fn must_be_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
-    let failure = match identify(path)? {
+    let found = identify(path).map_err(|error| explained(error, path))?;
+    let failure = match found {
         FileKind::Consign => return Ok(()),
         FileKind::Nothing => Failure::new(Exit::Nothing, format!("no database at {shown}"))
             .hint("name the directory with --data, or the file with --store sqlite:PATH"),

@@ -9,6 +9,7 @@ use consign_store::sqlite::{FileKind, Sqlite, identify};
 use crate::data_dir::{DataDir, sync_directory};
 use crate::failure::Failure;
 use crate::ledger_location::LedgerLocation;
+use crate::ledger_trouble::explained;
 
 /// If the last commit is later than this machine's clock by more than this, one of the two clocks was wrong.
 pub(crate) const AHEAD_US_MAX: i64 = 300 * SECOND_US;
@@ -139,11 +140,16 @@ fn name(location: &LedgerLocation, data: &DataDir) -> String {
 /// Whether there is no ledger, or one without any commit.
 async fn is_missing(location: &LedgerLocation) -> anyhow::Result<bool> {
     match location {
-        LedgerLocation::File(path) => Ok(match identify(path)? {
-            FileKind::Nothing => true,
-            FileKind::Consign => Sqlite::last_time(path)?.is_none(),
-            FileKind::IntentBus | FileKind::OtherDatabase => false,
-        }),
+        LedgerLocation::File(path) => {
+            let looked = identify(path).and_then(|found| {
+                Ok(match found {
+                    FileKind::Nothing => true,
+                    FileKind::Consign => Sqlite::last_time(path)?.is_none(),
+                    FileKind::IntentBus | FileKind::OtherDatabase => false,
+                })
+            });
+            looked.map_err(|error| explained(error, path))
+        }
         LedgerLocation::Database(address) => Ok(!Postgres::exists(address).await?),
     }
 }

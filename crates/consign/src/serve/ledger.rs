@@ -14,6 +14,7 @@ use super::begin::BeginArgs;
 use super::clock_skew;
 use crate::failure::Failure;
 use crate::ledger_location::LedgerLocation;
+use crate::ledger_trouble::explained;
 use crate::planted;
 use crate::secrets::{self, Secrets};
 
@@ -34,7 +35,7 @@ impl LedgerLocation {
     pub(crate) async fn clock(&self, allowed: BeginArgs) -> anyhow::Result<Arc<EngineClock>> {
         Ok(Arc::new(match self {
             Self::File(path) => {
-                let last = Sqlite::last_time(path)?;
+                let last = Sqlite::last_time(path).map_err(|error| explained(error, path))?;
                 allowed.refuse_future(self, last, SystemTimes::own_wall())?;
                 EngineClock::start(last)
             }
@@ -53,11 +54,14 @@ impl LedgerLocation {
         node: i64,
     ) -> anyhow::Result<OpenLedger> {
         Ok(match self {
-            Self::File(path) => OpenLedger::File(Arc::new(Sqlite::open(sqlite::Options {
-                path: path.clone(),
-                clock,
-                queue_max: sqlite::QUEUE_REQUESTS_MAX,
-            })?)),
+            Self::File(path) => {
+                let opened = Sqlite::open(sqlite::Options {
+                    path: path.clone(),
+                    clock,
+                    queue_max: sqlite::QUEUE_REQUESTS_MAX,
+                });
+                OpenLedger::File(Arc::new(opened.map_err(|error| explained(error, path))?))
+            }
             Self::Database(address) => {
                 let options = postgres::Options {
                     address: DatabaseAddress::clone(address),

@@ -25,6 +25,16 @@ impl FileIdentity {
         })
     }
 
+    /// Adds the path to an error that is about the disk.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match error {
+            Error::DiskFull(reason) => {
+                Error::DiskFull(format!("{}: {reason}", self.path.display()))
+            }
+            error => error,
+        }
+    }
+
     /// Fails as long as another file, or none, is at the path.
     pub(super) fn confirm(&self) -> Result<(), Error> {
         match identity(&self.path) {

@@ -166,26 +166,8 @@ impl SqliteWriter<'_> {
         confirmed
     }
 
-    fn run_loop(
-        mut self,
-        queue: &WriteQueue,
-        log: &WalFile,
-        shared: &Arc<CommitShared>,
-        merge_wanted: &AtomicBool,
-    ) {
-        while let Some(group) = queue.gather() {
-            if let Some(committed) = group::commit(&mut self, group, shared) {
-                queue.sync_and_answer(committed, log);
-            }
-            if merge_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
-                checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
-            }
-        }
-    }
-}
-
-impl Transact for SqliteWriter<'_> {
-    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
+    /// Opens a transaction and executes the group in it.
+    fn run_group(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
         self.executing = false;
         self.identity.confirm()?;
         self.confirm_log()?;
@@ -219,6 +201,30 @@ impl Transact for SqliteWriter<'_> {
         })
     }
 
+    fn run_loop(
+        mut self,
+        queue: &WriteQueue,
+        log: &WalFile,
+        shared: &Arc<CommitShared>,
+        merge_wanted: &AtomicBool,
+    ) {
+        while let Some(group) = queue.gather() {
+            if let Some(committed) = group::commit(&mut self, group, shared) {
+                queue.sync_and_answer(committed, log);
+            }
+            if merge_wanted.swap(false, Ordering::Relaxed) && !shared.durability.is_lost() {
+                checkpoint::noted(checkpoint::merge(self.prepared.connection()), shared);
+            }
+        }
+    }
+}
+
+impl Transact for SqliteWriter<'_> {
+    fn run(&mut self, group: &mut RequestGroup<'_>) -> Result<Executed, Error> {
+        let ran = self.run_group(group);
+        ran.map_err(|error| self.identity.named(error))
+    }
+
     fn commit(&mut self) -> Result<(), Error> {
         if let Err(error) = self.prepared.get("COMMIT")?.execute([]) {
             // The first commit of a log that restarts syncs its header before it writes; nothing of it is in the log.
@@ -226,7 +232,7 @@ impl Transact for SqliteWriter<'_> {
                 tracing::error!(%error, "the sync of a new log failed; no request is accepted until a restart");
                 self.shared.durability.mark_sync_failed();
             }
-            return Err(error.into());
+            return Err(self.identity.named(error.into()));
         }
         self.position = self.next.take().unwrap_or(self.position);
         self.nonces.committed();

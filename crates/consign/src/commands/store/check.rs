@@ -10,6 +10,7 @@ use super::{StoreArgs, must_be_ours, no_ledger, now, warn_cost};
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
 use crate::ledger_location::LedgerLocation;
+use crate::ledger_trouble::{backups_beside, explained};
 use crate::lock::DataLock;
 use crate::serve::begin::AHEAD_US_MAX;
 use crate::{out, render};
@@ -67,18 +68,23 @@ impl Args {
         } else {
             None
         };
-        let (findings, keep) = match place {
+        let (findings, keep, beside) = match place {
             LedgerLocation::File(path) => {
                 let mut findings = future(&path)?;
-                findings.extend(check_file(path).await?);
-                (findings, "the file")
+                findings.extend(check_file(path.clone()).await?);
+                let beside = format!("; {}", backups_beside(&path));
+                (findings, "the file", beside)
             }
             LedgerLocation::Database(address) => {
                 let address = address.for_reading();
                 if !self.output.json {
                     warn_cost(&address).await?;
                 }
-                (check_database(&address).await?, "the database")
+                (
+                    check_database(&address).await?,
+                    "the database",
+                    String::new(),
+                )
             }
         };
         if self.output.json {
@@ -101,7 +107,8 @@ impl Args {
             return Ok(Exit::Done);
         }
         let message = format!("{shown} has {} findings", findings.len());
-        let backup = format!("keep {keep} unchanged and restore a backup that passes this check");
+        let backup =
+            format!("keep {keep} unchanged and restore a backup that passes this check{beside}");
         let hint = if !self.repair && findings.iter().any(|finding| is_repairable(finding)) {
             format!(
                 "positions, counters and the time can be repaired: consign store check --repair; for anything else {backup}"
@@ -162,7 +169,8 @@ fn is_repairable(finding: &str) -> bool {
 
 /// A last commit in the future is no damage, but no server starts on such a file.
 fn future(path: &std::path::Path) -> anyhow::Result<Vec<String>> {
-    let ahead_us = Sqlite::last_time(path)?.map_or(0, |last| last.0.saturating_sub(now().0));
+    let last = Sqlite::last_time(path).map_err(|error| explained(error, path))?;
+    let ahead_us = last.map_or(0, |last| last.0.saturating_sub(now().0));
     let seconds = ahead_us / SECOND_US;
     Ok((ahead_us > AHEAD_US_MAX)
         .then(|| format!("time: the last commit is {seconds} s ahead of this machine's clock"))
@@ -174,8 +182,10 @@ pub(crate) async fn check_file(path: std::path::PathBuf) -> anyhow::Result<Vec<S
     must_be_ours(&path)?;
     // A running server locks its files. A copy made by `store backup` can be checked at any time.
     let _lock = DataLock::database(&path)?;
-    let looked = tokio::task::spawn_blocking(move || Sqlite::check_file(&path, now()));
-    Ok(looked.await.context("the check panicked")??)
+    let looked = tokio::task::spawn_blocking(move || {
+        Sqlite::check_file(&path, now()).map_err(|error| explained(error, &path))
+    });
+    looked.await.context("the check panicked")?
 }
 
 /// Reads one snapshot, so servers may run. A schema of another version is not migrated under them.

@@ -80,7 +80,9 @@ impl BeamFile {
         let connection = schema::read_only(path, !Path::new(&log).exists())
             .map_err(|error| unfit(error.to_string()))?;
         let file = Self::checked(connection).map_err(|error| {
-            if let Error::Unavailable(reason) | Error::Corrupt(reason) = error {
+            if let Error::Unavailable(reason) | Error::DiskFull(reason) | Error::Corrupt(reason) =
+                error
+            {
                 return unfit(reason);
             }
             error
