@@ -117,7 +117,22 @@ impl Error {
             Self::Unreachable { cause, .. } if is_certificate_problem(cause) => {
                 "if the server has its own certificate authority, name it with --ca-file".to_owned()
             }
-            Self::Unreachable { .. } => "start it with: consign serve".to_owned(),
+            Self::Unreachable { cause, .. } if is_no_tls(cause) => {
+                "the server does not speak TLS on this port; use an http:// address, or start it with --tls-cert and --tls-key".to_owned()
+            }
+            Self::Unreachable { server, cause } if is_unknown_name(cause) => format!(
+                "the name {} has no address; check its spelling, and whether this machine can ask a name server",
+                server.host
+            ),
+            Self::Unreachable { server, .. } if is_here(&server.host) => {
+                "start it with: consign serve".to_owned()
+            }
+            Self::Unreachable { .. } => {
+                "check the address and the port, and that the server runs there and lets this machine in".to_owned()
+            }
+            Self::Broken { cause, .. } if cause.is_parse() => {
+                "the server did not answer in HTTP; if it has a certificate, use an https:// address".to_owned()
+            }
             Self::Peer { .. } => {
                 "no key was sent; find out which process created this socket, and start the server with: consign serve".to_owned()
             }
@@ -133,8 +148,14 @@ impl Error {
                 status,
                 code,
                 retry_after_s,
-                ..
-            } => return refusal_hint(*status, code, *retry_after_s),
+                message,
+            } => {
+                return if message.contains("disk is full") {
+                    Some("free space on the disk of the server; its log names the file".to_owned())
+                } else {
+                    refusal_hint(*status, code, *retry_after_s)
+                };
+            }
             Self::NotServed { .. } => {
                 "start it with ATP_SITE set; see consign serve --help".to_owned()
             }
@@ -247,6 +268,28 @@ fn beam_hint(status: StatusCode, code: &str) -> Option<&'static str> {
     })
 }
 
+/// The other end answered a TLS handshake with something else.
+fn is_no_tls(cause: &std::io::Error) -> bool {
+    let inner = cause.get_ref();
+    matches!(
+        inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()),
+        Some(rustls::Error::InvalidMessage(_))
+    )
+}
+
+/// The resolver's errors have no kind of their own.
+fn is_unknown_name(cause: &std::io::Error) -> bool {
+    cause
+        .to_string()
+        .starts_with("failed to lookup address information")
+}
+
+/// Whether a host is this machine.
+fn is_here(host: &str) -> bool {
+    let ip = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
 fn is_certificate_problem(cause: &std::io::Error) -> bool {
     let Some(inner) = cause.get_ref() else {
         return false;
@@ -309,5 +352,45 @@ mod tests {
             Some("start it with: consign serve")
         );
         assert!(error.is_unreachable());
+    }
+
+    #[test]
+    fn each_way_not_to_reach_a_server_has_a_hint_of_its_own() {
+        let hint = |server: &str, cause: std::io::Error| {
+            let server = Address::parse(server).unwrap();
+            Error::Unreachable { server, cause }.hint().unwrap()
+        };
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        for here in ["http://localhost:1", "http://[::1]:1", "http://127.0.0.2:1"] {
+            assert_eq!(hint(here, refused()), "start it with: consign serve");
+        }
+        let elsewhere = hint("http://bus.example.org:7070", refused());
+        assert!(
+            elsewhere.contains("the address and the port"),
+            "{elsewhere}"
+        );
+        let nowhere = std::io::Error::other(
+            "failed to lookup address information: Name or service not known",
+        );
+        let unknown = hint("http://bus.exmaple.org", nowhere);
+        assert!(
+            unknown.contains("bus.exmaple.org has no address"),
+            "{unknown}"
+        );
+        let no_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        let plain = hint("https://127.0.0.1:7070", std::io::Error::other(no_tls));
+        assert!(plain.contains("http:// address"), "{plain}");
+    }
+
+    #[test]
+    fn a_full_disk_is_not_answered_with_try_again() {
+        let error = Error::Refused {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            code: "database_busy".to_owned(),
+            message: "The server's disk is full; nothing was written.".to_owned(),
+            retry_after_s: Some(1),
+        };
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("free space"), "{hint}");
     }
 }
