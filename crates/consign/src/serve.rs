@@ -17,6 +17,7 @@ mod mesh_settings;
 mod mesh_work;
 mod message_bus;
 mod node;
+mod port_owner;
 mod prepare;
 mod reserve;
 mod site;

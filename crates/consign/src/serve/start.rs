@@ -21,7 +21,7 @@ use super::limits::ConnectionBudget;
 use super::prepare::Prepared;
 use super::reserve::DiskReserve;
 use super::startup_message::{self, StartupMessage};
-use super::{ServeArgs, beam, logs, mesh, site};
+use super::{ServeArgs, beam, logs, mesh, port_owner, site};
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::lock::DataLock;
@@ -50,7 +50,8 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         connections_max: connections.main_listener(automation.is_some()),
         behind_proxy: settings.trust_proxy,
         ..ServerOptions::new(args.listen)
-    })?;
+    })
+    .map_err(port_owner::explained)?;
     let base_url = base_url(server.local_addr(), args.tls_cert.is_some());
     let socket = local_socket(data);
     let _address = AddressFile::new(data, &prepared.lock, &base_url)?;
