@@ -104,6 +104,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let service = layers::around(shell.router(), layers);
     components.serve_locally(socket, service.clone());
     startup_message::print(&StartupMessage {
+        log_format: args.log_format,
         base_url: &base_url,
         elsewhere: prepared.elsewhere.as_deref(),
         data,

@@ -1,17 +1,19 @@
 //! The startup message: five lines for a new user, one more if the ledger is not in the data directory, and the new
 //! secrets.
 //!
-//! Invariant: a secret is shown only on a terminal, once. Other outputs (a file, a pipe, the system journal) are
-//! stored for long, so they contain only the path of the secret.
+//! Invariant: a secret is shown only on a terminal, once, and never if the log is JSON. Other outputs (a file, a pipe,
+//! the system journal) are stored for long, so they contain only the path of the secret.
 
 use consign_intent::settings::IntentSettings;
 
+use super::LogFormat;
 use crate::data_dir::DataDir;
 use crate::out;
 use crate::secrets::{SecretName, Secrets};
 
 #[derive(Debug)]
 pub(super) struct StartupMessage<'a> {
+    pub(super) log_format: LogFormat,
     pub(super) base_url: &'a str,
     /// The ledger, without a password, if it is not in the data directory.
     pub(super) elsewhere: Option<&'a str>,
@@ -21,16 +23,25 @@ pub(super) struct StartupMessage<'a> {
 }
 
 pub(super) fn print(startup_message: &StartupMessage<'_>) -> anyhow::Result<()> {
-    let to_person = out::notes_reach_a_terminal();
+    let is_json = startup_message.log_format == LogFormat::Json;
+    let to_person = out::notes_reach_a_terminal() && !is_json;
     for name in &startup_message.secrets.made {
         if let Some((what, secret)) = shown(*name, startup_message.secrets) {
             let kept = file(startup_message.data, *name);
-            out::note(&if to_person {
-                format!("made {what}: {secret}  (shown once, kept in {kept})")
+            if is_json {
+                tracing::info!("made {what}: kept in {kept}");
+            } else if to_person {
+                out::note(&format!(
+                    "made {what}: {secret}  (shown once, kept in {kept})"
+                ));
             } else {
-                format!("made {what}: kept in {kept}")
-            });
+                out::note(&format!("made {what}: kept in {kept}"));
+            }
         }
+    }
+    if is_json {
+        let (address, data) = (startup_message.base_url, startup_message.data);
+        tracing::info!(address, data = %data.root().display(), "listening");
     }
     out::data(&lines(startup_message))
 }

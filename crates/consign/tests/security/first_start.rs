@@ -36,7 +36,15 @@ fn first_start_without_a_terminal_tells_the_files_of_its_secrets_and_no_secret()
     let place = Place::new();
     let mut server = place.start();
     let lines = server.stdout_lines().join("\n");
-    let said = format!("{}\n{lines}", server.stderr());
+    let log = server.stderr();
+    for line in log.lines() {
+        let line: Result<serde_json::Value, _> = serde_json::from_str(line);
+        assert!(line.is_ok(), "a log in JSON has no other lines: {log}");
+    }
+    let listening = log.lines().find(|line| line.contains("\"listening\""));
+    let listening = listening.expect("the log tells that it listens");
+    assert!(listening.contains(server.base_url()), "{listening}");
+    let said = format!("{log}\n{lines}");
     for (what, name) in SHOWN {
         let file = place.data().join("keys").join(name);
         let told = format!("made {what}: kept in {}", file.display());
@@ -47,6 +55,30 @@ fn first_start_without_a_terminal_tells_the_files_of_its_secrets_and_no_secret()
         assert!(!said.contains(&secret), "{name} was shown: {said}");
     }
     assert!(server.terminate(PATIENCE).expect("it ends").success());
+}
+
+#[test]
+fn first_start_at_a_terminal_with_a_log_in_json_shows_no_secret() {
+    let place = Place::new();
+    let mut command = process::cleaned("python3".as_ref());
+    command.args(["-c", AT_A_TERMINAL]).arg(binary());
+    command.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+        "--data",
+    ]);
+    command.arg(place.data());
+    let output = process::run(command, PATIENCE).expect("it ends in time");
+    let said = text(&output.stdout);
+    assert!(said.contains("made the admin token: kept in"), "{said}");
+    for name in SHOWN.map(|(_, name)| name).into_iter().chain(NEVER_SHOWN) {
+        let file = place.data().join("keys").join(name);
+        let secret = std::fs::read_to_string(file).expect("it was made");
+        assert!(!said.contains(secret.trim()), "{name} was shown: {said}");
+    }
 }
 
 #[test]
