@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::OutputArgs;
@@ -72,8 +72,28 @@ fn typed_as(text: &str, is_ductile: bool) -> String {
     })
 }
 
+/// The command line. Its help names the commands as they are typed under this name.
+fn parsed() -> Result<Ductile, clap::Error> {
+    let mut command = renamed(Ductile::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Ductile::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The commands are shared with `consign`, and their examples are written for it.
+fn renamed(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommands(renamed);
+    let Some(text) = command.get_after_help().map(ToString::to_string) else {
+        return command;
+    };
+    let text = text.replace("  consign automation ", "  ductile ");
+    command.after_help(
+        text.replace("&& consign ", "&& ductile ")
+            .replace("  consign ", "  ductile "),
+    )
+}
+
 pub(crate) fn run() -> ExitCode {
-    let ended = match Ductile::try_parse() {
+    let ended = match parsed() {
         Ok(ductile) => ductile.run(),
         Err(error) => usage::report(&error, true),
     };
@@ -115,6 +135,30 @@ fn version(output: OutputArgs) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_names_the_program_that_was_called() {
+        fn texts(command: &clap::Command, into: &mut String) {
+            let after = command.get_after_help();
+            into.push_str(&after.map(ToString::to_string).unwrap_or_default());
+            for inner in command.get_subcommands() {
+                texts(inner, into);
+            }
+        }
+        let (mut own, mut renamed_texts) = (String::new(), String::new());
+        texts(&Ductile::command(), &mut own);
+        texts(&renamed(Ductile::command()), &mut renamed_texts);
+        assert!(own.contains("  consign plugin run hello"), "{own}");
+        assert!(!own.contains("  ductile "), "{own}");
+        for told in [
+            "  ductile plugin run hello",
+            "  ductile config init",
+            "&& ductile system start",
+        ] {
+            assert!(renamed_texts.contains(told), "{renamed_texts}");
+        }
+        assert!(!renamed_texts.contains("  consign "), "{renamed_texts}");
+    }
 
     #[test]
     fn commands_in_texts_can_be_typed_under_both_names() {

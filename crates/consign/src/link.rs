@@ -126,6 +126,18 @@ impl AdminArgs {
 }
 
 impl ServerArgs {
+    /// The server of a data directory.
+    pub(crate) fn of(data: &DataArgs) -> Self {
+        Self {
+            server: None,
+            data: DataArgs {
+                data: data.data.clone(),
+            },
+            ca_file: None,
+            timeout: 10,
+        }
+    }
+
     /// Whether it is the server of the data directory.
     pub(crate) fn is_local(&self) -> anyhow::Result<bool> {
         Ok(self.location(true)?.local.is_some())

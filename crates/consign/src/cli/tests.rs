@@ -51,17 +51,18 @@ Commands:
   store       Check, back up, migrate and copy the database
   automation  Check, seal and change the configuration of plugins, schedules and pipelines
   system      Start, inspect and reload the automation service
-  plugin      List, run, create and check plugins
-  job         Inspect, cancel and retry jobs
-  pipeline    List, show and run pipelines
-  schedule    List schedules and their next runs; pause, resume or run them
-  queue       List queued and running jobs, oldest first
-  logs        Show the log of finished attempts, newest first
+  plugin      List, run, create and check plugins of the automation
+  job         Inspect, cancel and retry jobs of the automation
+  pipeline    List, show and run pipelines of the automation
+  schedule    List schedules of the automation and their next runs; pause, resume or run them
+  queue       List queued and running jobs of the automation, oldest first
+  logs        Show the log of finished attempts of the automation's jobs, newest first
   skills      Describe all commands and pipelines in Markdown; short for `system skills`
-  api         Send any HTTP request to the service
-  run         Run a command of a plugin; short for `plugin run`
-  status      Show the status of the service; short for `system status`
-  plugins     List the plugins; short for `plugin list`
+  api         Send any HTTP request to the automation service
+  run         Run a command of a plugin of the automation; short for `plugin run`
+  status      Show the status of the automation, or of the server if none is configured; short for
+              `system status`
+  plugins     List the plugins of the automation; short for `plugin list`
   import      Import data from another program
   bench       Measure the performance of a server
   openapi     Print the documentation of the HTTP interface
@@ -287,7 +288,7 @@ Commands:
   reload        Reload the configuration of the running service
   plugin-facts  Show the facts of a plugin, newest first
   scheduler     List the schedules with their open jobs
-  doctor        Check configuration, plugins, breakers and schedules for problems
+  doctor        Check configuration, plugins, breakers and schedules of the automation for problems
   selfcheck     Check the whole ledger while no service runs
   backup        Save ledger, configuration and plugins in a new tar.gz
   skills        Describe all commands and pipelines in Markdown

@@ -34,7 +34,7 @@ pub(crate) enum SystemSubcommand {
     PluginFacts(breaker::FactsArgs),
     /// List the schedules with their open jobs
     Scheduler(schedule::ScheduleListArgs),
-    /// Check configuration, plugins, breakers and schedules for problems
+    /// Check configuration, plugins, breakers and schedules of the automation for problems
     Doctor(checks::DoctorArgs),
     /// Check the whole ledger while no service runs
     Selfcheck(checks::SelfcheckArgs),

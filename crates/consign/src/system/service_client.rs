@@ -193,7 +193,7 @@ impl ServiceClient {
         Err(if status == StatusCode::UNAUTHORIZED && is_control {
             refused.hint("the service was restarted meanwhile, or another one uses this directory; try again")
         } else if status == StatusCode::UNAUTHORIZED {
-            refused.hint("name a token with --api-key or in DUCTILE_API_KEY")
+            refused.hint("name a token of the automation with --api-key or in DUCTILE_API_KEY, which `config token create` makes; keys and admin tokens of a server of intents are none, and its routes are reached with curl")
         } else {
             refused
         }

@@ -10,12 +10,13 @@ use crate::{input, out};
 
 const AFTER_HELP: &str = "\
 Prints the response unchanged; an error response exits with 1. If no service runs, read
-requests are answered from the ledger.
+requests are answered from the ledger. The routes of intents, keys and operators are not
+among them: `consign openapi` lists those, and curl sends to them.
 
-Examples (use `consign` if the binary has that name):
-  ductile api /healthz
-  ductile api /plugin/mail/send -b '{\"payload\": {\"to\": \"ada@example.org\"}}'
-  ductile api /jobs?limit=5 --api-url http://127.0.0.1:8080";
+Examples:
+  consign api /healthz
+  consign api /plugin/mail/send -b '{\"payload\": {\"to\": \"ada@example.org\"}}'
+  consign api /jobs?limit=5 --api-url http://127.0.0.1:8080";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]

@@ -12,31 +12,31 @@ pub(crate) enum AutomationCommand {
     /// Start, inspect and reload the automation service
     #[command(subcommand)]
     System(system::SystemSubcommand),
-    /// List, run, create and check plugins
+    /// List, run, create and check plugins of the automation
     #[command(subcommand)]
     Plugin(plugin::PluginSubcommand),
-    /// Inspect, cancel and retry jobs
+    /// Inspect, cancel and retry jobs of the automation
     #[command(subcommand)]
     Job(job::JobSubcommand),
-    /// List, show and run pipelines
+    /// List, show and run pipelines of the automation
     #[command(subcommand)]
     Pipeline(pipeline::PipelineSubcommand),
-    /// List schedules and their next runs; pause, resume or run them
+    /// List schedules of the automation and their next runs; pause, resume or run them
     #[command(subcommand)]
     Schedule(schedule::ScheduleSubcommand),
-    /// List queued and running jobs, oldest first
+    /// List queued and running jobs of the automation, oldest first
     Queue(job::QueueArgs),
-    /// Show the log of finished attempts, newest first
+    /// Show the log of finished attempts of the automation's jobs, newest first
     Logs(job::LogsArgs),
     /// Describe all commands and pipelines in Markdown; short for `system skills`
     Skills(system::SkillsArgs),
-    /// Send any HTTP request to the service
+    /// Send any HTTP request to the automation service
     Api(ApiArgs),
-    /// Run a command of a plugin; short for `plugin run`
+    /// Run a command of a plugin of the automation; short for `plugin run`
     Run(plugin::PluginRunArgs),
-    /// Show the status of the service; short for `system status`
+    /// Show the status of the automation, or of the server if none is configured; short for `system status`
     Status(system::StatusArgs),
-    /// List the plugins; short for `plugin list`
+    /// List the plugins of the automation; short for `plugin list`
     Plugins(plugin::PluginListArgs),
 }
 

@@ -10,10 +10,10 @@ use crate::failure::{Exit, Failure};
 use crate::{ductile, out};
 
 const AFTER_HELP: &str = "\
-Example (use `consign` if the binary has that name):
-  ductile plugin init mail --language python
-  ductile plugin validate plugins/mail
-  ductile plugin run mail";
+Example:
+  consign plugin init mail --language python --config ./automation
+  consign plugin validate plugins/mail
+  consign plugin run mail --config ./automation";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -44,6 +44,7 @@ impl Args {
             Failure::failed(format!("no template exists for {}", self.language))
                 .hint(format!("choose one of {known}"))
         })?;
+        let is_elsewhere = self.dir.is_some();
         let parent = if let Some(dir) = self.dir {
             dir
         } else {
@@ -73,9 +74,14 @@ impl Args {
             out::data(&format!("{verb}{path}"))?;
         }
         if !self.dry_run {
+            let (name, named) = (&self.name, self.tree.flags());
+            let first = if is_elsewhere {
+                "the configuration must have this directory in `plugin_roots`; then "
+            } else {
+                ""
+            };
             let note = format!(
-                "try it with `plugin run {}`; to schedule it, name it under `plugins` in the configuration",
-                self.name
+                "{first}try it with `plugin run {name}{named}`; to schedule it, name it under `plugins` in the configuration"
             );
             out::note(&ductile::typed(&note));
         }

@@ -21,9 +21,9 @@ until it and all that follows from it are over. Without a service the command ru
 job itself and exits when it and all that follows from it are over; other queued jobs
 are left to the service.
 
-Examples (use `consign` if the binary has that name):
-  ductile plugin run hello
-  ductile plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
+Examples:
+  consign plugin run hello
+  consign plugin run mail --command send --payload '{\"to\": \"ada@example.org\"}' --wait";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]

@@ -27,7 +27,7 @@ The jobs of a `consign serve --config` are in its store: back them up with
 `consign store backup`, and the rest with --scope config and --scope plugins.
 
 Example:
-  ductile system backup --to backup.tar.gz && tar tzf backup.tar.gz";
+  consign system backup --to backup.tar.gz && tar tzf backup.tar.gz";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]

@@ -10,8 +10,7 @@ Runs until SIGTERM or SIGINT and then waits up to 30 seconds for running jobs; S
 reloads the configuration. The log goes to standard output. Only one service at a time
 can use a state directory (that of `state.path`): ductile.lock contains its process id.
 
-Example, under each of its names:
-  ductile config init ~/.config/ductile && ductile system start
+Example:
   consign automation config init ~/.config/ductile && consign system start";
 
 #[derive(Debug, clap::Args)]

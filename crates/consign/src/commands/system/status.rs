@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use consign_automation::config::SealCheck;
+use consign_client::{Bytes, HeaderMap, Method};
 use serde_json::{Value, json};
 
 use super::checks::{check_lines, config_check};
@@ -10,12 +11,20 @@ use super::health;
 use crate::commands::automation::config::tree::ConfigTree;
 use crate::commands::automation::request::{block_on, cell, get, print, rows};
 use crate::commands::automation::service_args::ServiceArgs;
+use crate::data_dir::DataArgs;
+use crate::ductile;
 use crate::failure::{Exit, Failure};
+use crate::link::ServerArgs;
 use crate::system::{ServiceClient, StateDir};
 
 const AFTER_HELP: &str = "\
 Exits with 1 if a check fails, including the health command of a plugin, or if no service
-runs. Without --health no plugin is run.";
+runs. Without --health no plugin is run.
+
+The status is that of the automation. If no automation is configured, it is that of the
+server of the data directory (--data).";
+
+const NO_AUTOMATION: &str = "none is configured here; one that is elsewhere is named with --config";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -23,6 +32,9 @@ pub(crate) struct StatusArgs {
     /// Run the health command of each plugin that has one, and show the result
     #[arg(long)]
     health: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
 
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
@@ -44,6 +56,30 @@ impl StatusArgs {
         Ok(if healthy { Exit::Done } else { Exit::Failed })
     }
 
+    /// The status of the server of the data directory; `None` if none runs there.
+    fn server_status(&self) -> anyhow::Result<Option<Value>> {
+        let Ok(client) = ServerArgs::of(&self.data).client() else {
+            return Ok(None);
+        };
+        let health = block_on(async {
+            let none = (HeaderMap::new(), Bytes::new());
+            Ok(client.request(Method::GET, "/health", none.0, none.1).await)
+        })?;
+        let server = match health {
+            Ok(health) => {
+                let said: Value = serde_json::from_slice(&health.body).unwrap_or_default();
+                let ok = health.status.is_success() && said["ok"] != false;
+                let detail = said.get("reason").cloned().unwrap_or_default();
+                json!({"name": "server", "ok": ok, "path": client.address().to_string(), "detail": detail})
+            }
+            Err(error) if error.is_unreachable() => return Ok(None),
+            Err(error) => json!({"name": "server", "ok": false, "detail": error.to_string()}),
+        };
+        let none = json!({"name": "automation", "ok": true, "detail": NO_AUTOMATION});
+        let healthy = server["ok"] == true;
+        Ok(Some(json!({"healthy": healthy, "checks": [server, none]})))
+    }
+
     fn local_status(&self) -> anyhow::Result<Value> {
         let (mut checks, tree) = match self.service.tree.find() {
             Ok(tree) => {
@@ -52,6 +88,12 @@ impl StatusArgs {
                 (vec![found], Some(tree))
             }
             Err(error) => {
+                if !self.service.tree.is_named()
+                    && !ductile::is_called()
+                    && let Some(whole) = self.server_status()?
+                {
+                    return Ok(whole);
+                }
                 let detail = error.to_string();
                 let missing = json!({"name": "config_discovery", "ok": false, "detail": detail});
                 (vec![missing], None)

@@ -66,6 +66,20 @@ impl TreeArgs {
         }
     }
 
+    /// Whether a flag names the configuration.
+    pub(crate) fn is_named(&self) -> bool {
+        self.config.is_some() || self.config_dir.is_some()
+    }
+
+    /// The flags that name the configuration, for a command in a hint.
+    pub(crate) fn flags(&self) -> String {
+        match (&self.config, &self.config_dir) {
+            (Some(path), _) => format!(" --config {}", path.display()),
+            (None, Some(dir)) => format!(" --config-dir {}", dir.display()),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The `PATH` of plugins.
     pub(crate) fn search_path() -> Option<OsString> {
         std::env::var_os("PATH")
@@ -82,9 +96,17 @@ impl TreeArgs {
             let failure = Failure::failed(error.to_string());
             match error {
                 FindError::Both | FindError::CurrentDir(_) => failure,
-                FindError::Missing(_) | FindError::Nowhere(_) => {
+                FindError::Missing(_) => {
                     failure.hint("name it with --config, or create one with `config init DIR`")
                 }
+                FindError::Nowhere(_) => failure.hint(format!(
+                    "{}name the configuration with --config, or create one with `config init DIR`",
+                    if ductile::is_called() {
+                        ""
+                    } else {
+                        "this command is about an automation; `consign intent` is about intents. To go on, "
+                    }
+                )),
             }
         })?;
         if self.verbose {
