@@ -20,6 +20,37 @@ pub(crate) fn safe(text: &str) -> String {
     shown
 }
 
+/// One line for a text of several: the line that tells most, cut after so many characters.
+pub(crate) fn summary(text: &str, chars_max: usize) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    // The cause is the last line of a Python traceback, whatever comes before it.
+    let is_traceback = text.contains("Traceback (most recent call last)");
+    let line = lines.next_back().filter(|_| is_traceback).unwrap_or(first);
+    let line = safe(line);
+    if line.chars().count() <= chars_max {
+        return line;
+    }
+    let cut: String = line.chars().take(chars_max.saturating_sub(1)).collect();
+    format!("{}…", cut.trim_end())
+}
+
+/// A text below its name: several lines each on a line of its own, indented, so that none looks like a field. Other
+/// control characters are escaped.
+pub(crate) fn block(text: &str, indent: usize) -> String {
+    let text = text.trim_end();
+    if !text.contains('\n') {
+        return safe(text);
+    }
+    let lines = text.lines().map(|line| {
+        let line = line.trim_end().replace('\t', "    ");
+        let line = safe(&line);
+        let space = if line.is_empty() { 0 } else { indent };
+        format!("\n{:space$}{line}", "")
+    });
+    lines.collect()
+}
+
 /// Left-aligned columns, two spaces apart, with a heading.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -47,7 +78,10 @@ pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {
         if let Some(value) = value {
-            let _ = writeln!(text, "{name:width$}  {value}");
+            let _ = match value.strip_prefix('\n') {
+                Some(lines) => writeln!(text, "{name}\n{lines}"),
+                None => writeln!(text, "{name:width$}  {value}"),
+            };
         }
     }
     text
@@ -106,6 +140,30 @@ mod tests {
     fn text_of_others_cannot_steer_the_terminal() {
         assert_eq!(safe("a\u{1b}[31mb\nc é"), "a\\u{1b}[31mb\\u{a}c é");
         assert_eq!(safe("x\u{202e}y"), "x\\u{202e}y");
+    }
+
+    #[test]
+    fn a_text_of_many_lines_is_summed_up_by_the_line_that_tells_most() {
+        assert_eq!(summary("no paper\nin tray 2", 20), "no paper");
+        assert_eq!(
+            summary(
+                "Traceback (most recent call last):\n  x\nKeyError: 'a'\n\n",
+                20
+            ),
+            "KeyError: 'a'"
+        );
+        assert_eq!(summary("", 5), "");
+        assert_eq!(summary("abcdefgh", 5), "abcd…");
+        assert_eq!(summary("abcde", 5), "abcde");
+    }
+
+    #[test]
+    fn lines_below_a_name_cannot_look_like_another_field() {
+        assert_eq!(block("one line\n", 4), "one line");
+        assert_eq!(
+            block("a\r\n\tb\u{1b}[2J\n\nstatus: ok", 4),
+            "\n    a\n        b\\u{1b}[2J\n\n    status: ok"
+        );
     }
 
     #[test]

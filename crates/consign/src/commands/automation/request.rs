@@ -2,6 +2,7 @@
 //!
 //! Invariant: `--dry-run` checks that the target exists and changes nothing.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -125,9 +126,14 @@ pub(crate) async fn wait_for_job(
     let path = format!("/job/{}/tree", path_segment(job_id));
     let began = Instant::now();
     let mut is_noted = false;
+    let mut failures = FailedAttempts::default();
     loop {
         let body = client.get(&path).await?.body;
         let tree = body.as_array().cloned().unwrap_or_default();
+        for note in failures.notes(&tree) {
+            out::note(&note);
+            is_noted = true;
+        }
         let is_open = |job: &&Value| matches!(job["status"].as_str(), Some("queued" | "running"));
         let Some(open) = tree.iter().find(is_open) else {
             return Ok(tree);
@@ -139,6 +145,47 @@ pub(crate) async fn wait_for_job(
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
+
+/// The attempts of each job that were reported as failed.
+#[derive(Default)]
+struct FailedAttempts(BTreeMap<String, u64>);
+
+impl FailedAttempts {
+    /// A line for each job whose attempt has failed since, and that is tried again.
+    fn notes(&mut self, tree: &[Value]) -> Vec<String> {
+        let waits = |job: &&Value| job["status"] == "queued" && !job["last_error"].is_null();
+        let mut notes = Vec::new();
+        for job in tree.iter().filter(waits) {
+            let failed = job["attempt"].as_u64().unwrap_or(1).saturating_sub(1);
+            let known = self.0.entry(cell(&job["job_id"])).or_default();
+            if failed > *known {
+                *known = failed;
+                notes.push(failure_note(job, failed));
+            }
+        }
+        notes
+    }
+}
+
+fn failure_note(job: &Value, failed: u64) -> String {
+    let [plugin, command] = ["plugin", "command"].map(|key| cell(&job[key]));
+    let of = match job["max_attempts"].as_u64() {
+        Some(max) => format!(" of {max}"),
+        None => String::new(),
+    };
+    let error = render::summary(
+        job["last_error"].as_str().unwrap_or_default(),
+        SUMMARY_CHARS,
+    );
+    let next = match job["next_retry_at"].as_str() {
+        Some(at) => format!("; it is tried again at {}", render::safe(at)),
+        None => String::new(),
+    };
+    format!("attempt {failed}{of} of {plugin} {command} failed: {error}{next}")
+}
+
+/// How much of an error is shown in a note or in a column.
+const SUMMARY_CHARS: usize = 60;
 
 fn wait_note(job: &Value) -> String {
     let [plugin, command, id, status] =
@@ -157,12 +204,27 @@ pub(crate) fn cell(value: &Value) -> String {
     }
 }
 
+/// A value below its name: a text of several lines as such.
+pub(crate) fn block(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => render::block(text, 4),
+        None => cell(value),
+    }
+}
+
 /// The rows of a list, one column per field.
 pub(crate) fn rows(list: &Value, columns: &[(&str, &str)]) -> String {
     let heading: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
     let rows = list.as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = rows
-        .map(|row| columns.iter().map(|(_, key)| words(&row[*key])).collect())
+        .map(|row| {
+            let each = columns.iter();
+            each.map(|(_, key)| match row[*key].as_str() {
+                Some(error) if *key == "last_error" => render::summary(error, SUMMARY_CHARS),
+                _ => words(&row[*key]),
+            })
+            .collect()
+        })
         .collect();
     render::table(&heading, &rows)
 }
@@ -184,7 +246,7 @@ pub(crate) fn members(object: &Value) -> String {
         .as_object()
         .into_iter()
         .flatten()
-        .map(|(name, value)| (name.as_str(), Some(cell(value))))
+        .map(|(name, value)| (name.as_str(), Some(block(value))))
         .collect();
     render::fields(&pairs)
 }
@@ -197,3 +259,42 @@ pub(crate) const JOB_COLUMNS: &[(&str, &str)] = &[
     ("ATTEMPT", "attempt"),
     ("CREATED", "created_at"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failed_attempt_is_reported_once_with_the_next_one() {
+        let job = |status: &str, attempt: u64, error: Value| {
+            json!([{"job_id": "j", "plugin": "ping", "command": "poll", "status": status, "attempt": attempt,
+                "max_attempts": 4, "last_error": error, "next_retry_at": "2026-11-19T15:00:00Z"}])
+        };
+        let mut failures = FailedAttempts::default();
+        let mut notes = |tree: &Value| failures.notes(tree.as_array().unwrap());
+        assert!(notes(&job("queued", 1, Value::Null)).is_empty());
+        assert!(notes(&job("running", 1, Value::Null)).is_empty());
+        let error = json!("Traceback (most recent call last):\n  File x\nValueError: no paper\n");
+        assert_eq!(
+            notes(&job("queued", 2, error.clone())),
+            [
+                "attempt 1 of 4 of ping poll failed: ValueError: no paper; it is tried again at 2026-11-19T15:00:00Z"
+            ]
+        );
+        assert!(notes(&job("queued", 2, error.clone())).is_empty());
+        assert!(notes(&job("running", 2, error.clone())).is_empty());
+        assert_eq!(notes(&job("queued", 3, error)).len(), 1);
+    }
+
+    #[test]
+    fn an_error_of_many_lines_is_one_line_in_a_column_and_lines_below_a_name() {
+        let error = "Traceback (most recent call last):\n\tFile x\nValueError: no\u{1b}[31m paper";
+        let job = json!({"job_id": "j", "last_error": error});
+        let table = rows(&json!([job]), &[("JOB", "job_id"), ("ERROR", "last_error")]);
+        assert_eq!(table, "JOB  ERROR\nj    ValueError: no\\u{1b}[31m paper\n");
+        assert_eq!(
+            members(&job),
+            "job_id      j\nlast_error\n    Traceback (most recent call last):\n        File x\n    ValueError: no\\u{1b}[31m paper\n"
+        );
+    }
+}

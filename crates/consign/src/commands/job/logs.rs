@@ -97,13 +97,20 @@ pub(super) fn entry(log: &Value) -> String {
     let parts = ["completed_at", "status", "plugin", "command", "job_id"];
     let line: Vec<String> = parts.iter().map(|key| cell(&log[*key])).collect();
     let mut text = format!("{}  attempt {}\n", line.join("  "), cell(&log["attempt"]));
+    let text_of = |key: &str| log[key].as_str().map(str::trim_end);
     for key in ["last_error", "stderr", "result"] {
-        let said = match log[key].as_str() {
-            Some(said) => render::safe(said.trim_end()),
+        let said = match text_of(key) {
+            Some(said) => render::block(said, 8),
             None => cell(&log[key]),
         };
-        if !said.is_empty() {
-            let _ = writeln!(text, "    {key}: {said}");
+        // What a plugin wrote is often the error itself.
+        let is_repeated = key == "stderr"
+            && text_of("last_error").is_some_and(|error| {
+                text_of("stderr").is_some_and(|stderr| error.contains(stderr))
+            });
+        if !said.is_empty() && !is_repeated {
+            let space = if said.starts_with('\n') { "" } else { " " };
+            let _ = writeln!(text, "    {key}:{space}{said}");
         }
     }
     if log["output_left_out"] == true {
@@ -128,5 +135,19 @@ mod tests {
         let text = entry(&json!({"status": "failed", "stderr": "no luck\n", "last_error": null}));
         assert!(text.ends_with("    stderr: no luck\n"), "{text}");
         assert!(!text.contains("last_error"), "{text}");
+    }
+
+    #[test]
+    fn an_error_of_many_lines_is_shown_once_and_as_lines() {
+        let error = "Traceback (most recent call last):\n  File x\nValueError: no paper\n";
+        let text = entry(&json!({"status": "failed", "stderr": error, "last_error": error}));
+        let expected = "    last_error:\n        Traceback (most recent call last):\n          File x\n        ValueError: no paper\n";
+        assert!(text.ends_with(expected), "{text}");
+        assert!(!text.contains("stderr"), "{text}");
+        let other = entry(&json!({"stderr": "more\n", "last_error": "exit status 1"}));
+        assert!(
+            other.ends_with("    last_error: exit status 1\n    stderr: more\n"),
+            "{other}"
+        );
     }
 }

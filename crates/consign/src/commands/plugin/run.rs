@@ -7,7 +7,7 @@ use consign_automation::http::views::catalogue;
 use serde_json::{Map, Value, json};
 
 use crate::commands::automation::request::{
-    block_on, cell, get, load, print, print_would, wait_for_job,
+    block, block_on, cell, get, load, print, print_would, wait_for_job,
 };
 use crate::commands::automation::service_args::ServiceArgs;
 use crate::commands::job::job_tree_table;
@@ -150,7 +150,9 @@ pub(crate) fn start(
                 let _ = writeln!(text, "{plugin}: {}", cell(result));
             }
             if !job["last_error"].is_null() {
-                let _ = writeln!(text, "{plugin}: error: {}", cell(&job["last_error"]));
+                let error = block(&job["last_error"]);
+                let space = if error.starts_with('\n') { "" } else { " " };
+                let _ = writeln!(text, "{plugin}: error:{space}{error}");
             }
         }
         text
