@@ -3,10 +3,16 @@
 //! Invariant: the lock of its state directory is held from before it starts until after it has stopped.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use consign_automation::config::SealCheck;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::program::Program;
+use consign_engine::EngineClock;
+use consign_kernel::profile::Face;
+use consign_kernel::state::State;
+use consign_store::sqlite::{FileKind, Sqlite, identify};
+use consign_store::{Count, TypedReads as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -46,9 +52,13 @@ impl PreparedAutomation {
         StateDir::of(self.program.config()).node(&self.lock)
     }
 
-    /// Records for other commands where the jobs are stored.
-    pub(super) fn note_ledger(&self, place: &LedgerLocation) -> anyhow::Result<()> {
-        StateDir::of(self.program.config()).record_external_ledger(&self.lock, place)
+    /// Records for other commands where the jobs are stored. Reports jobs that are in the ledger of `system start`.
+    pub(super) async fn note_ledger(&self, place: &LedgerLocation) -> anyhow::Result<()> {
+        let state = StateDir::of(self.program.config());
+        if state.external_ledger()?.is_none() {
+            report_left_behind(&state, place).await;
+        }
+        state.record_external_ledger(&self.lock, place)
     }
 
     /// The paths that no sandbox opens: the state directory and `private`.
@@ -77,6 +87,44 @@ impl PreparedAutomation {
         });
         Ok(EmbeddedAutomation { reload, stopping })
     }
+}
+
+/// Warns of jobs that are not over in the ledger of the state directory.
+async fn report_left_behind(state: &StateDir, place: &LedgerLocation) {
+    let path = state.ledger();
+    let own = LedgerLocation::File(path.to_owned());
+    if own.noted() == place.noted() || !matches!(identify(path), Ok(FileKind::Consign)) {
+        return;
+    }
+    let hint =
+        "run `system start` with this configuration until they are over, or queue them here again";
+    match open_jobs(&own, path).await {
+        Ok(0) => {}
+        Ok(jobs) => tracing::warn!(
+            ledger = %path.display(),
+            jobs,
+            "jobs that are not over are in the ledger of `system start`, and are not available here; {hint}"
+        ),
+        Err(error) => tracing::warn!(
+            ledger = %path.display(),
+            %error,
+            "the ledger of `system start` cannot be read; if it has jobs that are not over, {hint}"
+        ),
+    }
+}
+
+async fn open_jobs(place: &LedgerLocation, path: &Path) -> anyhow::Result<u64> {
+    let _lock = place.lock()?;
+    let clock = Arc::new(EngineClock::start(Sqlite::last_time(path)?));
+    let ledger = place.open(clock, 0).await?;
+    let counts = ledger.shared().counts(Face::Automation).await;
+    ledger.close();
+    let open = |count: &Count| matches!(count.state, State::Queued | State::Dispatched);
+    Ok(counts?
+        .iter()
+        .filter(|count| open(count))
+        .map(|count| count.count)
+        .sum())
 }
 
 impl EmbeddedAutomation {

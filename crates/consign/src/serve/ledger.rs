@@ -104,7 +104,7 @@ impl OpenLedger {
         }))
     }
 
-    fn shared(&self) -> SharedStore {
+    pub(super) fn shared(&self) -> SharedStore {
         match self {
             Self::File(sqlite) => sqlite.clone(),
             Self::Database(postgres) => postgres.clone(),

@@ -103,7 +103,7 @@ impl Prepared {
         let clock = location.clock(args.begin).await?;
         let node_id = i64::from(u32::from_le_bytes(random_bytes()?));
         if let Some(automation) = &self.automation {
-            automation.note_ledger(location)?;
+            automation.note_ledger(location).await?;
         }
         let open = location.open(clock.clone(), node_id).await?;
         begin::note_made(location, data)?;
