@@ -27,6 +27,7 @@ mod names;
 mod tests;
 
 pub use load::{LoadedProgram, consequences, load, lock};
+pub(crate) use names::{UNSERVED_WEBHOOKS, WEBHOOKS_LISTEN, unserved_webhook};
 
 #[derive(Debug)]
 pub struct Program {

@@ -30,7 +30,8 @@ pub use init::init;
 pub use routes::{EventRoute, add_route, remove_route};
 pub use set::set;
 pub use tokens::{
-    NewToken, ScopeChange, TokenInfo, change_scopes, create, delete, list, unknown_scopes,
+    NewToken, ScopeChange, TokenInfo, change_scopes, create, create_secret, delete, list,
+    unknown_scopes,
 };
 pub use webhooks::{Webhook, WebhookTarget, add_webhook};
 

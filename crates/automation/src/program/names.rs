@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::load::top_level_position;
-use crate::config::model::EndpointTarget;
+use crate::config::model::{EndpointTarget, WebhookEndpoint};
 use crate::config::{Config, ConfigNode, ConfigProblems, SourcePosition};
 use crate::pipeline::{
     LoadError, PUBLISH_PLUGIN, Pipeline, PluginCatalogue, Router, SEND_PLUGIN, StepKind, Trigger,
@@ -128,7 +128,22 @@ pub(super) fn check_served_goals(
     }
 }
 
+pub(crate) const UNSERVED_WEBHOOKS: &str =
+    "`webhooks` has endpoints and no `listen`, so nothing receives their deliveries";
+pub(crate) const WEBHOOKS_LISTEN: &str =
+    "add an address, such as `listen: 127.0.0.1:8081`, to `webhooks`, and restart the service";
+
+/// An endpoint of webhooks that no address is set for.
+pub(crate) fn unserved_webhook(config: &Config) -> Option<&WebhookEndpoint> {
+    let webhooks = config.webhooks.as_ref()?;
+    let is_served = webhooks.listen.is_some();
+    webhooks.endpoints.first().filter(|_| !is_served)
+}
+
 pub(super) fn check_webhooks(config: &Config, names: &KnownNames, problems: &mut ConfigProblems) {
+    if let Some(first) = unserved_webhook(config) {
+        problems.warn(&first.at, UNSERVED_WEBHOOKS, WEBHOOKS_LISTEN);
+    }
     let webhooks = config.webhooks.iter();
     for endpoint in webhooks.flat_map(|webhooks| &webhooks.endpoints) {
         let EndpointTarget::Plugin(plugin) = &endpoint.target else {

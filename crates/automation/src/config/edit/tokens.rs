@@ -91,37 +91,16 @@ pub fn create(
     token: &NewToken<'_>,
 ) -> Result<(Edit, String), EditRefused> {
     let name = token.name;
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(fits) {
-        let fix = "use letters, digits, `-` and `_`";
-        return Err(EditRefused::new(
-            format!("`{name}` is not a valid token name"),
-            fix,
-        ));
-    }
     check_scopes(&token.scopes)?;
-    let merged = read_sources(path, environment, &Drafts::new())?.merged;
-    let known = merged.get("tokens").map(ConfigNode::json);
-    let known = known.as_ref().and_then(Value::as_array);
-    let mut known = known.into_iter().flatten();
-    if known.any(|entry| entry["name"] == name) {
-        let fix = "choose another name, or delete the existing token";
-        return Err(EditRefused::new(
-            format!("the token `{name}` exists already"),
-            fix,
-        ));
-    }
+    let variable = new_variable(path, environment, name)?;
     let dir = path.parent().unwrap_or(path);
     let relative = format!("scopes/{name}.json");
     let created_at = format!("{:.0}", token.now);
     let body = scope_file(&token.scopes, token.description, &created_at);
-    let variable = variable_of(name);
     let hash = sources::hash(&body);
-    let description = token.description.map(Value::from);
-    let description = description.map(|text| format!("description: {text}\n"));
     let entry = format!(
         "name: {name}\nkey: ${{{variable}}}\nscopes_file: {relative}\nscopes_hash: blake3:{hash}\ncreated_at: {created_at}\n{}",
-        description.unwrap_or_default()
+        description_line(token.description)
     );
     let mut edit = Edit::default();
     let scopes_path = dir.join(relative);
@@ -133,21 +112,81 @@ pub fn create(
         ));
     }
     edit.writes.insert(scopes_path, body);
+    add_entry(path, environment, &entry, &mut edit)?;
+    Ok((edit, variable))
+}
+
+/// Plans a new secret: a token without scopes, which signs webhooks and opens no API. Returns the variable that must hold its
+/// value.
+pub fn create_secret(
+    path: &Path,
+    environment: &Environment,
+    name: &str,
+    description: Option<&str>,
+    now: Timestamp,
+) -> Result<(Edit, String), EditRefused> {
+    let variable = new_variable(path, environment, name)?;
+    let entry = format!(
+        "name: {name}\nkey: ${{{variable}}}\ncreated_at: {now:.0}\n{}",
+        description_line(description)
+    );
+    let mut edit = Edit::default();
+    add_entry(path, environment, &entry, &mut edit)?;
+    Ok((edit, variable))
+}
+
+fn description_line(description: Option<&str>) -> String {
+    let description = description.map(Value::from);
+    let line = description.map(|text| format!("description: {text}\n"));
+    line.unwrap_or_default()
+}
+
+/// The variable of a token with a new name.
+fn new_variable(path: &Path, environment: &Environment, name: &str) -> Result<String, EditRefused> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(fits) {
+        let fix = "use letters, digits, `-` and `_`";
+        return Err(EditRefused::new(
+            format!("`{name}` is not a valid token name"),
+            fix,
+        ));
+    }
+    let merged = read_sources(path, environment, &Drafts::new())?.merged;
+    let known = merged.get("tokens").map(ConfigNode::json);
+    let known = known.as_ref().and_then(Value::as_array);
+    let mut known = known.into_iter().flatten();
+    if known.any(|entry| entry["name"] == name) {
+        let fix = "choose another name, or delete the existing token";
+        return Err(EditRefused::new(
+            format!("the token `{name}` exists already"),
+            fix,
+        ));
+    }
+    Ok(variable_of(name))
+}
+
+/// Adds an entry to `tokens.yaml`, and that file to the configuration.
+fn add_entry(
+    path: &Path,
+    environment: &Environment,
+    entry: &str,
+    edit: &mut Edit,
+) -> Result<(), EditRefused> {
+    let dir = path.parent().unwrap_or(path);
     let file = dir.join(FILE);
     let text = if file.is_file() {
         let (text, spans) = text_with_spans(&file)?;
-        with_entry(&text, &spans, "tokens", &entry).ok_or_else(|| {
+        with_entry(&text, &spans, "tokens", entry).ok_or_else(|| {
             edit_by_hand(&format!(
                 "`tokens` in {} is not a block-style list",
                 file.display()
             ))
         })?
     } else {
-        format!("tokens:\n{}", item(&entry, 2))
+        format!("tokens:\n{}", item(entry, 2))
     };
     edit.writes.insert(file.clone(), text.into_bytes());
-    include(path, environment, &file, &mut edit)?;
-    Ok((edit, variable))
+    include(path, environment, &file, edit)
 }
 
 /// Plans to delete a token and its scope file.

@@ -9,7 +9,7 @@ use super::is_over;
 use super::jobs::{SCANNED_MAX, every_job};
 use crate::breaker;
 use crate::pipeline::{SEND_PLUGIN, SWITCH_PLUGIN, StepKind};
-use crate::program::Program;
+use crate::program::{Program, UNSERVED_WEBHOOKS, WEBHOOKS_LISTEN, unserved_webhook};
 use crate::runtime::job::{Job, SubmittedBy, WAITING, job_id};
 use crate::runtime::lifecycle::Runtime;
 use crate::runtime::records::{self, ScheduleStatus};
@@ -65,6 +65,10 @@ impl Runtime {
         checks.extend(left_out(&self.program()));
         checks.extend(self.stranded_checks().await?);
         checks.extend(self.sender_checks());
+        if unserved_webhook(self.program().config()).is_some() {
+            let detail = format!("{UNSERVED_WEBHOOKS}; {WEBHOOKS_LISTEN}");
+            checks.push(ServiceCheck::of("webhooks", Some(detail)));
+        }
         for schedule in self.schedules().await? {
             let detail = match schedule.status {
                 ScheduleStatus::PausedInvalid => Some(

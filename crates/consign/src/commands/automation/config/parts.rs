@@ -10,6 +10,7 @@ use super::show::show;
 use super::tree::TreeArgs;
 use crate::commands::automation::request::{print, rows};
 use crate::failure::Exit;
+use crate::out;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginAction {
@@ -109,11 +110,11 @@ pub(crate) struct WebhookArgs {
     #[arg(long, value_name = "NAMESPACE", requires = "goal")]
     namespace: Option<String>,
 
-    /// The name of the token whose key signs the deliveries
+    /// The name of the token whose key signs the deliveries; `config token create --secret` makes one without rights
     #[arg(long, value_name = "TOKEN")]
     secret_ref: String,
 
-    /// The header that contains the signature
+    /// The header with the signature: the HMAC-SHA256 of the body in hexadecimal, with or without sha256= before it
     #[arg(long, value_name = "HEADER")]
     signature_header: String,
 
@@ -194,6 +195,8 @@ impl WebhookAction {
     }
 }
 
+const NO_LISTEN: &str = "nothing receives deliveries yet: add `listen: 127.0.0.1:8081` or another address to `webhooks` in the configuration, and restart the service";
+
 impl WebhookArgs {
     fn add(self) -> anyhow::Result<Exit> {
         let target = match (self.goal, self.plugin) {
@@ -211,9 +214,18 @@ impl WebhookArgs {
             name: self.name,
             max_body_size: self.max_body_size,
         };
-        self.meant.make(&self.tree, |tree| {
+        let made = self.meant.make(&self.tree, |tree| {
             edit::add_webhook(&tree.path, &tree.environment, &webhook)
-        })
+        })?;
+        let config = self.tree.find()?.peek()?;
+        if config
+            .webhooks
+            .and_then(|webhooks| webhooks.listen)
+            .is_none()
+        {
+            out::note(NO_LISTEN);
+        }
+        Ok(made)
     }
 }
 

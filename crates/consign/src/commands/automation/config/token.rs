@@ -36,12 +36,20 @@ pub(crate) struct CreateArgs {
     name: String,
 
     /// The scopes, such as plugin:ro,jobs:ro
-    #[arg(long, value_delimiter = ',', required_unless_present = "scopes_file")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        required_unless_present_any = ["scopes_file", "secret"]
+    )]
     scopes: Vec<String>,
 
     /// A file with the scopes as JSON, or - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "scopes")]
     scopes_file: Option<String>,
+
+    /// Create a secret without scopes: it signs webhooks and opens no API, so it can be handed to another party
+    #[arg(long, conflicts_with_all = ["scopes", "scopes_file"])]
+    secret: bool,
 
     #[arg(long)]
     description: Option<String>,
@@ -115,7 +123,12 @@ fn create(args: &CreateArgs) -> anyhow::Result<Exit> {
         description: args.description.as_deref(),
         now: Timestamp::now(),
     };
-    let planned = edit::create(&tree.path, &tree.environment, &token);
+    let planned = if args.secret {
+        let (name, description) = (token.name, token.description);
+        edit::create_secret(&tree.path, &tree.environment, name, description, token.now)
+    } else {
+        edit::create(&tree.path, &tree.environment, &token)
+    };
     let (edit, variable) = planned.map_err(|no| refused(&no))?;
     let mut random = Zeroizing::new([0_u8; KEY_BYTES]);
     getrandom::fill(random.as_mut()).context("no source of random numbers")?;
