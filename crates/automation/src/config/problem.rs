@@ -104,13 +104,17 @@ impl ConfigProblems {
     ) {
         let message = self.without_values(message.into());
         let fix = self.without_values(fix.into());
-        self.found.push(ConfigProblem {
+        let problem = ConfigProblem {
             severity,
             file: file.to_owned(),
             line,
             message,
             fix,
-        });
+        };
+        // A value that is used in several places is checked in each of them.
+        if !self.found.contains(&problem) {
+            self.found.push(problem);
+        }
     }
 
     pub(crate) fn extend(&mut self, more: Self) {
