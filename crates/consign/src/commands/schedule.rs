@@ -3,6 +3,8 @@
 mod next;
 
 use clap::Subcommand;
+use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::commands::automation::config::tree::TreeArgs;
 use crate::commands::automation::request::{ChangeRequest, change, get_and_print, rows};
@@ -79,8 +81,37 @@ pub(crate) fn list(service: &ServiceArgs) -> anyhow::Result<Exit> {
             ("NEXT", "next_run_at"),
             ("LAST SUCCESS", "last_success_at"),
         ];
-        rows(&answer["schedules"], &columns)
+        let (schedules, late) = with_late(&answer["schedules"], Timestamp::now());
+        let mut text = rows(&schedules, &columns);
+        if late {
+            text.push_str(LATE);
+        }
+        text
     })
+}
+
+/// A schedule is checked about once per tick, so it may be due for a moment.
+const LATE_AFTER_S: i64 = 5;
+const LATE: &str = "
+due: its time has come. It runs at the next tick of the service, unless an open job of the
+same command, its breaker or its time window holds it back; see the open jobs with queue
+";
+
+/// The list in which an active schedule whose time has passed is marked as due.
+fn with_late(schedules: &Value, now: Timestamp) -> (Value, bool) {
+    let (mut schedules, mut late) = (schedules.clone(), false);
+    for schedule in schedules.as_array_mut().into_iter().flatten() {
+        let next = schedule["next_run_at"]
+            .as_str()
+            .and_then(|at| at.parse().ok());
+        let is_late =
+            next.is_some_and(|next: Timestamp| now.duration_since(next).as_secs() > LATE_AFTER_S);
+        if schedule["status"] == "active" && is_late {
+            schedule["status"] = "due".into();
+            late = true;
+        }
+    }
+    (schedules, late)
 }
 
 /// The list with the open jobs of each schedule.
@@ -116,4 +147,35 @@ fn change_schedule(args: &ScheduleChangeArgs, verb: &str) -> anyhow::Result<Exit
             None => done,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schedule_whose_time_has_passed_is_due_and_not_just_active() {
+        let now: Timestamp = "2026-11-19T12:00:00Z".parse().unwrap();
+        let list = json!([
+            {"status": "active", "next_run_at": "2026-11-19T11:56:00Z"},
+            {"status": "active", "next_run_at": "2026-11-19T11:59:58Z"},
+            {"status": "active", "next_run_at": "2026-11-19T12:01:00Z"},
+            {"status": "paused_manual", "next_run_at": "2026-11-19T11:00:00Z"},
+            {"status": "exhausted", "next_run_at": null},
+        ]);
+        let (shown, late) = with_late(&list, now);
+        let states: Vec<&Value> = shown
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["status"])
+            .collect();
+        assert_eq!(
+            states,
+            ["due", "active", "active", "paused_manual", "exhausted"]
+        );
+        assert!(late);
+    }
 }
