@@ -13,6 +13,7 @@ mod automation_world;
 mod bench;
 mod clock;
 mod cut_off;
+mod diagnosis;
 mod disk;
 mod file;
 mod health;
