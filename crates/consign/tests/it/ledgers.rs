@@ -17,10 +17,10 @@ mod beam_workers;
 mod beam_world;
 mod cli;
 mod compat;
+mod import_beam;
 mod mesh_bad_days;
 #[allow(dead_code, reason = "shared with `main`, which uses more of it")]
 mod mesh_world;
-mod import_beam;
 mod only_postgres_beam;
 mod only_postgres_messages;
 mod only_postgres_nodes;
