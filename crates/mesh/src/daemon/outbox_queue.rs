@@ -3,6 +3,7 @@
 //! Invariant: an id has one row, found or made in one commit; leases, pauses and attempts are the ledger's. It works on any
 //! ledger; the file of a daemon and its table are the business of the outbox ledger.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use consign_engine::{Engine, Error};
@@ -17,6 +18,8 @@ use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::outbox_payload::OutboxPayload;
 use crate::fingerprint::RequestFingerprint;
@@ -36,6 +39,10 @@ const LEASE_US: i64 = 2 * ACK_TIMEOUT_MS.cast_signed() * 1_000;
 /// The ledger ends no row by its age: how old a message may be is known only after the negotiation with a broker.
 const LIFE_US: i64 = 3_650 * DAY_US;
 
+/// How long a claim lets rows that are being added go first. Callers that send without a pause so get most of the machine, and
+/// a batch is still delivered each time.
+const ADDS_GO_FIRST: Duration = Duration::from_millis(20);
+
 /// How many rows one request for recovery or removal examines.
 const PIECE: u32 = 500;
 
@@ -46,6 +53,33 @@ pub(super) struct OutboxQueue {
     /// The name under which this start of the daemon holds leases.
     holder: String,
     start: String,
+    adds: AddsUnderWay,
+}
+
+/// How many rows are being added. Programs wait for that and nobody waits for a delivery, so deliveries let them go first.
+#[derive(Debug, Clone, Default)]
+struct AddsUnderWay(Arc<watch::Sender<usize>>);
+
+impl AddsUnderWay {
+    fn begin(&self) -> AddUnderWay<'_> {
+        self.0.send_modify(|count| *count += 1);
+        AddUnderWay(self)
+    }
+
+    /// Waits until nothing is added, or for the time that deliveries wait at most.
+    async fn let_them_go_first(&self) {
+        let mut count = self.0.subscribe();
+        // Both ends of the wait are good.
+        let _ = timeout(ADDS_GO_FIRST, count.wait_for(|count| *count == 0)).await;
+    }
+}
+
+struct AddUnderWay<'a>(&'a AddsUnderWay);
+
+impl Drop for AddUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// A row that was claimed to be sent.
@@ -87,6 +121,7 @@ impl OutboxQueue {
             mesh: mesh.to_owned(),
             holder: Recover::holder(NODE, &start),
             start,
+            adds: AddsUnderWay::default(),
         }
     }
 
@@ -157,13 +192,13 @@ impl OutboxQueue {
     }
 
     /// Adds the row, unless its id has one. `waiting_max` counts rows that are pending or in flight, this one included.
-    /// Adds the row, unless its id has one. `waiting_max` counts rows that are pending or in flight, this one included.
     pub(super) async fn add(
         &self,
         payload: &OutboxPayload,
         fingerprint: RequestFingerprint,
         waiting_max: u64,
     ) -> Result<QueuedRow, Error> {
+        let _under_way = self.adds.begin();
         let admit = Admit {
             items: vec![self.item(payload, fingerprint, None)],
             cap: Some(waiting_max),
@@ -221,13 +256,14 @@ impl OutboxQueue {
         }
     }
 
-    /// Claims due rows in the order of acceptance, and waits for one until `leave` resolves.
+    /// Claims due rows in the order of acceptance, and waits for one until `leave` resolves. Rows that are being added go first.
     pub(super) async fn claim(
         &self,
         rows_max: usize,
         wait: Duration,
         leave: impl Future<Output = ()>,
     ) -> Result<Vec<ClaimedRow>, Error> {
+        self.adds.let_them_go_first().await;
         let claim = Claim {
             face: Face::Mesh,
             namespace: self.mesh.clone(),

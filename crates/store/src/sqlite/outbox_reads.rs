@@ -107,7 +107,8 @@ impl Sqlite {
     pub async fn outbox_tally(&self) -> Result<OutboxTally, Error> {
         let sql = "SELECT coalesce(sum(count) FILTER (WHERE state = ?2), 0), coalesce(sum(count) FILTER (WHERE state = ?3), 0), \
                    coalesce(sum(count) FILTER (WHERE state = ?4), 0) - (SELECT count(*) FROM outbox WHERE status = 'aborted'), \
-                   (SELECT min(enqueued_at) FROM outbox WHERE status = 'pending') FROM counts WHERE kind = 0 AND face = ?1";
+                   (SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending' ORDER BY enqueued_at LIMIT 1) \
+                   FROM counts WHERE kind = 0 AND face = ?1";
         let states = [State::Queued, State::Dispatched, State::DeadLetter].map(State::code);
         self.read_outbox(move |connection| {
             let [pending, inflight, dead] = states;
