@@ -84,11 +84,12 @@ impl AgentTrust {
         self.reports.push(report);
     }
 
-    /// The highest report, as far as it still counts.
-    pub(crate) fn now(&self, now_ms: i64) -> f64 {
+    /// The highest report whose origin is the directory of the agent, as far as it still counts.
+    fn now(&self, home_url: &str, now_ms: i64) -> f64 {
         let values = self
             .reports
             .iter()
+            .filter(|report| report.origin_url == home_url)
             .map(|report| trust::decayed_trust(report.effective, now_ms - report.reported_at));
         values.fold(0.0, f64::max)
     }
@@ -104,19 +105,29 @@ impl Beam {
             let text = format!("{name} is not the URL of a directory");
             BeamProblem::new(Code::InvalidBody, text)
         };
-        let hops = assertion.hops.clamp(1, u32::from(trust::HOPS_MAX));
+        let source_url = peer_url::canonical(&assertion.source_url)
+            .map_err(|_| invalid("sourceDirectoryUrl"))?;
+        let origin_url = peer_url::canonical(&assertion.origin_url)
+            .map_err(|_| invalid("originDirectoryUrl"))?;
+        // What another directory has said has passed at least two.
+        let hops_min = if source_url == origin_url { 1 } else { 2 };
+        let hops = assertion
+            .hops
+            .clamp(hops_min, u32::from(trust::HOPS_MAX).max(hops_min));
         let report = TrustReport {
-            source_url: peer_url::canonical(&assertion.source_url)
-                .map_err(|_| invalid("sourceDirectoryUrl"))?,
-            origin_url: peer_url::canonical(&assertion.origin_url)
-                .map_err(|_| invalid("originDirectoryUrl"))?,
+            source_url,
+            origin_url,
             effective: assertion.trust.effective(hops),
             hops,
             reported_at: self.now_ms(),
         };
+        let forbidden = |text: &str| Err(BeamProblem::new(Code::Forbidden, text));
         if self.active_peer(&report.source_url).await?.is_none() {
-            let text = "sourceDirectoryUrl is not a registered peer";
-            return Err(BeamProblem::new(Code::Forbidden, text));
+            return forbidden("sourceDirectoryUrl is not a registered peer");
+        }
+        let home = self.home_of_agent(assertion.beam_id.as_str()).await?;
+        if home.is_some_and(|home| home.directory_url != report.origin_url) {
+            return forbidden("the agent belongs to another peer than originDirectoryUrl");
         }
         let expires_at = self.engine().now().plus(REPORTS_LIFETIME_US);
         self.engine()
@@ -139,7 +150,7 @@ impl Beam {
     ) -> Result<ResolvedAgent, Error> {
         let key = AgentTrust::key(&found.agent.beam_id);
         if let Some(reported) = self.engine().load::<AgentTrust>(key).await? {
-            let reported = reported.value.now(self.now_ms());
+            let reported = reported.value.now(&found.directory_url, self.now_ms());
             found.agent.trust_score = found.agent.trust_score.max(reported);
         }
         Ok(found)
@@ -151,11 +162,12 @@ mod tests {
     use super::*;
 
     const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+    const HOME: &str = "https://home";
 
     fn report(source: &str, effective: f64, reported_at: i64) -> TrustReport {
         TrustReport {
             source_url: source.to_owned(),
-            origin_url: source.to_owned(),
+            origin_url: HOME.to_owned(),
             effective,
             hops: 1,
             reported_at,
@@ -182,11 +194,12 @@ mod tests {
         let mut trust = AgentTrust::default();
         trust.add(report("https://a", 0.5, 0));
         trust.add(report("https://b", 0.4, 0));
-        assert!((trust.now(0) - 0.5).abs() < 1e-9);
-        assert!((trust.now(WEEK_MS) - 0.45).abs() < 1e-9);
+        assert!((trust.now(HOME, 0) - 0.5).abs() < 1e-9);
+        assert!((trust.now(HOME, WEEK_MS) - 0.45).abs() < 1e-9);
         trust.add(report("https://a", 0.1, WEEK_MS));
-        assert!((trust.now(WEEK_MS) - 0.36).abs() < 1e-9);
+        assert!((trust.now(HOME, WEEK_MS) - 0.36).abs() < 1e-9);
         assert_eq!(trust.reports.len(), 2);
+        assert!(trust.now("https://a", 0).abs() < 1e-9, "not its directory");
     }
 
     #[test]

@@ -1,15 +1,19 @@
-//! The descriptions of agents of other directories that still count.
+//! The agents of other directories: to which peer each belongs, and its description as long as that counts.
+//!
+//! Invariant: an agent belongs to the first peer that described it until that peer is removed, however long ago that was. So no
+//! other peer can take over its messages, or sign for it, by waiting for the end of a description.
 
 use std::collections::HashSet;
 
 use consign_engine::{Error, UnitOfWork, Versioned};
 use consign_kernel::error::Refusal;
+use consign_kernel::ids::Micros;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
 use super::remote_agent::{Description, FederatedAgent};
-use crate::directory::records::named;
+use crate::directory::records::{PAGE, named};
 use crate::service::Beam;
 
 /// Descriptions of one commit.
@@ -17,11 +21,21 @@ const COMMIT_MAX: usize = 100;
 /// A commit that meets concurrent changes more often is omitted: the descriptions can be read again.
 const TRIES_MAX: usize = 3;
 
-/// An agent and the peer that describes it.
+/// An agent and the peer to which it belongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KnownAgent {
     pub(super) directory_url: String,
     pub(super) agent: FederatedAgent,
+    /// Until when the description counts. Records of older versions expire instead.
+    #[serde(default)]
+    described_until_us: i64,
+}
+
+impl KnownAgent {
+    fn described_until(record: &Versioned<Self>) -> Micros {
+        let stated = Micros(record.value.described_until_us);
+        record.expires_at.map_or(stated, |end| end.max(stated))
+    }
 }
 
 fn key(beam_id: &str) -> Key {
@@ -29,26 +43,65 @@ fn key(beam_id: &str) -> Key {
 }
 
 impl Beam {
-    /// What is known about an agent of another directory, if that directory is still an active peer.
+    /// How the peer of an agent describes it, if the description still counts and the peer is active.
     pub(super) async fn known_agent(&self, beam_id: &str) -> Result<Option<KnownAgent>, Error> {
         let Some(known) = self.engine().load::<KnownAgent>(key(beam_id)).await? else {
             return Ok(None);
         };
+        if KnownAgent::described_until(&known) <= self.engine().now() {
+            return Ok(None);
+        }
         let peer = self.active_peer(&known.value.directory_url).await?;
         Ok(peer.map(|_| known.value))
     }
 
-    /// Stores descriptions of a peer, except of agents that another active peer describes.
+    /// The registered peer to which an agent belongs, with its last description.
+    pub(super) async fn home_of_agent(&self, beam_id: &str) -> Result<Option<KnownAgent>, Error> {
+        let Some(known) = self.engine().load::<KnownAgent>(key(beam_id)).await? else {
+            return Ok(None);
+        };
+        let peer = self.registered_peer(&known.value.directory_url).await?;
+        Ok(peer
+            .map(|_| known.value)
+            .filter(|_| !plant::on(Plant::LastPeerWins)))
+    }
+
+    /// Releases the agents of a peer that was removed: the next peer that describes one of them has it.
+    pub(super) async fn forget_agents_of(&self, peer_url: &str) -> Result<(), Error> {
+        let mut after = String::new();
+        loop {
+            let kind = Kind::BeamRemoteAgent;
+            let page = self.engine().records(kind, "", &after, PAGE).await?;
+            let is_last = page.len() < PAGE as usize;
+            let mut unit = UnitOfWork::default();
+            for record in page {
+                after.clone_from(&record.key.name);
+                let known = Versioned::<KnownAgent>::read(record)?;
+                if known.value.directory_url == peer_url {
+                    let _existed = unit.delete(known.key);
+                }
+            }
+            if !unit.is_empty() {
+                self.engine().commit(unit).await?;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stores descriptions of a peer, except of agents that belong to another peer.
     pub(super) async fn remember_agents(
         &self,
         peer_url: &str,
         described: &[Description],
     ) -> Result<(), Error> {
-        let peers = self.active_peers().await?;
-        let active: HashSet<String> = peers.into_iter().map(|peer| peer.directory_url).collect();
+        let peers = self.peers().await?;
+        let registered: HashSet<String> =
+            peers.into_iter().map(|peer| peer.directory_url).collect();
         for part in described.chunks(COMMIT_MAX) {
             for _ in 0..TRIES_MAX {
-                let unit = self.descriptions(peer_url, part, &active).await?;
+                let unit = self.descriptions(peer_url, part, &registered).await?;
                 if unit.is_empty() {
                     break;
                 }
@@ -66,7 +119,7 @@ impl Beam {
         &self,
         peer_url: &str,
         described: &[Description],
-        active: &HashSet<String>,
+        registered: &HashSet<String>,
     ) -> Result<UnitOfWork, Error> {
         let mut unit = UnitOfWork::default();
         let now = self.engine().now();
@@ -81,12 +134,12 @@ impl Beam {
             let known = self.engine().load::<KnownAgent>(key.clone()).await?;
             if let Some(known) = &known {
                 let of = &known.value.directory_url;
-                let is_of_other = of != peer_url && active.contains(of);
+                let is_of_other = of != peer_url && registered.contains(of);
                 if is_of_other && !plant::on(Plant::LastPeerWins) {
                     continue;
                 }
                 let half_over = now.plus(ttl_us / 2);
-                let is_fresh = known.expires_at.is_some_and(|end| end > half_over);
+                let is_fresh = KnownAgent::described_until(known) > half_over;
                 if of == peer_url && known.value.agent == *agent && is_fresh {
                     continue;
                 }
@@ -98,8 +151,9 @@ impl Beam {
                 value: KnownAgent {
                     directory_url: peer_url.to_owned(),
                     agent: agent.clone(),
+                    described_until_us: now.plus(ttl_us).0,
                 },
-                expires_at: Some(now.plus(ttl_us)),
+                expires_at: None,
             });
         }
         Ok(unit)

@@ -29,6 +29,12 @@ pub(crate) fn canonical(text: &str) -> Result<String, PeerUrlError> {
     Ok(url.to_string().trim_end_matches('/').to_owned())
 }
 
+/// Whether both texts are spellings of the URL of one directory.
+pub(crate) fn is_same_directory(one: &str, other: &str) -> bool {
+    let one = canonical(one);
+    one.is_ok() && one == canonical(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,10 +27,27 @@ pub struct NewPeer {
     pub trust_level: Option<f64>,
 }
 
+/// Who registers a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerRegistrar {
+    /// An administrator, or a program on this machine.
+    Operator,
+    /// Another directory. Every peer has the shared secret, so it may only ask for a new read of the agents of a known peer.
+    Directory,
+}
+
 impl Beam {
     /// Stores a peer and reads its agents. A peer whose agents cannot be read stays.
-    pub async fn register_peer(&self, new: NewPeer) -> Result<BeamPeer, BeamProblem> {
+    pub async fn register_peer(
+        &self,
+        new: NewPeer,
+        by: PeerRegistrar,
+    ) -> Result<BeamPeer, BeamProblem> {
         let url = self.check_new_peer(&new).await?;
+        if by == PeerRegistrar::Directory {
+            self.require_unchanged(&url, &new).await?;
+            return self.read_known_peer(&url).await;
+        }
         let key = BeamPeer::key(&url);
         let known = self.engine().load::<BeamPeer>(key.clone()).await?;
         let id = match known {
@@ -44,7 +61,11 @@ impl Beam {
                 id,
                 directory_url: url.clone(),
                 public_key: new.public_key.clone(),
-                trust_level: trust_level(new.trust_level),
+                trust_level: match (&earlier, new.trust_level) {
+                    // The trust in a known peer changes only if a level is stated.
+                    (Some(earlier), None) => earlier.trust_level,
+                    (_, stated) => trust_level(stated),
+                },
                 status: ACTIVE.to_owned(),
                 created_at: earlier.as_ref().map_or(now, |earlier| earlier.created_at),
                 last_seen: Some(now),
@@ -52,12 +73,33 @@ impl Beam {
             });
             Ok(())
         };
-        self.engine().update(key.clone(), store).await?;
+        self.engine().update(key, store).await?;
+        self.read_known_peer(&url).await
+    }
+
+    /// Refuses a registration that would add a peer or change one.
+    async fn require_unchanged(&self, url: &str, new: &NewPeer) -> Result<(), BeamProblem> {
+        let known = self.active_peer(url).await?;
+        let is_unchanged = known.is_some_and(|known| {
+            let stated = new.trust_level.map(|level| trust_level(Some(level)));
+            let is_same_level =
+                stated.is_none_or(|level| level.total_cmp(&known.trust_level).is_eq());
+            is_same_level && known.public_key == new.public_key
+        });
+        if is_unchanged {
+            return Ok(());
+        }
+        let text = "A new peer, or another trust level or key of a known one, needs the session of an administrator, or a request from the machine of this directory";
+        Err(BeamProblem::new(Code::Forbidden, text))
+    }
+
+    /// Reads the agents of a registered peer, and returns the peer.
+    async fn read_known_peer(&self, url: &str) -> Result<BeamPeer, BeamProblem> {
         self.inner.unknown_agents.clear();
-        self.sync_peer(&url).await?;
-        let stored = self.engine().load::<BeamPeer>(key).await?;
+        self.sync_peer(url).await?;
+        let stored = self.registered_peer(url).await?;
         let removed = || BeamProblem::new(Code::FederationError, "The peer was removed meanwhile");
-        stored.map(|stored| stored.value).ok_or_else(removed)
+        stored.ok_or_else(removed)
     }
 
     /// The URL of a new peer, if it may be called.
@@ -105,14 +147,23 @@ impl Beam {
         Ok(peers)
     }
 
-    /// Returns whether the peer was known. Descriptions of its agents no longer count.
+    /// Returns whether the peer was known. Its agents no longer belong to it.
     pub async fn remove_peer(&self, directory_url: &str) -> Result<bool, Error> {
         let Ok(url) = peer_url::canonical(directory_url) else {
             return Ok(false);
         };
         let mut unit = UnitOfWork::default();
         let existed = unit.delete(BeamPeer::key(&url));
-        self.engine().commit(unit).await?.get(existed)
+        let existed = self.engine().commit(unit).await?.get(existed)?;
+        self.forget_agents_of(&url).await?;
+        self.inner.unknown_agents.clear();
+        Ok(existed)
+    }
+
+    /// The peer with this canonical URL, whether it is active or not.
+    pub(super) async fn registered_peer(&self, url: &str) -> Result<Option<BeamPeer>, Error> {
+        let found = self.engine().load::<BeamPeer>(BeamPeer::key(url)).await?;
+        Ok(found.map(|found| found.value))
     }
 
     /// The peer with this URL, if it is registered and active.
@@ -120,8 +171,7 @@ impl Beam {
         let Ok(url) = peer_url::canonical(url) else {
             return Ok(None);
         };
-        let found = self.engine().load::<BeamPeer>(BeamPeer::key(&url)).await?;
-        Ok(found.map(|found| found.value).filter(is_active))
+        Ok(self.registered_peer(&url).await?.filter(is_active))
     }
 
     /// The active peers, those with the highest trust level first.

@@ -132,8 +132,8 @@ impl Beam {
             .await
     }
 
-    /// Asks active peers, and takes the answer of the one with the highest trust level. Peers are not asked again at once for
-    /// an agent that none of them knows.
+    /// Asks the peer to which the agent belongs; if it belongs to none yet, asks active peers, and takes the answer of the one
+    /// with the highest trust level. Peers are not asked again at once for an agent that none of them knows.
     async fn resolve_at_peers(
         &self,
         beam_id: &BeamId,
@@ -150,6 +150,9 @@ impl Beam {
         }
         let mut peers = self.active_peers().await?;
         peers.retain(|peer| Some(peer.directory_url.as_str()) != except);
+        if let Some(home) = self.home_of_agent(beam_id.as_str()).await? {
+            peers.retain(|peer| peer.directory_url == home.directory_url);
+        }
         let asking = async {
             let mut is_unknown = true;
             for some in peers.chunks(ASKED_MAX) {
@@ -244,8 +247,8 @@ impl Beam {
         PeerAnswer::Unanswered
     }
 
-    /// The key with which a peer vouches for one of its agents. `None` if another peer describes the agent with another
-    /// key.
+    /// The key with which a peer vouches for one of its agents. `None` if the agent belongs to another peer, which described it
+    /// with another key.
     pub(crate) async fn key_at_peer(
         &self,
         beam_id: &BeamId,
@@ -255,7 +258,7 @@ impl Beam {
         let PeerAnswer::Described(described) = self.ask_peer(peer_url, beam_id).await else {
             return Ok(None);
         };
-        let known = self.known_agent(beam_id.as_str()).await?;
+        let known = self.home_of_agent(beam_id.as_str()).await?;
         let key = described.agent.public_key.clone();
         match known {
             Some(known) if known.directory_url != peer_url => {

@@ -152,6 +152,13 @@ impl BeamAccess {
     }
 }
 
+/// The address that a request came from, for limits.
+pub(crate) fn client_address(face: &BeamFace, parts: &Parts) -> String {
+    let peer = parts.extensions.get::<Peer>();
+    let origin = peer.map(|peer| Origin::of(*peer, &parts.headers, face.policy.trust_proxy));
+    origin.map_or_else(String::new, |origin| origin.client.to_string())
+}
+
 /// Whether the request comes from another directory, which presents the shared secret.
 pub(crate) fn is_federated(face: &BeamFace, headers: &HeaderMap) -> bool {
     let secret = face.beam.settings().federation_secret.as_ref();

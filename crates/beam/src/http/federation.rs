@@ -6,13 +6,11 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
-use consign_web::proxy::Origin;
-use consign_web::server::Peer;
 use http::StatusCode;
 use http::request::Parts;
 use serde_json::{Value, json};
 
-use super::access::BeamAccess;
+use super::access::{BeamAccess, client_address};
 use super::federation_secret::FederationProof;
 use super::problem_response::BeamProblemResponse;
 use super::query::QueryText;
@@ -21,7 +19,9 @@ use super::response::{json_response, json_text};
 use super::{BeamFace, receive};
 use crate::beam_id::BeamId;
 use crate::directory::records::BeamPeer;
-use crate::federation::{AssertedTrust, NewPeer, ResolvedAgent, TrustAssertion};
+use crate::federation::{
+    AssertedTrust, NewPeer, PeerRegistrar, ResolvedAgent, TrustAssertion, is_same_directory,
+};
 use crate::frame::IntentFrame;
 use crate::problem::BeamProblem;
 use crate::text::BeamValue;
@@ -46,6 +46,12 @@ async fn register(
 ) -> Result<Response, BeamProblemResponse> {
     let (parts, body) = request.into_parts();
     require_directory_or_admin(&face, &parts).await?;
+    let access = BeamAccess::of(&face, &parts);
+    let by = if access.local || access.is_admin(&face).await? {
+        PeerRegistrar::Operator
+    } else {
+        PeerRegistrar::Directory
+    };
     let request = Request::from_parts(parts, body);
     let body = receive::json_object(&receive::whole(request).await?.1)?;
     let text = |name: &str| body.get(name).and_then(BeamValue::as_str).map(str::trim);
@@ -58,7 +64,7 @@ async fn register(
         public_key: public_key.to_owned(),
         trust_level: body.get("trustLevel").and_then(BeamValue::as_f64),
     };
-    let peer = face.beam.register_peer(new).await?;
+    let peer = face.beam.register_peer(new, by).await?;
     Ok(json_response(StatusCode::CREATED, &peer_json(&peer)))
 }
 
@@ -168,12 +174,17 @@ async fn trust(
     let asserted = number("trustDelta")
         .map(AssertedTrust::Reduced)
         .or_else(|| number("assertedTrust").map(AssertedTrust::AtOrigin));
-    let source =
-        text("sourceDirectoryUrl").or_else(|| only_header(&parts, "x-beam-source-directory"));
+    let header = only_header(&parts, "x-beam-source-directory");
+    let source = text("sourceDirectoryUrl").or(header);
     let (Some(asserted), Some(source)) = (asserted, source) else {
         let text = "beamId, sourceDirectoryUrl, and trust value are required";
         return Err(BeamProblemResponse::new(Code::InvalidBody, text));
     };
+    let is_named = header.is_some_and(|header| is_same_directory(header, source));
+    if !is_named && (header.is_some() || !BeamAccess::of(&face, &parts).local) {
+        let text = "X-Beam-Source-Directory must name the directory of sourceDirectoryUrl";
+        return Err(BeamProblemResponse::new(Code::Forbidden, text));
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -244,12 +255,6 @@ fn only_header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     let mut all = parts.headers.get_all(name).iter();
     let only = all.next().filter(|_| all.next().is_none())?;
     only.to_str().ok()
-}
-
-fn client_address(face: &BeamFace, parts: &Parts) -> String {
-    let peer = parts.extensions.get::<Peer>();
-    let origin = peer.map(|peer| Origin::of(*peer, &parts.headers, face.policy.trust_proxy));
-    origin.map_or_else(String::new, |origin| origin.client.to_string())
 }
 
 fn agent_response(

@@ -422,25 +422,36 @@ async fn reported_trust_is_halved_per_hop_and_shown_with_the_agent() {
             .as_directory("POST", "/federation/trust", Some(&body))
             .await
     };
-    let source = "https://third.example";
-    let assertion = json!({"assertedTrust": 0.8, "sourceDirectoryUrl": source, "hopCount": 2});
+    let (source, origin) = ("https://third.example", pair.far.url());
+    let assertion = json!({
+        "assertedTrust": 0.8, "sourceDirectoryUrl": source, "originDirectoryUrl": origin, "hopCount": 2,
+    });
     let stranger = report(assertion.clone()).await;
     assert_eq!(stranger.error(), (403, "FORBIDDEN".to_owned()));
     pair.near.add_peer(source, 0.5).await;
     let answer = report(assertion).await;
     let expected = json!({
         "beamId": pair.bob.beam_id, "effectiveTrust": 0.2, "sourceDirectoryUrl": source,
-        "originDirectoryUrl": source, "hopCount": 2,
+        "originDirectoryUrl": origin, "hopCount": 2,
     });
     assert_eq!((answer.status, answer.json()), (200, expected));
-    let reduced = report(json!({"trustDelta": 0.4, "sourceDirectoryUrl": source})).await;
-    assert_eq!(reduced.json()["effectiveTrust"], 0.4);
+    let reduced = json!({"trustDelta": 0.9, "sourceDirectoryUrl": origin});
+    assert_eq!(report(reduced).await.json()["effectiveTrust"], 0.5);
+    // What another directory says has passed two, whatever it states.
+    let close = json!({
+        "assertedTrust": 1.0, "sourceDirectoryUrl": source, "originDirectoryUrl": origin, "hopCount": 1,
+    });
+    assert_eq!(report(close).await.json()["effectiveTrust"], 0.25);
     let body = json!({"beamId": pair.bob.beam_id});
     let found = pair
         .near
         .as_directory("POST", "/federation/resolve", Some(&body))
         .await;
-    assert_eq!(found.json()["agent"]["trust_score"], 0.4);
+    assert_eq!(found.json()["agent"]["trust_score"], 0.5);
+    // The agent belongs to its directory now, so another one does not speak for it.
+    let foreign = json!({"assertedTrust": 1.0, "sourceDirectoryUrl": source});
+    let foreign = report(foreign).await;
+    assert_eq!(foreign.error(), (403, "FORBIDDEN".to_owned()));
     for wrong in [
         json!({}),
         json!({"assertedTrust": 0.8}),
@@ -492,5 +503,71 @@ async fn a_large_body_is_refused_also_where_none_is_expected() {
         let answer = world.request(method, path, &[], Some(body.clone())).await;
         let expected = (413, "SHIELD_PAYLOAD_TOO_LARGE".to_owned());
         assert_eq!(answer.error(), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn from_elsewhere_the_secret_neither_registers_a_peer_nor_changes_one() {
+    let world = World::with(|settings| {
+        federated(settings);
+        with_roles(settings);
+    })
+    .await;
+    let agents = Stub::start(|_| Reply::Json(json!({"agents": [], "total": 0}))).await;
+    let peer = |level: Option<f64>, key: &str| {
+        let mut body = json!({"directoryUrl": agents.url, "publicKey": key});
+        if let Some(level) = level {
+            body["trustLevel"] = json!(level);
+        }
+        body.to_string()
+    };
+    let path = "/federation/peers";
+    let elsewhere = async |body: String| {
+        world
+            .request_elsewhere("POST", path, &[SECRET_HEADER], Some(body))
+            .await
+    };
+    let refused = (403, "FORBIDDEN".to_owned());
+    assert_eq!(elsewhere(peer(None, "k")).await.error(), refused);
+    assert!(agents.asked().is_empty(), "it is not called either");
+    let admin = log_in(&world, ADMIN).await;
+    let session = [("authorization", admin.as_str())];
+    let added = world
+        .request_elsewhere("POST", path, &session, Some(peer(Some(0.3), "k")))
+        .await;
+    assert_eq!(added.status, 201, "{}", added.text);
+    for changed in [peer(Some(1.0), "k"), peer(Some(0.2), "k"), peer(None, "x")] {
+        assert_eq!(
+            elsewhere(changed.clone()).await.error(),
+            refused,
+            "{changed}"
+        );
+    }
+    // The same again only reads its agents.
+    for same in [peer(None, "k"), peer(Some(0.3), "k")] {
+        let again = elsewhere(same).await;
+        assert_eq!(again.status, 201, "{}", again.text);
+        assert_eq!(again.json()["trustLevel"], 0.3);
+    }
+    // From this machine it is as upstream, and a level that is not stated stays.
+    let local = serde_json::from_str(&peer(None, "x")).unwrap();
+    let local = world.as_directory("POST", path, Some(&local)).await;
+    assert_eq!(local.json()["trustLevel"], 0.3, "{}", local.text);
+    // A report of trust from elsewhere states in its header whose it is.
+    let report = json!({
+        "beamId": "carol@other.beam.directory", "assertedTrust": 1.0, "sourceDirectoryUrl": agents.url,
+    });
+    for (header, status) in [
+        (None, 403),
+        (Some("https://other.example"), 403),
+        (Some(agents.url.as_str()), 200),
+    ] {
+        let mut headers = vec![SECRET_HEADER];
+        headers.extend(header.map(|url| ("x-beam-source-directory", url)));
+        let body = Some(report.to_string());
+        let answer = world
+            .request_elsewhere("POST", "/federation/trust", &headers, body)
+            .await;
+        assert_eq!(answer.status, status, "{header:?} {}", answer.text);
     }
 }

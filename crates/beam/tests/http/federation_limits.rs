@@ -59,7 +59,7 @@ async fn be_132_the_peer_with_the_highest_trust_level_counts_even_if_another_one
 }
 
 #[tokio::test]
-async fn be_132_a_description_ends_with_its_time_and_another_peer_may_describe_the_agent() {
+async fn be_132_a_description_ends_with_its_time_and_no_other_peer_may_describe_the_agent() {
     let world = World::with(federated).await;
     let mut short = described(&carol());
     short["ttl"] = json!(1);
@@ -77,6 +77,36 @@ async fn be_132_a_description_ends_with_its_time_and_another_peer_may_describe_t
         .await
         .expect("the description ends");
     assert_eq!(peer.asked().len(), 2);
+    // Another peer waits until the description has ended, and is trusted more.
+    let mallory = Identity::new(&carol().beam_id, 66);
+    let thief = Stub::with_agent(described(&mallory), |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&thief.url, 1.0).await;
+    let ended = async {
+        while scope().await == "cache" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the second description ends");
+    assert!(thief.asked().is_empty(), "it is not even asked");
+    let body = json!({"directoryUrl": thief.url, "publicKey": "k", "trustLevel": 1});
+    let synced = world
+        .as_directory("POST", "/federation/peers", Some(&body))
+        .await;
+    assert_eq!(synced.status, 500, "its list is not one: {}", synced.text);
+    let found = resolved(&world, &carol().beam_id).await.1;
+    assert_eq!(found["agent"]["public_key"], carol().public_key());
+    let forged = mallory.message(&world, &Identity::bob(), "nonce-1");
+    let answer = world.relayed(&thief.url, "1", &forged).await;
+    let unknown = format!("Sender {} is not registered", carol().beam_id);
+    assert_eq!(answer.json()["error"], unknown);
+    // Once its peer is removed, the agent is free.
+    let remove = format!("/federation/peers?directoryUrl={}", peer.url);
+    let removed = world.as_directory("DELETE", &remove, None).await;
+    assert_eq!(removed.status, 204, "{}", removed.text);
+    let found = resolved(&world, &carol().beam_id).await.1;
+    assert_eq!(found["directoryUrl"], json!(thief.url));
 }
 
 #[tokio::test]
