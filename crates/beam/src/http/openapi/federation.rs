@@ -75,13 +75,13 @@ fn peers() -> Vec<Endpoint> {
         post(
             "/federation/peers",
             Operation::new(FEDERATION, PEER_OR_ADMIN, "beamRegisterPeer", "Register a directory as a peer")
-                .about("The public agents of the peer are read before the response. A peer whose agents cannot be read stays registered.")
+                .about("The public agents of the peer are read before the response. A peer whose agents cannot be read stays registered. From elsewhere, a new peer and a changed one need an administrator's session.")
                 .takes_object(
                     body.named("BeamNewPeer"),
                     r#"{"directoryUrl":"https://directory.acme.example","trustLevel":0.8}"#,
                 )
                 .answers(StatusCode::CREATED, "The peer.", peer(), "")
-                .refuses(&[Code::InvalidPeer, Code::FederationError]),
+                .refuses(&[Code::InvalidPeer, Code::Forbidden, Code::FederationError]),
         ),
         get(
             "/federation/peers",
@@ -214,5 +214,5 @@ fn trust() -> Operation {
             r#"{"beamId":"desk@acme.beam.directory","sourceDirectoryUrl":"https://directory.acme.example","assertedTrust":0.9,"hopCount":1}"#,
         )
         .shows("The trust that counts here.", report.named("BeamTrustReport"), "")
-        .refuses(&[Code::InvalidBeamId])
+        .refuses(&[Code::InvalidBeamId, Code::Forbidden])
 }
