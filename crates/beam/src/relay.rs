@@ -131,8 +131,18 @@ impl RelayError {
 impl Beam {
     /// Relays an intent and returns the text of the result frame. It is completed even if the caller stops waiting.
     pub async fn relay(&self, frame: IntentFrame, ingress: Ingress) -> Result<String, RelayError> {
+        self.relay_of(frame, ingress, None).await
+    }
+
+    /// The same for a client of this address, which has a limit for intents that are not counted for their sender.
+    pub async fn relay_of(
+        &self,
+        frame: IntentFrame,
+        ingress: Ingress,
+        address: Option<&str>,
+    ) -> Result<String, RelayError> {
         let path = RelayPath::of(&ingress);
-        self.relay_from(path, frame, ingress).await
+        self.relay_from(path, frame, ingress, address).await
     }
 
     /// The same for an intent that is counted under another path than that of its ingress.
@@ -141,11 +151,14 @@ impl Beam {
         path: RelayPath,
         frame: IntentFrame,
         ingress: Ingress,
+        address: Option<&str>,
     ) -> Result<String, RelayError> {
         let beam = self.clone();
+        let address = address.map(str::to_owned);
         let relayed = tokio::spawn(async move {
             let began = tokio::time::Instant::now();
-            let relayed = beam.relay_now(Arc::new(frame), ingress).await;
+            let frame = Arc::new(frame);
+            let relayed = beam.relay_now(frame, ingress, address.as_deref()).await;
             let outcome = RelayOutcome::of(&relayed);
             let counters = &beam.inner.counters;
             counters.relayed(path, outcome, began.elapsed());
@@ -167,8 +180,9 @@ impl Beam {
         &self,
         frame: Arc<IntentFrame>,
         ingress: Ingress,
+        address: Option<&str>,
     ) -> Result<Relayed, RelayError> {
-        let checked = self.check_intent(&frame, &ingress).await?;
+        let checked = self.check_intent(&frame, &ingress, address).await?;
         let ended = match self.begin_intent(&frame, &ingress, &checked).await? {
             begin::Begun::Known(result) => return Ok(Relayed::Repeated(result)),
             begin::Begun::Dispatched(row) => self.route(&frame, &ingress, &checked, *row).await,

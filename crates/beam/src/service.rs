@@ -48,6 +48,8 @@ pub(crate) struct BeamState {
     pub(crate) waiters: Waiters,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
+    /// Intents per minute and client address that cost their sender nothing.
+    pub(crate) uncharged_rate: SenderRate,
     pub(crate) bus: BusState,
     pub(crate) unknown_agents: UnknownAgents,
     pub(crate) agent_index: AgentIndex,
@@ -79,6 +81,9 @@ impl Beam {
                 elsewhere: AgentsElsewhere::default(),
                 waiters: Waiters::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
+                uncharged_rate: SenderRate::new(
+                    settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
+                ),
                 bus: BusState::new(&settings.bus),
                 unknown_agents: UnknownAgents::default(),
                 agent_index: AgentIndex::default(),

@@ -90,7 +90,7 @@ impl Beam {
         if let Some(directory) = &self.settings().bus.remote_directory {
             return self.deliver_by_http(directory, &frame).await;
         }
-        let relay = self.relay_from(RelayPath::Bus, frame, Ingress::Http);
+        let relay = self.relay_from(RelayPath::Bus, frame, Ingress::Http, None);
         match tokio::time::timeout(ATTEMPT_TIMEOUT, relay).await {
             Ok(Ok(result)) => judge_result(result.as_bytes()),
             Ok(Err(error)) => Err((&error).into()),

@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use http::StatusCode;
 use serde_json::json;
 
-use super::access::BeamAccess;
+use super::access::{BeamAccess, client_address};
 use super::problem_response::BeamProblemResponse;
 use super::public_limits::PublicRoute;
 use super::query::QueryText;
@@ -37,7 +37,9 @@ async fn send(
     face.charge(PublicRoute::SendIntent, &parts)?;
     let value = receive::json_object(&body)?;
     let frame = frame_of_request(&face, value).map_err(|error| relay_problem(&error))?;
-    match face.beam.relay(frame, Ingress::Http).await {
+    let address = client_address(&face, &parts);
+    let relayed = face.beam.relay_of(frame, Ingress::Http, Some(&address));
+    match relayed.await {
         Ok(result) => Ok(json_text(StatusCode::OK, result)),
         Err(error) => Err(relay_problem(&error)),
     }

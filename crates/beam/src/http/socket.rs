@@ -217,7 +217,8 @@ impl AgentConnection {
                 beam_id: socket.agent.beam_id.clone(),
                 api_key_hash: socket.agent.api_key_hash.clone(),
             };
-            match socket.beam.relay(frame, ingress).await {
+            let name = format!("socket of {}", socket.agent.beam_id);
+            match socket.beam.relay_of(frame, ingress, Some(&name)).await {
                 Ok(result) => socket.send(format!(r#"{{"type":"result","frame":{result}}}"#)),
                 Err(error) => socket.report_relay(&error, nonce.as_deref()),
             }
@@ -248,7 +249,7 @@ impl AgentConnection {
 
     fn send(&self, text: String) {
         if self.sender.try_send(text).is_err() {
-            self.sender.close_now(POLICY_VIOLATION, "Slow reader");
+            self.sender.close_now(TRY_AGAIN_LATER, "Slow reader");
         }
     }
 }

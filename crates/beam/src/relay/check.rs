@@ -1,5 +1,8 @@
 //! The checks of an intent, in the order that the protocol prescribes. A refused intent leaves no trace, so its nonce
 //! stays free.
+//!
+//! A frame with a valid signature may have been recorded by somebody else. It cannot use up the limit of its sender: a frame
+//! that is too old, or whose nonce is stored, is counted for the address that it came from instead.
 
 use consign_engine::{Error, Versioned};
 use consign_kernel::plant::{self, Plant};
@@ -10,7 +13,7 @@ use crate::beam_id::BeamId;
 use crate::directory::records::{AclList, Agent, DelegationList};
 use crate::frame::IntentFrame;
 use crate::keys::BeamPublicKey;
-use crate::relay::{HOPS_MAX, Ingress, RelayError};
+use crate::relay::{HOPS_MAX, Ingress, RelayError, nonce_key};
 use crate::service::Beam;
 use crate::signed_text;
 use crate::timestamp;
@@ -49,6 +52,7 @@ impl Beam {
         &self,
         frame: &IntentFrame,
         ingress: &Ingress,
+        address: Option<&str>,
     ) -> Result<Checked, RelayError> {
         if ingress.hops() > HOPS_MAX && !plant::on(Plant::EndlessRelay) {
             let text = format!("Federation hop limit exceeded ({HOPS_MAX})");
@@ -82,8 +86,10 @@ impl Beam {
             .check_sender(frame, ingress, acting, parties.signer)
             .await?;
         checked.sender_since_us = parties.sender.map_or(0, |sender| sender.since_us);
+        let at = timestamp::parse(frame.timestamp());
+        let is_current = at.is_some_and(|at| timestamp::is_current(at, self.engine().wall()));
         if !plant::on(Plant::ChargeBeforeSignature) {
-            self.charge_sender(frame.from())?;
+            self.charge(frame, is_current, address).await?;
         }
         if let Some(recipient) = parties.recipient {
             check_acl(frame, &parties.rules)?;
@@ -95,13 +101,39 @@ impl Beam {
             .catalog
             .check(frame.intent(), payload.as_ref());
         catalog.map_err(|refusal| RelayError::BadRequest(refusal.to_string()))?;
-        let at = timestamp::parse(frame.timestamp())
-            .ok_or_else(|| RelayError::BadRequest("Invalid timestamp format".to_owned()))?;
-        if !timestamp::is_current(at, self.engine().wall()) {
+        if at.is_none() {
+            let text = "Invalid timestamp format";
+            return Err(RelayError::BadRequest(text.to_owned()));
+        }
+        if !is_current {
             let text = "Timestamp outside allowed replay window (5 minutes)";
             return Err(RelayError::BadRequest(text.to_owned()));
         }
         Ok(checked)
+    }
+
+    /// Counts a frame whose signature is valid: for its sender if it is new, and otherwise for the address, if there is one.
+    async fn charge(
+        &self,
+        frame: &IntentFrame,
+        is_current: bool,
+        address: Option<&str>,
+    ) -> Result<(), RelayError> {
+        let is_new = is_current
+            && self
+                .engine()
+                .first_use(nonce_key(frame.nonce()))
+                .await?
+                .is_none();
+        if is_new {
+            return self.charge_sender(frame.from());
+        }
+        match address {
+            Some(address) if !self.inner.uncharged_rate.charge(address) => {
+                Err(RelayError::RateLimited(frame.from().to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn parties(&self, signer: &str, from: &str, to: &str) -> Result<Parties, Error> {

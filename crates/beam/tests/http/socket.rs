@@ -311,3 +311,17 @@ async fn be_117_the_feed_shows_dispatch_delivery_and_end() {
     }
     assert_eq!(states, ["dispatched", "delivered", "acked"]);
 }
+
+#[tokio::test]
+async fn an_agent_that_does_not_read_its_errors_is_told_to_try_again_later() {
+    let world = World::new().await;
+    let (_, bob) = world.alice_and_bob().await;
+    let mut socket = world.connect(&bob.beam_id).await;
+    // Each of them is answered with an error that repeats it.
+    let large = json!({"type": "x".repeat(60_000)}).to_string();
+    let mut sent = 0;
+    while sent < 400 && socket.try_send_text(large.clone()).await {
+        sent += 1;
+    }
+    assert_eq!(socket.closed().await, (1013, "Slow reader".to_owned()));
+}

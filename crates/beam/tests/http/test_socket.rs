@@ -28,6 +28,13 @@ impl TestSocket {
         self.stream.send(Message::text(text)).await.unwrap();
     }
 
+    /// Sends without reading. False if the server no longer takes it.
+    pub(crate) async fn try_send_text(&mut self, text: String) -> bool {
+        let sent = self.stream.send(Message::text(text));
+        let sent = tokio::time::timeout(Duration::from_secs(1), sent).await;
+        matches!(sent, Ok(Ok(())))
+    }
+
     /// The next text message; `None` when the socket is closed. Fails after ten seconds.
     pub(crate) async fn next_json(&mut self) -> Option<Value> {
         loop {
