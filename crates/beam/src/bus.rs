@@ -26,7 +26,7 @@ use consign_kernel::error::Code;
 use consign_kernel::ids::{IntentId, SECOND_US};
 use consign_kernel::intent::Intent;
 use consign_kernel::profile::ProfileId;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 pub use ack::{AckedMessage, Acknowledgement};
 pub use attempt::DeliveryOutcome;
@@ -68,6 +68,8 @@ pub(crate) struct BusState {
     streams: Slots<String>,
     /// One computation of statistics at a time: it reads the counters of all agents, and messages that are about a day old.
     stats: Semaphore,
+    /// Messages of a node that no longer runs are due: the retry worker does not wait for its next tick.
+    pub(crate) due: Notify,
     /// True when the process stops; waiting requests and event streams end then.
     stopping: watch::Sender<bool>,
 }
@@ -90,6 +92,7 @@ impl BusState {
             waits: Slots::default(),
             streams: Slots::default(),
             stats: Semaphore::new(1),
+            due: Notify::new(),
             stopping: watch::channel(false).0,
         }
     }

@@ -130,7 +130,7 @@ impl Beam {
 
     async fn is_at_other_node(&self, presence: &BeamPresence) -> Result<bool, Error> {
         let is_other = presence.node != 0 && presence.node != self.inner.node.id;
-        Ok(is_other && self.engine().is_node_alive(presence.node).await?)
+        Ok(is_other && self.engine().is_node_beating(presence.node).await?)
     }
 
     /// Whether an agent is connected to any node, as of a few seconds ago for other nodes.

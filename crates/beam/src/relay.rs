@@ -14,6 +14,8 @@ mod peer;
 mod recover;
 mod route;
 mod rows;
+mod takeover;
+mod unwaited;
 mod waiters;
 
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use consign_kernel::error::Code;
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
 pub use rows::{IntentRow, StoredEnd, StoredHead};
 pub(crate) use rows::{error_code, relay_code};
+pub(crate) use unwaited::Unwaited;
 pub(crate) use waiters::Waiters;
 
 use crate::counters::{RelayOutcome, RelayPath};
@@ -183,10 +186,20 @@ impl Beam {
         address: Option<&str>,
     ) -> Result<Relayed, RelayError> {
         let checked = self.check_intent(&frame, &ingress, address).await?;
+        let timeout = self.result_timeout(&ingress);
         let ended = match self.begin_intent(&frame, &ingress, &checked).await? {
             begin::Begun::Known(result) => return Ok(Relayed::Repeated(result)),
-            begin::Begun::Dispatched(row) => self.route(&frame, &ingress, &checked, *row).await,
-            begin::Begun::HandedOver(id) => self.await_handed_over(id, &frame, &ingress).await,
+            begin::Begun::Dispatched(row) => {
+                let end = self.wait_end(timeout);
+                let routed = self.route(&frame, &ingress, &checked, &row).await;
+                if matches!(routed, Err(RelayError::Ledger(_))) {
+                    self.leave_to_sweep(&row, end);
+                }
+                routed
+            }
+            begin::Begun::HandedOver(id) => {
+                self.await_handed_over(id, &frame, &ingress, timeout).await
+            }
         };
         ended.map(Relayed::Ended)
     }

@@ -14,7 +14,7 @@ use crate::federation::{SENDERS_PER_SOURCE, UnknownAgents};
 use crate::observe::agents::KeptAgentCounts;
 use crate::outbound::{Outbound, OutboundOptions};
 use crate::presence::AgentsElsewhere;
-use crate::relay::Waiters;
+use crate::relay::{Unwaited, Waiters};
 use crate::sender_rate::SenderRate;
 use crate::settings::BeamSettings;
 use crate::sockets::Sockets;
@@ -32,6 +32,20 @@ pub struct BeamNode {
     pub shared: bool,
 }
 
+impl BeamNode {
+    /// The name of this start in the holders of leases. It begins with the number of the node, by which other nodes see
+    /// whether it still runs.
+    pub(crate) fn start_of_holder(&self) -> String {
+        format!("{}-{}", self.id, self.start)
+    }
+
+    /// The number of the node in the name of a holder. `None` for the holder of an import, a worker or an older version.
+    pub(crate) fn id_of_holder(holder: &str) -> Option<i64> {
+        let (_, start) = holder.rsplit_once('/')?;
+        start.split_once('-')?.0.parse().ok()
+    }
+}
+
 /// The domain of Beam. Cheap to clone.
 #[derive(Clone)]
 pub struct Beam {
@@ -46,6 +60,7 @@ pub(crate) struct BeamState {
     pub(crate) sockets: Sockets,
     pub(crate) elsewhere: AgentsElsewhere,
     pub(crate) waiters: Waiters,
+    pub(crate) unwaited: Unwaited,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
     /// Intents per minute and client address that cost their sender nothing.
@@ -80,6 +95,7 @@ impl Beam {
                 sockets: Sockets::default(),
                 elsewhere: AgentsElsewhere::default(),
                 waiters: Waiters::default(),
+                unwaited: Unwaited::default(),
                 sender_rate: SenderRate::new(settings.rate_per_minute),
                 uncharged_rate: SenderRate::new(
                     settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
@@ -115,11 +131,31 @@ impl Beam {
 
     /// The holder of this node's leases.
     pub(crate) fn holder(&self) -> String {
-        Recover::holder(&self.inner.node.name, &self.inner.node.start)
+        Recover::holder(&self.inner.node.name, &self.inner.node.start_of_holder())
     }
 
     /// The wall clock in milliseconds, which signatures and records show.
     pub(crate) fn now_ms(&self) -> i64 {
         self.engine().wall().0 / 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_names_the_number_of_its_node() {
+        let node = BeamNode {
+            id: 7_000_000_001,
+            name: "node-1".to_owned(),
+            start: "00ff-2".to_owned(),
+            shared: true,
+        };
+        let holder = Recover::holder(&node.name, &node.start_of_holder());
+        assert_eq!(BeamNode::id_of_holder(&holder), Some(node.id));
+        for other in ["imported/upstream", "k_0123456789abcdef", "node-1/00ff", ""] {
+            assert_eq!(BeamNode::id_of_holder(other), None, "{other}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! waits for the ledger, and none of its leases is left, of whatever face. So a claim that was in progress when the
 //! drain began is not overlooked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use consign_kernel::command::Command;
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{Micros, SECOND_US};
-use consign_kernel::record::{Key, Kind};
+use consign_kernel::record::{Key, Kind, Record};
 use consign_store::TypedReads as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -321,13 +321,30 @@ impl Engine {
         reasons.send_modify(|reasons| reasons.wrong_clock = wrong_clock);
     }
 
-    /// Every node with a heartbeat in the last 30 seconds, in the order of their start.
-    /// Whether a node has a current heartbeat.
+    /// Whether a node has had a heartbeat in the last 30 seconds.
     pub async fn is_node_alive(&self, id: i64) -> Result<bool, Error> {
         Ok(self.record(key(id)).await?.is_some())
     }
 
-    pub async fn nodes(&self, _: Operator) -> Result<Vec<NodeInfo>, Error> {
+    /// Whether a node has a current heartbeat: it has not missed three of them.
+    pub async fn is_node_beating(&self, id: i64) -> Result<bool, Error> {
+        let node = self.load::<NodeRecord>(key(id)).await?;
+        Ok(node.is_some_and(|node| !self.is_silent(&node.value)))
+    }
+
+    /// The nodes with a current heartbeat, and this one.
+    pub async fn live_nodes(&self) -> Result<HashSet<i64>, Error> {
+        let records = self.node_records().await?.into_iter();
+        let live = records.filter(|(_, node)| !self.is_silent(node));
+        let here = self.inner.claim_pause.id.get().copied();
+        Ok(live.map(|(id, _)| id).chain(here).collect())
+    }
+
+    fn is_silent(&self, node: &NodeRecord) -> bool {
+        Micros(node.seen_at).plus(SILENT_AFTER_US) < self.now()
+    }
+
+    async fn node_records(&self) -> Result<Vec<(i64, NodeRecord)>, Error> {
         let (mut records, mut after) = (Vec::new(), String::new());
         loop {
             let store = &self.inner.store;
@@ -341,14 +358,23 @@ impl Engine {
                 None => break,
             }
         }
-        let leases_by_node = self.leases_by_node().await?;
-        let mut nodes = Vec::with_capacity(records.len());
-        for record in records {
+        let read = |record: Record| -> Result<(i64, NodeRecord), Error> {
             let record: Versioned<NodeRecord> = Versioned::read(record)?;
             let id = record.key.name.parse().map_err(|_| {
                 Error::Internal(format!("the node record {} is unreadable", record.key.name))
             })?;
-            nodes.push(self.node_info(id, record.value, &leases_by_node));
+            Ok((id, record.value))
+        };
+        records.into_iter().map(read).collect()
+    }
+
+    /// Every node with a heartbeat in the last 30 seconds, in the order of their start.
+    pub async fn nodes(&self, _: Operator) -> Result<Vec<NodeInfo>, Error> {
+        let records = self.node_records().await?;
+        let leases_by_node = self.leases_by_node().await?;
+        let mut nodes = Vec::with_capacity(records.len());
+        for (id, record) in records {
+            nodes.push(self.node_info(id, record, &leases_by_node));
         }
         nodes.sort_by_key(|node| (node.started_at, node.id));
         Ok(nodes)

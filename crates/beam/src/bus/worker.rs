@@ -20,7 +20,8 @@ const CLAIMED_MAX: u32 = 10;
 /// The next message of a tick is attempted after this time, even if the attempt before it has not ended: a recipient that does
 /// not answer must not delay the messages of others.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The last message of a tick waits for the attempts of all others, which may take this long in all.
+/// The last message of a tick waits for the attempts of all others, which may take this long in all. If the node is killed
+/// meanwhile, another node does not wait for the end of the lease, see `relay/takeover.rs`.
 const TICK_LEASE_US: i64 = ATTEMPT_LEASE_US * (CLAIMED_MAX as i64);
 /// How long a stop waits for the attempts in progress. After that, the next start retries it.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -46,6 +47,7 @@ impl Beam {
             tokio::select! {
                 () = stopped(&mut stopping) => return,
                 _ = ticks.tick() => {}
+                () = self.inner.bus.due.notified() => {}
             }
             if let Err(error) = self.retry_due_messages().await {
                 tracing::warn!(%error, "due messages could not be claimed; trying again");

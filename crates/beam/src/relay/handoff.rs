@@ -1,23 +1,25 @@
 //! Intents for agents that are connected to another node of the ledger.
 //!
-//! The node that received the intent queues it in the lane of its recipient, and the node with the socket claims it there.
-//! The end is seen in the ledger by both.
+//! The node that received the intent queues it in the lane of its recipient, and the node with the socket claims it there. A
+//! recipient that also has an HTTP endpoint is called there first, and handed over if the endpoint fails. The end is seen in the
+//! ledger by both.
 
 use std::time::Duration;
 
-use consign_engine::{Error, UnitOfWork};
-use consign_kernel::command::{Audience, Claim};
-use consign_kernel::ids::{IntentId, SECOND_US};
+use consign_engine::{Error, Lease, UnitOfWork};
+use consign_kernel::command::{Audience, Claim, Command, Settle, Settlement};
+use consign_kernel::ids::{IntentId, Micros, SECOND_US};
 use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::Face;
-use consign_kernel::record::Kind;
+use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::begin::NAMESPACE;
 use super::check::Checked;
+use super::unwaited::WaitEnd;
 use super::{Ingress, RelayError, details};
 use crate::directory::records::named;
 use crate::frame::IntentFrame;
@@ -36,15 +38,35 @@ const END_MARGIN: Duration = Duration::from_secs(2);
 /// Without news of the ledger, its row is read this often.
 const END_POLL: Duration = Duration::from_secs(1);
 
+/// How long the record of a hand-over outlives the wait of its sender.
+const RECORD_MARGIN_US: i64 = 60 * SECOND_US;
+
 /// What the other node needs besides the row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Handover {
+pub(super) struct Handover {
     frame: String,
     sender_key: String,
     from: String,
     is_local_sender: bool,
     acting: Option<String>,
     timeout_ms: u64,
+    /// The number of the node that waits for the result. Records of older versions do not have it.
+    #[serde(default)]
+    pub(super) node: i64,
+}
+
+impl Handover {
+    pub(super) fn key(id: IntentId) -> Key {
+        named(Kind::BeamHandover, &id.to_string())
+    }
+
+    /// When the wait of the sender ends, by the end of the record.
+    pub(super) fn wait_end(&self, record_end: Micros) -> WaitEnd {
+        WaitEnd {
+            at: record_end.minus(RECORD_MARGIN_US),
+            timeout_ms: self.timeout_ms,
+        }
+    }
 }
 
 impl Beam {
@@ -81,6 +103,7 @@ impl Beam {
             is_local_sender: checked.is_local_sender,
             acting: checked.acting.clone(),
             timeout_ms,
+            node: self.inner.node.id,
         };
         let until = i64::try_from(timeout_ms)
             .unwrap_or(60_000)
@@ -88,18 +111,51 @@ impl Beam {
         let until = self
             .engine()
             .now()
-            .plus(until.saturating_add(60 * SECOND_US));
-        unit.put_until(named(Kind::BeamHandover, &id.to_string()), &handover, until);
+            .plus(until.saturating_add(RECORD_MARGIN_US));
+        unit.put_until(Handover::key(id), &handover, until);
     }
 
-    /// Waits for the end of an intent that another node relays.
+    /// Queues an intent that this node holds for the node with the socket of its recipient.
+    pub(super) async fn hand_over(
+        &self,
+        row: &Intent,
+        frame: &IntentFrame,
+        checked: &Checked,
+    ) -> Result<(), RelayError> {
+        let mut unit = UnitOfWork::default();
+        unit.require(Command::Settle(Settle {
+            detail: Some(details::handed_over()),
+            ..Lease::of(row).settle(Settlement::GiveBack)
+        }));
+        self.put_handover(&mut unit, row.id, frame, checked);
+        let committed = self.engine().commit(unit).await;
+        committed.map_err(|error| self.or_timeout(row, error))?;
+        Ok(())
+    }
+
+    /// Waits for the end of an intent that another node relays, at most so long.
     pub(super) async fn await_handed_over(
         &self,
         id: IntentId,
         frame: &IntentFrame,
         ingress: &Ingress,
+        timeout: Duration,
     ) -> Result<String, RelayError> {
-        let timeout = self.result_timeout(ingress);
+        let end = self.wait_end(timeout);
+        let awaited = self.await_end(id, frame, ingress, timeout).await;
+        if matches!(awaited, Err(RelayError::Ledger(_))) {
+            self.leave_handover_to_sweep(id, end);
+        }
+        awaited
+    }
+
+    async fn await_end(
+        &self,
+        id: IntentId,
+        frame: &IntentFrame,
+        ingress: &Ingress,
+        timeout: Duration,
+    ) -> Result<String, RelayError> {
         let deadline = tokio::time::Instant::now() + timeout;
         let mut news = self.engine().follow_publisher(frame.to());
         let error = RelayError::Timeout {
@@ -179,8 +235,10 @@ impl Beam {
     }
 
     async fn try_relay_claimed(&self, row: &Intent) -> Result<(), RelayError> {
-        let key = named(Kind::BeamHandover, &row.id.to_string());
-        let handover = self.engine().load::<Handover>(key).await?;
+        let handover = self
+            .engine()
+            .load::<Handover>(Handover::key(row.id))
+            .await?;
         let frame = handover.as_ref().and_then(|handover| {
             let value = text::parse(handover.value.frame.as_bytes()).ok()?;
             IntentFrame::parse(value).ok()

@@ -72,11 +72,11 @@ impl Beam {
         &self,
         frame: &IntentFrame,
         ingress: &Ingress,
-        row: Intent,
+        row: &Intent,
     ) -> Result<String, RelayError> {
         let deadline = Instant::now() + self.result_timeout(ingress);
         let chosen = json!({"deliveryTarget": "federation"});
-        self.note_route(&row, ingress, chosen.to_string()).await?;
+        self.note_route(row, ingress, chosen.to_string()).await?;
         let source = match ingress {
             Ingress::Federation { source, .. } => Some(source.as_str()),
             Ingress::Http | Ingress::Socket { .. } => None,
@@ -86,7 +86,7 @@ impl Beam {
             let text = format!("Federation hop limit exceeded ({HOPS_MAX})");
             let details = details::failed("federation", "DELIVERY_FAILED");
             let error = RelayError::DeliveryFailed(text);
-            self.fail_undelivered(&row, &details, &error).await?;
+            self.fail_undelivered(row, &details, &error).await?;
             return Err(error);
         }
         let found = match BeamId::parse(frame.to()) {
@@ -96,7 +96,7 @@ impl Beam {
         let Some(found) = found else {
             let error = RelayError::Offline;
             let details = details::failed("federation", "OFFLINE");
-            self.fail_undelivered(&row, &details, &error).await?;
+            self.fail_undelivered(row, &details, &error).await?;
             return Err(error);
         };
         let relay = PeerRelay {
@@ -107,18 +107,18 @@ impl Beam {
         let scope = found.scope.word();
         let resolved =
             json!({"peerUrl": relay.peer_url, "scope": scope, "transport": "federation"});
-        self.note_route(&row, ingress, resolved.to_string()).await?;
-        self.note_route(&row, ingress, relay.details().to_string())
+        self.note_route(row, ingress, resolved.to_string()).await?;
+        self.note_route(row, ingress, relay.details().to_string())
             .await?;
         let body = frame.to_value().to_text();
         let response = self
             .post_to_peer(&relay.peer_url, body, hops, remaining(deadline))
             .await;
         match result_of(response, frame.nonce()) {
-            Ok(result) => self.finish_relay(&row, frame, &relay, &result).await,
+            Ok(result) => self.finish_relay(row, frame, &relay, &result).await,
             Err(error) => {
                 let details = relay.failed("DELIVERY_FAILED");
-                self.fail_undelivered(&row, &details, &error).await?;
+                self.fail_undelivered(row, &details, &error).await?;
                 Err(error)
             }
         }

@@ -1,19 +1,15 @@
 //! The intents and messages that an earlier start of this node, or an import, left open.
 
-use std::time::Duration;
-
 use consign_engine::{Error, MessageFilter, MessagesOf, SeqPage};
 use consign_kernel::command::{Advance, Command, Recover};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::{Micros, Seq};
+use consign_kernel::ids::Seq;
 use consign_kernel::intent::Intent;
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::{State, Verb};
 use serde_json::json;
 
-use super::RelayError;
-use super::begin::LEASE_MARGIN_US;
 use crate::bus::RECOVERED;
 use crate::import::imported_leases;
 use crate::lifecycle;
@@ -42,7 +38,7 @@ impl Beam {
         let recover = Recover {
             face: Face::Beam,
             node: node.name.clone(),
-            start: node.start.clone(),
+            start: self.inner.node.start_of_holder(),
             limit: RECOVER_ROWS,
         };
         let mut recovered = self.engine().recover(&recover).await?.len();
@@ -61,79 +57,40 @@ impl Beam {
         Ok(recovered + self.recover_delivered().await?)
     }
 
-    /// Fails the delivered intents of earlier starts whose timeout is over, and the others at their timeout unless a result
-    /// arrives before. Their leases last a little longer, for the relay that waited.
+    /// Fails the delivered intents of earlier starts whose timeout is over. The sweep fails the others at their timeout unless a
+    /// result arrives before. Their leases last a little longer, for the relay that waited.
     async fn recover_delivered(&self) -> Result<usize, Error> {
-        let (mut after, mut failed, mut waiting) = (Seq(0), 0, Vec::new());
+        let (mut after, mut failed) = (Seq(0), 0);
         loop {
             let (profile, state) = (ProfileId::BeamDirectory, State::Delivered);
             let engine = self.engine();
             let rows = engine
                 .active_rows(profile, state, after, RECOVER_ROWS)
                 .await?;
-            let Some(last) = rows.last() else { break };
+            let Some(last) = rows.last() else {
+                return Ok(failed);
+            };
             after = last.seq;
-            for row in rows {
-                let Some(end) = self.end_of_earlier_wait(&row) else {
+            for row in rows.iter().filter(|row| self.is_of_earlier_start(row)) {
+                let Some(end) = self.end_of_wait(row).await? else {
                     continue;
                 };
-                if end <= engine.now() {
-                    self.time_out(&row, end, "timeout_after_restart").await?;
+                if end.at <= engine.now() {
+                    let action = "timeout_after_restart";
+                    self.time_out(row, end.timeout_ms, action).await?;
                     failed += 1;
                 } else {
-                    waiting.push((end, row));
+                    self.leave_to_sweep(row, end);
                 }
             }
         }
-        waiting.sort_by_key(|(end, row)| (*end, row.seq));
-        if !waiting.is_empty() {
-            let beam = self.clone();
-            tokio::spawn(async move { beam.time_out_in_turn(waiting).await });
-        }
-        Ok(failed)
     }
 
-    /// When the result of a row was due for which an earlier start of this node waited.
-    fn end_of_earlier_wait(&self, row: &Intent) -> Option<Micros> {
-        let node = &self.inner.node;
-        let holder = row.holder.as_deref()?;
-        let is_earlier =
-            holder.starts_with(&Recover::holder(&node.name, "")) && holder != self.holder();
-        let end = row.lease_until?.minus(LEASE_MARGIN_US);
-        is_earlier.then_some(end)
-    }
-
-    async fn time_out_in_turn(&self, waiting: Vec<(Micros, Intent)>) {
-        for (end, row) in waiting {
-            let left_us = end.0.saturating_sub(self.engine().now().0);
-            let left = Duration::from_micros(u64::try_from(left_us).unwrap_or(0));
-            tokio::time::sleep(left).await;
-            if let Err(error) = self.time_out(&row, end, "timeout_without_waiter").await {
-                tracing::warn!(%error, intent = %row.id, "an intent stays open until its lease ends");
-            }
-        }
-    }
-
-    async fn time_out(&self, row: &Intent, end: Micros, action: &str) -> Result<(), Error> {
-        let waited_us = end.0 - row.claimed_at.unwrap_or(row.created_at).0;
-        let ms = u64::try_from(waited_us / 1_000).unwrap_or(0);
-        let mut details = json!({
-            "transport": "recovery",
-            "previousStatus": lifecycle::state_word(row.state),
-            "recoveryAction": action,
-            "timeoutMs": ms,
-            "errorCode": "TIMEOUT",
-        });
-        if action == "timeout_after_restart" {
-            details["recoveredOnBoot"] = json!(true);
-        }
-        match self
-            .fail_delivered(row, &details, &RelayError::Timeout { ms })
-            .await
-        {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Error::Internal(error.to_string())),
-        }
+    /// Whether an earlier start of this node holds the row.
+    fn is_of_earlier_start(&self, row: &Intent) -> bool {
+        let own = Recover::holder(&self.inner.node.name, "");
+        let holder = row.holder.as_deref().unwrap_or_default();
+        holder.starts_with(&own) && holder != self.holder()
     }
 
     /// A planted defect: delivered rows do not stay as they are.

@@ -59,9 +59,9 @@ impl Beam {
         frame: &IntentFrame,
         ingress: &Ingress,
         checked: &Checked,
-        row: Intent,
+        row: &Intent,
     ) -> Result<String, RelayError> {
-        self.publish_feed(&row);
+        self.publish_feed(row);
         let Some(recipient) = &checked.recipient else {
             return self.route_to_peer(frame, ingress, row).await;
         };
@@ -70,22 +70,26 @@ impl Beam {
         if let Some(endpoint) = &recipient.http_endpoint {
             let began = tokio::time::Instant::now();
             // The socket is tried next, so some time is left for it.
-            let limit = if self.inner.sockets.is_connected(frame.to()) {
+            let limit = if self.is_agent_connected(frame.to()).await? {
                 timeout / 2
             } else {
                 timeout
             };
-            match self
-                .call_endpoint(endpoint, frame, ingress, &row, limit)
+            let is_busy = match self
+                .call_endpoint(endpoint, frame, ingress, row, limit)
                 .await?
             {
                 EndpointCall::Answered(result) => {
-                    return self.finish(&row, frame, "direct-http", *result).await;
+                    return self.finish(row, frame, "direct-http", *result).await;
                 }
-                EndpointCall::Busy if !self.inner.sockets.is_connected(frame.to()) => {
-                    return self.fail_busy(&row).await;
-                }
-                EndpointCall::Busy | EndpointCall::Failed => by_socket_noted = false,
+                EndpointCall::Busy => true,
+                EndpointCall::Failed => false,
+            };
+            by_socket_noted = false;
+            let is_here = self.inner.sockets.is_connected(frame.to());
+            let is_elsewhere = !is_here && self.has_presence_elsewhere(frame.to()).await?;
+            if is_busy && !is_here && !is_elsewhere {
+                return self.fail_busy(row).await;
             }
             timeout = timeout.saturating_sub(began.elapsed());
             if timeout.is_zero() {
@@ -93,15 +97,21 @@ impl Beam {
                     ms: self.result_timeout_ms(ingress),
                 };
                 let details = details::failed("direct-http", "TIMEOUT");
-                self.fail_undelivered(&row, &details, &error).await?;
+                self.fail_undelivered(row, &details, &error).await?;
                 return Err(error);
+            }
+            if is_elsewhere {
+                self.hand_over(row, frame, checked).await?;
+                return self
+                    .await_handed_over(row.id, frame, ingress, timeout)
+                    .await;
             }
         }
         if !by_socket_noted && self.inner.sockets.is_connected(frame.to()) {
             let detail = details::by_socket(self.result_timeout_ms(ingress));
-            self.note_route(&row, ingress, detail).await?;
+            self.note_route(row, ingress, detail).await?;
         }
-        self.deliver_by_socket(frame, ingress, checked, &row, timeout)
+        self.deliver_by_socket(frame, ingress, checked, row, timeout)
             .await
     }
 

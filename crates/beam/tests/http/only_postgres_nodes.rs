@@ -1,10 +1,15 @@
 //! Two servers on one ledger: an agent may be connected to either.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use consign_beam::outbound::{AddressGuard, AllowedTargets};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
-use crate::world::{TestSocket, World};
+use crate::bus::{bus_settings, message};
+use crate::world::{Identity, TestSocket, World};
 
 async fn pair() -> (World, World) {
     let first = World::new().await;
@@ -273,4 +278,170 @@ async fn an_agent_of_another_node_is_shown_as_connected() {
     until((true, true, 1)).await;
     drop(socket);
     until((false, false, 0)).await;
+}
+
+/// The address of an endpoint that answers every request with 503.
+async fn broken_endpoint() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 65_536];
+            let _ = stream.read(&mut head).await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 503 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                .await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn be_101_an_agent_whose_endpoint_fails_is_reached_over_its_socket_at_the_other_node() {
+    let endpoint = broken_endpoint().await;
+    let allowed = AllowedTargets::parse(&endpoint).unwrap();
+    let here = World::with(|settings| settings.guard = AddressGuard::new(allowed)).await;
+    let there = here.second(|_| ()).await.unwrap();
+    let (alice, bob) = here.alice_and_bob().await;
+    let url = format!("http://{endpoint}/");
+    here.change_agent(&bob.beam_id, |agent| {
+        agent.http_endpoint = Some(url.clone());
+    })
+    .await;
+    let frame = alice.message(&here, &bob, "n-absent");
+    let answer = here.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (503, "OFFLINE".to_owned()));
+    let mut socket = there.connect(&bob.beam_id).await;
+    let frame = alice.message(&here, &bob, "n-1");
+    let (answer, ()) = tokio::join!(
+        here.post("/intents/send", &frame),
+        answer_once(&mut socket, &bob, "from there"),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.json()["payload"]["message"], "from there");
+    let trace = here.trace("n-1").await;
+    let fallback = |(_, details): &&(&str, serde_json::Value)| details["outcome"] == "fallback";
+    assert_eq!(trace.iter().filter(fallback).count(), 1, "{trace:?}");
+    let stages: Vec<&str> = trace.iter().map(|(stage, _)| *stage).collect();
+    assert_eq!(
+        stages[3..],
+        [
+            "dispatched",
+            "queued",
+            "dispatched",
+            "dispatched",
+            "delivered",
+            "acked"
+        ]
+    );
+}
+
+/// Runs a server until it is ready, and ends it as a kill does: none of its tasks takes another step.
+async fn run_and_kill<T: Send + 'static>(server: impl Future<Output = T> + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    runtime.spawn(async move {
+        let _kept = server.await;
+        let _ = ready.send(());
+        std::future::pending::<()>().await;
+    });
+    let began = is_ready.await;
+    runtime.shutdown_background();
+    began.expect("the server ran");
+}
+
+#[tokio::test]
+async fn be_008_what_a_killed_node_had_dispatched_goes_on_at_the_other_node() {
+    let here = World::with(bus_settings).await;
+    let (_, bob) = here.alice_and_bob().await;
+    // The other node attempts the message, its recipient does not answer, and the node ends.
+    let ledger = here.ledger();
+    run_and_kill(async move {
+        let there = Arc::new(World::beside(ledger, bus_settings).await);
+        let mut silent = there.connect(&Identity::bob().beam_id).await;
+        let sending = Arc::clone(&there);
+        tokio::spawn(async move { sending.send(&message("n-1")).await });
+        silent.next_json().await.unwrap();
+        there.until_status("n-1", "delivered").await;
+        (there, silent)
+    })
+    .await;
+    let history = here.get("/v1/beam/history").await.json();
+    let id = history["messages"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(here.stored(&id).await["status"], "dispatched");
+    let began = Instant::now();
+    // The lease of the attempt would last 45 seconds.
+    let taken = async {
+        loop {
+            let message = here.stored(&id).await;
+            if message["status"] != "dispatched" {
+                return message;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let taken = tokio::time::timeout(Duration::from_secs(20), taken).await;
+    let taken = taken.expect("the other node takes it over");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    // An interrupted attempt does not count; the retry worker may have made another one meanwhile.
+    assert!(taken["retry_count"].as_u64().unwrap() <= 1, "{taken}");
+    let walk = here.walk(&id).await;
+    assert_eq!(walk[..3], ["received", "dispatched", "queued"], "{walk:?}");
+    // The recipient answers what it got before, over the node that is left.
+    let mut socket = here.connect(&bob.beam_id).await;
+    socket
+        .send(&bob.result("n-1", &json!({"message": "late"})))
+        .await;
+    here.until_status("n-1", "acked").await;
+    for _ in 0..200 {
+        if here.stored(&id).await["status"] == "delivered" {
+            return;
+        }
+        here.beam.retry_due_messages().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{}", here.stored(&id).await);
+}
+
+#[tokio::test]
+async fn be_154_an_intent_that_waits_for_a_killed_node_ends_with_its_time() {
+    let timeout = Duration::from_secs(3);
+    let here = World::with(|settings| settings.recovery_sweep = Duration::from_millis(50)).await;
+    let (alice, bob) = here.alice_and_bob().await;
+    let ledger = here.ledger();
+    // A node that does not serve the lane of its agent: a third one, which has already gone.
+    here.pretend_connected(&bob.beam_id).await;
+    let sent = Arc::new(tokio::sync::Mutex::new(None));
+    let frame = Arc::clone(&sent);
+    run_and_kill(async move {
+        let there = World::beside(ledger, |settings| settings.result_timeout = Some(timeout)).await;
+        let there = Arc::new(there);
+        let message = alice.message(&there, &bob, "n-1");
+        *frame.lock().await = Some(message.clone());
+        let sending = Arc::clone(&there);
+        tokio::spawn(async move { sending.post("/intents/send", &message).await });
+        there.until_status("n-1", "queued").await;
+        there
+    })
+    .await;
+    for _ in 0..40 {
+        if here.trace("n-1").await.last().unwrap().0 == "failed" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let trace = here.trace("n-1").await;
+    let (stage, details) = trace.last().unwrap();
+    assert_eq!(*stage, "failed", "{trace:?}");
+    assert_eq!(details["recoveryAction"], "timeout_without_waiter");
+    assert_eq!(details["previousStatus"], "queued");
+    // It may be sent again with its nonce.
+    let frame = sent.lock().await.clone().unwrap();
+    here.forget_connected(&Identity::bob().beam_id).await;
+    let again = here.post("/intents/send", &frame).await;
+    assert_eq!(again.error(), (503, "OFFLINE".to_owned()));
 }

@@ -117,7 +117,11 @@ fn be_154_a_delivered_intent_fails_at_its_timeout_after_the_restart() {
     let left = killed_server(Duration::from_secs(4));
     Runtime::new().unwrap().block_on(async {
         let began = Instant::now();
-        let world = World::restarted(left.ledger, "start-2", |_| ()).await;
+        let often = Duration::from_millis(50);
+        let world = World::restarted(left.ledger, "start-2", |settings| {
+            settings.recovery_sweep = often;
+        })
+        .await;
         world.until_status("n-delivered", "delivered").await;
         let failed = world.until_status("n-delivered", "failed").await;
         assert_eq!(failed["errorCode"], "TIMEOUT");
@@ -128,5 +132,26 @@ fn be_154_a_delivered_intent_fails_at_its_timeout_after_the_restart() {
         let trace = world.trace("n-delivered").await;
         let details = &trace.last().unwrap().1;
         assert_eq!(details["recoveryAction"], "timeout_without_waiter");
+        assert_eq!(details["timeoutMs"], 4_000);
+    });
+}
+
+#[test]
+fn be_154_the_sweep_ends_delivered_intents_at_its_interval_and_not_before() {
+    let left = killed_server(Duration::from_millis(2_500));
+    Runtime::new().unwrap().block_on(async {
+        let world = World::restarted(left.ledger, "start-2", |settings| {
+            settings.recovery_sweep = Duration::from_secs(5);
+        })
+        .await;
+        world.until_status("n-delivered", "delivered").await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // Its time is over, and no sweep has seen it yet.
+        world.until_status("n-delivered", "delivered").await;
+        world.until_status("n-delivered", "failed").await;
+        let trace = world.trace("n-delivered").await;
+        let details = &trace.last().unwrap().1;
+        assert_eq!(details["recoveryAction"], "timeout_without_waiter");
+        assert_eq!(details["timeoutMs"], 2_500);
     });
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use consign_beam::api_key;
 use consign_beam::directory::records::{
-    AclList, AclRule, Agent, AgentKey, Delegation, DelegationList, next_number,
+    AclList, AclRule, Agent, AgentKey, BeamPresence, Delegation, DelegationList, next_number,
 };
 use consign_beam::http::BeamMount;
 use consign_beam::service::{Beam, BeamNode};
@@ -135,9 +135,24 @@ impl World {
 
     /// A second server on the same ledger; `None` if the ledger belongs to one process.
     pub(crate) async fn second(&self, change: impl FnOnce(&mut BeamSettings)) -> Option<Self> {
+        Self::try_beside(self.ledger(), change).await
+    }
+
+    /// The same, for a server in another runtime.
+    pub(crate) async fn beside(
+        ledger: Arc<Ledger>,
+        change: impl FnOnce(&mut BeamSettings),
+    ) -> Self {
+        let second = Self::try_beside(ledger, change).await;
+        second.expect("several nodes share this ledger")
+    }
+
+    async fn try_beside(
+        ledger: Arc<Ledger>,
+        change: impl FnOnce(&mut BeamSettings),
+    ) -> Option<Self> {
         let clock = Arc::new(EngineClock::start(None));
-        let store = self.ledger.other_node(clock.clone())?;
-        let ledger = Arc::clone(&self.ledger);
+        let store = ledger.other_node(clock.clone())?;
         let (policy, node) = (ListenerPolicy::default(), (SECOND_NODE, "start-1"));
         Some(Self::start(ledger, store, clock, policy, node, change).await)
     }
@@ -189,6 +204,7 @@ impl World {
             },
         );
         heartbeat.beat().await.unwrap();
+        let beating = heartbeat.run(std::future::pending());
         let beam = Beam::new(engine.clone(), settings, beam_node).unwrap();
         beam.recover().await.unwrap();
         let (drain, draining) = watch::channel(false);
@@ -231,7 +247,12 @@ impl World {
             tokio::spawn(async move {
                 timekeeper.await;
             }),
+            tokio::spawn(async move {
+                beating.await;
+            }),
             tokio::spawn(beam.clone().watch_presence()),
+            tokio::spawn(beam.clone().watch_nodes_forever()),
+            tokio::spawn(beam.clone().sweep_unwaited_forever()),
             tokio::spawn(beam.clone().run_bus(draining)),
         ];
         Self {
@@ -450,6 +471,38 @@ impl World {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("{nonce} never became {status}");
+    }
+
+    /// Records that an agent is connected to a node that has a heartbeat and serves nobody.
+    pub(crate) async fn pretend_connected(&self, beam_id: &str) {
+        const NODE: i64 = 99;
+        let mut heartbeat = consign_engine::Heartbeat::new(
+            self.engine.clone(),
+            NodeIdentity {
+                id: NODE,
+                name: "node-99".to_owned(),
+                address: "http://127.0.0.1:1".to_owned(),
+                version: "test".to_owned(),
+                alone: false,
+            },
+        );
+        heartbeat.beat().await.unwrap();
+        let presence = BeamPresence {
+            node: NODE,
+            connection: 1,
+        };
+        let put = consign_engine::new_put(BeamPresence::key(beam_id), &presence);
+        self.engine.put(put).await.unwrap();
+    }
+
+    /// Records that an agent is connected nowhere.
+    pub(crate) async fn forget_connected(&self, beam_id: &str) {
+        let none = |presence: &mut BeamPresence| -> Result<(), Error> {
+            *presence = BeamPresence::default();
+            Ok(())
+        };
+        let key = BeamPresence::key(beam_id);
+        self.engine.update(key, none).await.unwrap();
     }
 
     /// Two agents of which the second accepts messages of the first.

@@ -193,6 +193,8 @@ impl Components {
     pub(super) fn run_beam(&mut self, beam: &Beam) {
         let tasks = [
             tokio::spawn(beam.clone().watch_presence()),
+            tokio::spawn(beam.clone().watch_nodes_forever()),
+            tokio::spawn(beam.clone().sweep_unwaited_forever()),
             tokio::spawn(beam.clone().clean_up_forever()),
         ];
         let bus = tokio::spawn(beam.clone().run_bus(self.draining.clone()));

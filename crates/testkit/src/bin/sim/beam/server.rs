@@ -19,12 +19,15 @@ pub(crate) const RESULT_TIMEOUT: Duration = Duration::from_millis(800);
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// A second of the retry schedule: the first retry is due after about 0.6 s.
 const RETRY_SECOND_US: i64 = 20_000;
+/// Intents without a relay are ended this often.
+const RECOVERY_SWEEP: Duration = Duration::from_millis(50);
 /// Tests are not about the rates.
 const RATE: u32 = u32::MAX;
 
 pub(crate) struct SimServer {
     pub(crate) beam: Beam,
     worker: JoinHandle<()>,
+    sweep: JoinHandle<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -34,6 +37,7 @@ impl SimServer {
         let (stopping, stops) = watch::channel(false);
         Self {
             worker: tokio::spawn(beam.clone().run_bus(stops)),
+            sweep: tokio::spawn(beam.clone().sweep_unwaited_forever()),
             beam,
             stopping,
         }
@@ -43,6 +47,7 @@ impl SimServer {
     /// their sockets.
     pub(crate) fn kill(&self) {
         self.worker.abort();
+        self.sweep.abort();
         self.stopping.send_replace(true);
     }
 
@@ -60,6 +65,7 @@ pub(crate) fn open(engine: &Engine, starts: u64, bus_sender: &TestAgent) -> Beam
     let mut settings = BeamSettings::new("http://simulated".to_owned(), secret);
     settings.rate_per_minute = RATE;
     settings.result_timeout = Some(RESULT_TIMEOUT);
+    settings.recovery_sweep = RECOVERY_SWEEP;
     settings.bus.rate_per_minute = RATE;
     settings.bus.retry_interval = RETRY_INTERVAL;
     settings.bus.retry_second_us = RETRY_SECOND_US;
