@@ -195,6 +195,9 @@ pub struct BeamPeer {
     pub last_seen: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synced_at: Option<i64>,
+    /// How many agents belong to it for good.
+    #[serde(default)]
+    pub agents: u64,
 }
 
 impl BeamPeer {

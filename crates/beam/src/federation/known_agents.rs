@@ -18,6 +18,8 @@ use crate::service::Beam;
 
 /// Descriptions of one commit.
 const COMMIT_MAX: usize = 100;
+/// How many agents of one peer are remembered for good, so that a peer cannot fill the ledger with invented ones.
+const AGENTS_PER_PEER_MAX: u64 = 10_000;
 /// A commit that meets concurrent changes more often is omitted: the descriptions can be read again.
 const TRIES_MAX: usize = 3;
 
@@ -97,16 +99,25 @@ impl Beam {
         described: &[Description],
     ) -> Result<(), Error> {
         let peers = self.peers().await?;
+        let own = peers.iter().find(|peer| peer.directory_url == peer_url);
+        let mut bound = own.map_or(0, |peer| peer.agents);
         let registered: HashSet<String> =
             peers.into_iter().map(|peer| peer.directory_url).collect();
         for part in described.chunks(COMMIT_MAX) {
             for _ in 0..TRIES_MAX {
-                let unit = self.descriptions(peer_url, part, &registered).await?;
+                let room = AGENTS_PER_PEER_MAX.saturating_sub(bound);
+                let (unit, further) = self.descriptions(peer_url, part, &registered, room).await?;
                 if unit.is_empty() {
                     break;
                 }
                 match self.engine().commit(unit).await {
-                    Ok(_) => break,
+                    Ok(_) => {
+                        bound += further;
+                        if further > 0 {
+                            self.note_peer_agents(peer_url, further).await?;
+                        }
+                        break;
+                    }
                     Err(Error::Refused(Refusal::VersionMismatch)) => {}
                     Err(error) => return Err(error),
                 }
@@ -115,13 +126,16 @@ impl Beam {
         Ok(())
     }
 
+    /// The records of descriptions, and how many agents belong to the peer by them for the first time. It may have so many
+    /// more of them; others belong to it as long as their descriptions count.
     async fn descriptions(
         &self,
         peer_url: &str,
         described: &[Description],
         registered: &HashSet<String>,
-    ) -> Result<UnitOfWork, Error> {
-        let mut unit = UnitOfWork::default();
+        room: u64,
+    ) -> Result<(UnitOfWork, u64), Error> {
+        let (mut unit, mut further) = (UnitOfWork::default(), 0);
         let now = self.engine().now();
         // A list may name an agent twice; the first time counts.
         let mut seen = HashSet::new();
@@ -132,30 +146,36 @@ impl Beam {
             let ttl_us = i64::try_from(ttl.as_micros()).unwrap_or(0);
             let key = key(&agent.beam_id);
             let known = self.engine().load::<KnownAgent>(key.clone()).await?;
+            let mut is_bound = false;
             if let Some(known) = &known {
                 let of = &known.value.directory_url;
                 let is_of_other = of != peer_url && registered.contains(of);
                 if is_of_other && !plant::on(Plant::LastPeerWins) {
                     continue;
                 }
+                is_bound = of == peer_url && known.expires_at.is_none();
                 let half_over = now.plus(ttl_us / 2);
                 let is_fresh = KnownAgent::described_until(known) > half_over;
                 if of == peer_url && known.value.agent == *agent && is_fresh {
                     continue;
                 }
             }
-            let version = known.map_or(0, |known| known.version);
+            if !is_bound && further < room {
+                is_bound = true;
+                further += 1;
+            }
+            let until = now.plus(ttl_us);
             unit.replace(&Versioned {
                 key,
-                version,
+                version: known.map_or(0, |known| known.version),
                 value: KnownAgent {
                     directory_url: peer_url.to_owned(),
                     agent: agent.clone(),
-                    described_until_us: now.plus(ttl_us).0,
+                    described_until_us: until.0,
                 },
-                expires_at: None,
+                expires_at: (!is_bound).then_some(until),
             });
         }
-        Ok(unit)
+        Ok((unit, further))
     }
 }

@@ -69,7 +69,8 @@ impl Beam {
                 status: ACTIVE.to_owned(),
                 created_at: earlier.as_ref().map_or(now, |earlier| earlier.created_at),
                 last_seen: Some(now),
-                synced_at: earlier.and_then(|earlier| earlier.synced_at),
+                synced_at: earlier.as_ref().and_then(|earlier| earlier.synced_at),
+                agents: earlier.map_or(0, |earlier| earlier.agents),
             });
             Ok(())
         };
@@ -195,6 +196,17 @@ impl Beam {
             Ok(())
         };
         self.engine().update(BeamPeer::key(url), seen).await
+    }
+
+    /// Stores that further agents belong to a peer.
+    pub(super) async fn note_peer_agents(&self, url: &str, further: u64) -> Result<(), Error> {
+        let count = |peer: &mut Option<BeamPeer>| -> Result<(), Error> {
+            if let Some(peer) = peer {
+                peer.agents = peer.agents.saturating_add(further);
+            }
+            Ok(())
+        };
+        self.engine().update(BeamPeer::key(url), count).await
     }
 
     /// Stores that the agents of a peer were read.

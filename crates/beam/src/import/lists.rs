@@ -263,5 +263,6 @@ fn peer(foreign: ForeignPeer) -> Result<BeamPeer, String> {
         created_at: iso_ms("created_at", &foreign.created_at)?,
         last_seen: maybe_iso_ms("last_seen", foreign.last_seen.as_deref())?,
         synced_at: maybe_iso_ms("synced_at", foreign.synced_at.as_deref())?,
+        agents: 0,
     })
 }

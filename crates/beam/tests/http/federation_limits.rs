@@ -110,6 +110,28 @@ async fn be_132_a_description_ends_with_its_time_and_no_other_peer_may_describe_
 }
 
 #[tokio::test]
+async fn be_132_a_peer_with_very_many_agents_keeps_further_ones_as_long_as_it_describes_them() {
+    let world = World::with(federated).await;
+    let mut short = described(&carol());
+    short["ttl"] = json!(1);
+    let peer = Stub::with_agent(short, |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&peer.url, 0.5).await;
+    world.set_peer_agents(&peer.url, 10_000).await;
+    let of = async || resolved(&world, &carol().beam_id).await.1["directoryUrl"].clone();
+    assert_eq!(of().await, json!(peer.url));
+    let other = Stub::with_agent(described(&carol()), |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&other.url, 1.0).await;
+    let ended = async {
+        while of().await != json!(other.url) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the description ends, and the peer with the higher trust level is asked");
+}
+
+#[tokio::test]
 async fn be_131_no_more_than_a_thousand_agents_of_a_list_are_kept() {
     let world = World::with(federated).await;
     let named = |number: usize| format!("agent-{number}@other.beam.directory");

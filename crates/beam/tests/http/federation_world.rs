@@ -69,6 +69,15 @@ impl World {
             .unwrap();
     }
 
+    /// Changes directly how many agents a stored peer has.
+    pub(crate) async fn set_peer_agents(&self, url: &str, agents: u64) {
+        let count = |peer: &mut BeamPeer| -> Result<(), Error> {
+            peer.agents = agents;
+            Ok(())
+        };
+        self.engine.update(BeamPeer::key(url), count).await.unwrap();
+    }
+
     /// Changes the directory of a known agent directly.
     pub(crate) async fn repoint(&self, beam_id: &str, url: &str) {
         let key = named(Kind::BeamRemoteAgent, beam_id);
