@@ -22,6 +22,7 @@ mod mesh_bad_days;
 #[allow(dead_code, reason = "shared with `main`, which uses more of it")]
 mod mesh_world;
 mod only_postgres_beam;
+mod only_postgres_beam_bus;
 mod only_postgres_messages;
 mod only_postgres_nodes;
 mod only_postgres_pair;
