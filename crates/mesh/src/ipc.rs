@@ -68,6 +68,11 @@ impl IpcRefusal {
         }
     }
 
+    /// A token that no running hook holds.
+    pub fn invalid_capability_token() -> Self {
+        Self::new(401, "invalid capability token")
+    }
+
     /// A call of a hook that its token does not cover.
     pub fn capability_scope() -> Self {
         Self::new(403, "capability_scope")

@@ -180,6 +180,11 @@ impl Hooks {
         self.start(kind.as_str().to_owned(), event, &HookOrigin::default());
     }
 
+    /// Whether a running hook holds this token.
+    pub fn knows(&self, token: &str) -> bool {
+        self.0.tokens.knows(token, Instant::now())
+    }
+
     /// Checks a request that came with the token of a hook. `destination` is where it sends; `None` is any other request, which
     /// no token covers.
     pub fn authorize(

@@ -1,6 +1,7 @@
 //! The listeners of the local interface: the socket file, and loopback if the settings open it.
 //!
-//! Invariant: a request is checked for its caller, then counted, and only then read and routed.
+//! Invariant: a request is checked for its caller, then counted, and only then read and routed. A token that is not valid is
+//! refused by the first of these checks, so it uses up nothing of what valid callers share.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -162,6 +163,12 @@ fn admit(
             public_health_check: config.ipc.public_health_check,
         };
         check_head(&head, &policy)
+    });
+    let caller = caller.and_then(|caller| match caller {
+        IpcCaller::Hook(token) if !shared.hooks.knows(token) => {
+            Err(IpcRefusal::invalid_capability_token())
+        }
+        IpcCaller::User | IpcCaller::Hook(_) => Ok(caller),
     });
     let caller = caller.inspect_err(|refusal| log_refusal(shared, &head, refusal))?;
     let caller = match caller {

@@ -43,7 +43,7 @@ pub struct IpcPolicy<'a> {
 pub enum IpcCaller<'a> {
     /// The user who runs the daemon.
     User,
-    /// A hook, with its token. The token is checked against the call.
+    /// A program that names itself a hook, with its token. Whether a hook holds the token is not checked here.
     Hook(&'a str),
 }
 
@@ -77,10 +77,11 @@ fn check_credential<'a>(
     policy: &IpcPolicy<'_>,
 ) -> Result<IpcCaller<'a>, IpcRefusal> {
     let credential = head.authorization.and_then(|value| value.split_once(' '));
-    if let Some((scheme, token)) = credential
-        && scheme.eq_ignore_ascii_case("Capability")
-    {
-        return Ok(IpcCaller::Hook(token.trim()));
+    if let Some(value) = head.authorization {
+        let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+        if scheme.eq_ignore_ascii_case("Capability") {
+            return Ok(IpcCaller::Hook(token.trim()));
+        }
     }
     let is_public = policy.public_health_check && head.path == HEALTH && head.method == "GET";
     if head.transport == IpcTransport::Unix || is_public || plant::on(Plant::LoopbackWithoutToken) {

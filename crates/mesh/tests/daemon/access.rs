@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 use crate::local_http::{self, EventReader, Extra};
 use crate::world::{Daemon, Home, NO_BROKER};
@@ -339,5 +340,55 @@ async fn cm_033_what_needs_the_broker_says_that_it_is_not_there() {
         daemon.post("/v1/heartbeat", &json!({})).await.json(),
         json!({"ok": true})
     );
+    daemon.down().await;
+}
+
+/// Sends a request whose body does not come, and returns the first line of its answer.
+async fn without_its_body(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    authorization: &str,
+) -> String {
+    let head = format!(
+        "POST /v1/send HTTP/1.1\r\nHost: localhost\r\nAuthorization: {authorization}\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 512];
+    let reading = stream.read(&mut answer);
+    let read = timeout(Duration::from_secs(10), reading).await;
+    let read = read
+        .expect("the answer does not wait for the body")
+        .unwrap();
+    let text = String::from_utf8_lossy(&answer[..read]).into_owned();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn cm_023_cm_103_a_token_that_no_hook_holds_is_refused_before_anything_is_read_or_counted() {
+    let home = Home::new(1, NO_BROKER);
+    home.configure("[ipc]\nmax_inflight = 1\nmax_sse = 1\n");
+    let daemon = home.up().await;
+    let mut open: (Vec<UnixStream>, Vec<TcpStream>) = Default::default();
+    for authorization in ["Capability garbage", "capability garbage", "Capability"] {
+        let mut stream = UnixStream::connect(daemon.sock()).await.unwrap();
+        let refused = without_its_body(&mut stream, authorization).await;
+        assert_eq!(refused, "HTTP/1.1 401 Unauthorized", "{authorization}");
+        open.0.push(stream);
+        let address = ("127.0.0.1", daemon.port());
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let refused = without_its_body(&mut stream, authorization).await;
+        assert_eq!(refused, "HTTP/1.1 401 Unauthorized", "{authorization}");
+        open.1.push(stream);
+        let headers = [("Authorization", authorization)];
+        for target in ["/v1/health", "/v1/events", "/v1/nothing"] {
+            let refused = (401, error("invalid capability token"));
+            assert_eq!(unix(&daemon, target, &headers).await, refused, "{target}");
+            assert_eq!(tcp(&daemon, target, &headers).await, refused, "{target}");
+        }
+    }
+    // None of them has the only place.
+    assert_eq!(unix(&daemon, "/v1/compat", &[]).await.0, 200);
+    EventReader::open(&daemon.sock()).await;
+    let logged = home.logged("ipc_request_rejected");
+    assert_eq!(logged[0]["credential"], "Capability ***");
     daemon.down().await;
 }

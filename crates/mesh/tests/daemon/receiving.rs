@@ -38,7 +38,7 @@ pub(crate) fn clear(id: &str, seed: u8, body: &str) -> PushFrame {
     push
 }
 
-fn direct(id: &str, seed: u8, body: &str) -> PushFrame {
+pub(crate) fn direct(id: &str, seed: u8, body: &str) -> PushFrame {
     let to = key(1).public_key();
     let carried = CarriedBody::direct(body.as_bytes(), &key(seed), to, &[9; 24]).unwrap();
     PushFrame {

@@ -9,8 +9,9 @@ use consign_mesh::frame::PushFrame;
 use consign_mesh::keys::MeshPublicKey;
 use serde_json::{Value, json};
 
-use crate::receiving::{clear, until_acked};
-use crate::sending::connected;
+use crate::local_http::{self, Extra};
+use crate::receiving::{clear, direct, until_acked};
+use crate::sending::{bob, connected};
 use crate::world::{Home, NO_BROKER, key};
 
 fn hook(home: &Home, name: &str, settings: &str, script: &str) {
@@ -149,6 +150,48 @@ async fn cm_097_cm_101_cm_110_a_hook_runs_after_the_message_is_stored() {
     let items = daemon.get("/v1/inbox").await.json();
     assert_eq!(input["id"], items["items"][0]["id"]);
     assert_eq!(input["body"], "hello hook");
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_103_cm_104_the_token_of_a_running_hook_sends_to_its_sender_and_nothing_else() {
+    let (home, broker, daemon) = connected().await;
+    hook(
+        &home,
+        "on-dm",
+        "network_policy = \"allow\"\nfs_policy = \"rw\"\ncapability_token_scope = [\"dm:send:<sender_pubkey>\"]",
+        &format!(
+            "cd {}; echo $CLAUDEMESH_CAPABILITY_TOKEN > new; mv new token; while [ ! -e go ]; do sleep 0.02; done",
+            home.folder().display()
+        ),
+    );
+    assert_eq!(daemon.post("/v1/reload", &json!({})).await.status, 200);
+    let mut events = daemon.events().await;
+    broker.push(direct("c-1", 2, "hello"));
+    let file = home.folder().join("token");
+    while !file.exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let token = std::fs::read_to_string(file).unwrap();
+    let authorization = format!("Capability {}", token.trim());
+    let headers = [("Authorization", authorization.as_str())];
+    let call = async |method: &str, target: &str, to: &str| {
+        let body = json!({"to": to, "message": "hi"}).to_string();
+        let extra = Extra {
+            headers: &headers,
+            body: body.as_bytes(),
+        };
+        let answer = local_http::unix(&daemon.sock(), method, target, extra).await;
+        answer.status
+    };
+    assert_eq!(call("POST", "/v1/send", &bob()).await, 202);
+    let other = key(3).public_key().to_string();
+    assert_eq!(call("POST", "/v1/send", &other).await, 403);
+    assert_eq!(call("GET", "/v1/inbox", "").await, 403);
+    std::fs::write(home.folder().join("go"), "").unwrap();
+    let audit = events.event("hook_executed").await;
+    assert_eq!(audit["capability_calls"], 3);
+    assert_eq!(call("POST", "/v1/send", &bob()).await, 401);
     daemon.down().await;
 }
 

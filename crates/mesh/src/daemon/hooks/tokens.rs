@@ -87,6 +87,13 @@ impl HookTokens {
         }
     }
 
+    /// Whether a running hook holds this token.
+    pub(super) fn knows(&self, token: &str, now: Instant) -> bool {
+        let grants = self.grants();
+        let grant = grants.get(&digest(token));
+        grant.is_some_and(|grant| grant.is_live(now))
+    }
+
     /// Checks a message with this token; `None` is a call that sends nothing. The caller resolves the destination first.
     pub(super) fn authorize(
         &self,
@@ -95,11 +102,9 @@ impl HookTokens {
         now: Instant,
     ) -> Result<(), IpcRefusal> {
         let mut grants = self.grants();
-        let grant = grants
-            .get_mut(&digest(token))
-            .filter(|grant| now < grant.ends_at || plant::on(Plant::EndlessHookToken));
-        let Some(grant) = grant else {
-            return Err(IpcRefusal::new(401, "invalid capability token"));
+        let grant = grants.get_mut(&digest(token));
+        let Some(grant) = grant.filter(|grant| grant.is_live(now)) else {
+            return Err(IpcRefusal::invalid_capability_token());
         };
         grant.calls += 1;
         let covering = destination.and_then(|destination| grant.covering(destination));
@@ -119,6 +124,10 @@ impl HookTokens {
 }
 
 impl HookGrant {
+    fn is_live(&self, now: Instant) -> bool {
+        now < self.ends_at || plant::on(Plant::EndlessHookToken)
+    }
+
     fn covering(&self, destination: &Destination) -> Option<&(String, HookScope)> {
         let answers_topic = |scope: &HookScope| {
             let topic = self.origin.topic.as_ref();
