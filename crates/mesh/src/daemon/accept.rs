@@ -1,7 +1,8 @@
 //! Accepts a message of a local program: its recipient, its encryption, its fingerprint, its row.
 //!
 //! Invariant: success is answered after the commit of the row is on disk. A refused request leaves no row, so its id is free;
-//! the recipient is resolved to a key before anything is hashed, and the body is encrypted once.
+//! the recipient is resolved to a key before anything is hashed, and the body is encrypted once, with the key that is current
+//! when the row is stored.
 
 use std::fs;
 
@@ -42,6 +43,7 @@ impl DaemonShared {
         let to = send.to.to_string();
         let send = self.hooks.pre_send(send, &to).await?;
         let fingerprint = send.fingerprint(&destination)?;
+        let _sealing = self.sealing.read().await;
         let payload = self.payload(&send, &id, &destination, fingerprint)?;
         let decision = self.enqueue(&payload, fingerprint).await?;
         Ok(answer_send(&decision, &id))
@@ -133,6 +135,13 @@ impl DaemonShared {
             Destination::Group(_) | Destination::Everyone | Destination::Queue(_) => {
                 (CarriedBody::clear(body), None)
             }
+        };
+        payload.sealed_by = match destination {
+            Destination::Member(_) => Some(keys.identity.key.public_key().to_string()),
+            Destination::Topic(_)
+            | Destination::Group(_)
+            | Destination::Everyone
+            | Destination::Queue(_) => None,
         };
         payload.nonce = Some(carried.nonce);
         payload.ciphertext = Some(carried.ciphertext);

@@ -19,8 +19,9 @@ use super::log::DaemonLog;
 use super::metrics::{DaemonMetric, DaemonMetrics};
 use super::outbox_payload::OutboxPayload;
 use super::outbox_queue::{CLAIM_WAIT, ClaimedRow, OutboxQueue};
+use super::reseal::{CurrentKeys, resealed};
 use super::shared::{DaemonShared, LinkState};
-use crate::frame::AckFrame;
+use crate::frame::{AckFrame, SendFrame};
 use crate::id::MeshSlug;
 use crate::ipc::MeshEventKind;
 use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
@@ -43,6 +44,8 @@ pub(super) struct OutboxSender {
     pub(super) log: DaemonLog,
     pub(super) metrics: DaemonMetrics,
     pub(super) events: Arc<EventHub>,
+    /// `None` in the simulation, which seals nothing.
+    pub(super) keys: Option<CurrentKeys>,
 }
 
 /// Runs until the daemon ends.
@@ -53,6 +56,7 @@ pub(super) async fn drain(shared: Arc<DaemonShared>) {
         log: shared.log.clone(),
         metrics: shared.metrics.clone(),
         events: Arc::clone(&shared.events),
+        keys: Some(shared.current_keys()),
     };
     let ended = async { drop(shared.until_end().await) }.shared();
     let mut lines = shared.line.subscribe();
@@ -156,7 +160,7 @@ impl OutboxSender {
             self.log_failure(killed);
             return None;
         }
-        let frame = row.payload.as_ref().and_then(OutboxPayload::frame);
+        let frame = row.payload.as_ref().and_then(|row| self.frame(row));
         let Some(frame) = frame else {
             let error = "invalid: the row has no target or no ciphertext";
             let killed = self.queue.kill(&row, error).await;
@@ -188,6 +192,13 @@ impl OutboxSender {
             };
             self.log_failure(settled);
         })
+    }
+
+    /// The frame of a row. What an earlier key has sealed is sealed again: its recipient looks for the current one.
+    fn frame(&self, payload: &OutboxPayload) -> Option<SendFrame> {
+        let keys = self.keys.as_ref().map(CurrentKeys::get);
+        let again = keys.and_then(|keys| resealed(payload, &keys.identity.key));
+        again.as_ref().unwrap_or(payload).frame()
     }
 
     fn is_too_old(&self, line: &BrokerLine, row: &ClaimedRow) -> bool {

@@ -28,6 +28,7 @@ impl DaemonShared {
         match identity {
             Ok(identity) => {
                 let archive = self.archive.lock().await;
+                let _sealing = self.sealing.write().await;
                 let fields = json!({"pubkey": identity.key.public_key()});
                 self.log.info("key_rotation_resolved", &fields);
                 self.set_keys(MemberKeys::new(identity, &archive));

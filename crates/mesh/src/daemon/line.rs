@@ -206,8 +206,9 @@ impl BrokerLine {
         None
     }
 
-    /// Ends the connection; another one is made.
+    /// Ends the connection; another one is made. Nothing is sent over this one any more.
     pub(super) fn hang_up(&self) {
+        self.close();
         self.hung_up.send_replace(true);
     }
 

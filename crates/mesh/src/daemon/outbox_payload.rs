@@ -42,6 +42,9 @@ pub(super) struct OutboxPayload {
     pub(super) body_version: Option<u8>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) mentions: Vec<String>,
+    /// The public key of the sender that sealed a direct message. Rows of earlier versions do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sealed_by: Option<String>,
 }
 
 impl OutboxPayload {

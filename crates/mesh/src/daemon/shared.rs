@@ -22,6 +22,7 @@ use super::log::DaemonLog;
 use super::metrics::DaemonMetrics;
 use super::outbox_ledger::OutboxLedger;
 use super::peers::PeerDirectory;
+use super::reseal::CurrentKeys;
 use super::topics::TopicDirectory;
 use super::{DaemonEnd, DaemonFolder, random};
 use crate::config::DaemonConfig;
@@ -94,7 +95,9 @@ pub(super) struct DaemonShared {
     pub(super) session_id: String,
     pub(super) log: DaemonLog,
     config: RwLock<Arc<DaemonConfig>>,
-    keys: RwLock<Arc<MemberKeys>>,
+    keys: CurrentKeys,
+    /// Requests that seal a message and store its row share it; a change of the key has it alone.
+    pub(super) sealing: tokio::sync::RwLock<()>,
     pub(super) archive: tokio::sync::Mutex<KeyArchiveFile>,
     pub(super) hooks: Hooks,
     pub(super) metrics: DaemonMetrics,
@@ -155,7 +158,8 @@ impl DaemonShared {
             inbox_ids: UlidSequence::default(),
             log: parts.log,
             config: RwLock::new(Arc::new(parts.config)),
-            keys: RwLock::new(Arc::new(keys)),
+            keys: CurrentKeys::new(keys),
+            sealing: tokio::sync::RwLock::default(),
             archive: tokio::sync::Mutex::new(parts.archive),
             hooks: parts.hooks,
             metrics: parts.metrics,
@@ -186,12 +190,16 @@ impl DaemonShared {
     }
 
     pub(super) fn keys(&self) -> Arc<MemberKeys> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&keys)
+        self.keys.get()
     }
 
     pub(super) fn set_keys(&self, keys: MemberKeys) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.keys.set(keys);
+    }
+
+    /// The keys for a task that has nothing else of the daemon.
+    pub(super) fn current_keys(&self) -> CurrentKeys {
+        self.keys.clone()
     }
 
     /// The connection, if it is open.

@@ -55,6 +55,7 @@ impl SimulatedOutbox {
             log: DaemonLog::disabled(mesh.as_str()),
             metrics: DaemonMetrics::new(mesh.as_str()),
             events: Arc::new(EventHub::new()),
+            keys: None,
         })
     }
 

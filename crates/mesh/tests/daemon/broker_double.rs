@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use consign_mesh::features::{BrokerOffer, answer};
 use consign_mesh::frame::{
-    AckFrame, BrokerFrame, ClientFrame, FeatureResponse, HelloAck, MemberProfile, PeersList,
-    PushFrame, SendFrame, TopicHistoryEntry, TopicHistoryResponse, TopicListResponse,
+    AckFrame, BrokerFrame, ClientFrame, ErrorFrame, FeatureResponse, HelloAck, MemberProfile,
+    PeersList, PushFrame, SendFrame, TopicHistoryEntry, TopicHistoryResponse, TopicListResponse,
 };
 use consign_mesh::max_age::DedupeWindow;
 use consign_mesh::role::ClonePolicy;
@@ -33,6 +33,12 @@ pub(crate) struct Behaviour {
     pub(crate) peers: PeersList,
     /// The posts of every topic, the latest first.
     pub(crate) history: Vec<TopicHistoryEntry>,
+    /// The name of the member; without it the one in its hello.
+    pub(crate) member_name: Option<String>,
+    /// Types of frames that get no answer.
+    pub(crate) silent: Vec<&'static str>,
+    /// A key that the broker does not know.
+    pub(crate) unauthorized: Option<String>,
     /// Closes a connection right after its hello.
     pub(crate) close_hello: Option<(u16, String)>,
 }
@@ -87,6 +93,9 @@ impl BrokerDouble {
             topics: TopicListResponse { topics: Vec::new() },
             peers: PeersList { peers: Vec::new() },
             history: Vec::new(),
+            member_name: None,
+            silent: Vec::new(),
+            unauthorized: None,
             close_hello: None,
         };
         let broker = Self {
@@ -208,15 +217,31 @@ impl Connection {
     #[expect(clippy::wildcard_enum_match_arm, reason = "most frames have no answer")]
     async fn answer(&self, socket: &mut WebSocketStream<TcpStream>, text: &str) {
         let behaviour = self.behaviour.borrow().clone();
+        let is_silent = |kind: &&str| text.starts_with(&format!(r#"{{"type":"{kind}""#));
+        if behaviour.silent.iter().any(is_silent) {
+            return;
+        }
         let framed = ClientFrame::parse(text).unwrap();
         let answer: BrokerFrame = match framed.frame {
             ClientFrame::Hello(hello) => {
+                if behaviour.unauthorized.as_ref() == Some(&hello.pubkey) {
+                    let error = ErrorFrame {
+                        code: "unauthorized".to_owned(),
+                        message: "unknown key".to_owned(),
+                        id: None,
+                    };
+                    say(socket, BrokerFrame::from(error).to_text(None)).await;
+                    return close(socket, 1008, "unauthorized").await;
+                }
                 if let Some((code, reason)) = &behaviour.close_hello {
                     return close(socket, *code, reason).await;
                 }
                 HelloAck {
                     presence_id: "p".to_owned(),
-                    member_display_name: hello.display_name.unwrap_or_default(),
+                    member_display_name: behaviour
+                        .member_name
+                        .or(hello.display_name)
+                        .unwrap_or_default(),
                     member_profile: MemberProfile::default(),
                     mesh_policy: None,
                     restored: None,

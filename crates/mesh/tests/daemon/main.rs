@@ -8,6 +8,7 @@
 mod access;
 mod broker_double;
 mod files;
+mod keys;
 mod local_http;
 mod negotiation;
 mod outbox_rows;

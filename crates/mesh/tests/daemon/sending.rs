@@ -26,7 +26,7 @@ pub(crate) async fn connected() -> (Home, BrokerDouble, Daemon) {
     (home, broker, daemon)
 }
 
-fn peer(name: &str, seed: u8) -> PeerEntry {
+pub(crate) fn peer(name: &str, seed: u8) -> PeerEntry {
     PeerEntry {
         pubkey: key(seed).public_key().to_string(),
         member_pubkey: Some(key(seed).public_key().to_string()),

@@ -1,7 +1,7 @@
 //! Replaces the key of the daemon at the broker.
 //!
 //! Invariant: a message that waits was encrypted in the name of the current key, and its recipient would look for the new one;
-//! so a key is replaced only while no message waits.
+//! so a key is replaced only while no message waits, and requests to send wait until it is replaced.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ async fn rotate_now(shared: &DaemonShared) -> RouteAnswer {
         .line()
         .ok_or_else(|| IpcRefusal::new(503, "broker_unreachable"))?;
     let mut archive = shared.archive.lock().await;
+    let sealing = shared.sealing.write().await;
     let tally = shared.outbox.tally().await;
     let tally = tally.map_err(|error| unavailable(&error))?;
     if tally.pending + tally.inflight > 0 {
@@ -68,9 +69,9 @@ async fn rotate_now(shared: &DaemonShared) -> RouteAnswer {
     };
     let identity = identity.map_err(|error| IpcRefusal::new(503, error.to_string()))?;
     shared.set_keys(MemberKeys::new(identity, &archive));
-    drop(archive);
-    // The next hello is signed with the new key.
+    // The next hello is signed with the new key, and no message of the new key goes over the connection of the old one.
     line.hang_up();
+    drop((archive, sealing));
     super::json(
         200,
         &json!({"old_pubkey": old_pubkey, "new_pubkey": new_pubkey, "key_id": key_id}),

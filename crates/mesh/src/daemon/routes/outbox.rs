@@ -10,6 +10,7 @@ use super::{LocalRequest, RouteAnswer};
 use crate::client_message_id::ClientMessageId;
 use crate::daemon::accept::unavailable;
 use crate::daemon::outbox_ledger::OutboxError;
+use crate::daemon::reseal::resealed;
 use crate::daemon::shared::{DaemonShared, new_ulid};
 use crate::destination::{Destination, DestinationKind};
 use crate::fingerprint::{BodyHash, FingerprintInput, RequestFingerprint};
@@ -70,10 +71,13 @@ pub(super) async fn requeue(shared: &Arc<DaemonShared>, request: &LocalRequest) 
             .map_err(|_| IpcRefusal::new(500, "internal"))?,
     };
     payload.client_message_id = new_id.to_string();
+    let _sealing = shared.sealing.read().await;
     if let Some(message) = &requeue.message {
         let destination = destination(&payload)?;
         shared.seal(&mut payload, &destination, message.as_bytes())?;
         payload.request_fingerprint = fingerprint(&payload, &destination, message)?.to_string();
+    } else if let Some(resealed) = resealed(&payload, &shared.keys().identity.key) {
+        payload = resealed;
     }
     let fingerprint = RequestFingerprint::parse(&payload.request_fingerprint)
         .map_err(|_| not_allowed("the row has no fingerprint"))?;
