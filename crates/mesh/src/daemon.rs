@@ -39,6 +39,7 @@ pub mod private_file;
 pub mod random;
 mod rebuild;
 pub mod recover;
+mod rename;
 mod reseal;
 mod retention;
 mod routes;

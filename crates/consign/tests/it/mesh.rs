@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use super::mesh_world::{MESH, MeshWorld, failed, wait_for};
+use super::mesh_world::{MESH, MeshUser, MeshWorld, failed, wait_for};
 use super::{code, mode, printed, text};
 
 #[test]
@@ -489,4 +489,46 @@ fn cm_129_uninstall_tells_the_broker_and_reset_does_not() {
         2,
         "the mesh is no longer joined"
     );
+}
+
+#[test]
+fn cm_014_a_later_start_with_rename_changes_the_name_for_all() {
+    let world = MeshWorld::new();
+    let bob = world.member("bob");
+    let mut alice = world.member("alice");
+    let members = || {
+        let listed = printed(&world.place.consign(&["mesh", "members", MESH, "--json"]));
+        names(&listed["members"], "name")
+    };
+    let peers = || names(&printed(&bob.daemon(&["peers"]))["peers"], "displayName");
+    let start = |alice: &mut MeshUser, flags: &[&str]| {
+        alice.kill();
+        alice.spawn(flags);
+        wait_for("the daemon is connected", || {
+            let status = alice.daemon(&["status"]);
+            status.status.success() && printed(&status)["connected"] == true
+        });
+    };
+    start(&mut alice, &["--name", "ignored"]);
+    printed(&alice.send("bob", "hello", "n-1"));
+    bob.wait_received("n-1");
+    assert_eq!(members(), ["alice", "bob"]);
+    start(&mut alice, &["--name", "worker", "--rename"]);
+    wait_for("the broker knows the new name", || {
+        members() == ["bob", "worker"]
+    });
+    wait_for("peers see the new name", || peers() == ["bob", "worker"]);
+    // It is the name of the member, which a message is sent to.
+    printed(&bob.send("worker", "hello", "n-2"));
+    alice.wait_received("n-2");
+    start(&mut alice, &[]);
+    assert_eq!(members(), ["bob", "worker"]);
+}
+
+fn names(list: &serde_json::Value, key: &str) -> Vec<String> {
+    let items = list.as_array().expect("a list").iter();
+    let mut names: Vec<String> = items.map(|item| super::word(&item[key])).collect();
+    names.sort();
+    names.dedup();
+    names
 }

@@ -57,6 +57,8 @@ pub struct DaemonIdentity {
     pub replaced: Vec<String>,
     /// `None` for an ephemeral identity, which has no file.
     pub(super) directory: Option<PathBuf>,
+    /// The name is to be announced to the broker, which does not know it yet.
+    pub announces_name: bool,
     /// The key of a rotation that was interrupted; see [`DaemonIdentity::adopt_next`].
     pub next: Option<Arc<MeshPrivateKey>>,
 }
@@ -105,9 +107,9 @@ impl DaemonIdentity {
         stored.next = read(&next, NEXT_KEYPAIR_FILE, options.directory)?.map(|next| next.key);
         if let Some(name) = options.name
             && options.rename
-            && stored.display_name.as_deref() != Some(name)
         {
             stored.display_name = Some(name.to_owned());
+            stored.announces_name = true;
             stored.store(KEYPAIR_FILE)?;
         }
         Ok(stored)
@@ -130,6 +132,7 @@ impl DaemonIdentity {
             display_name: options.name.map(str::to_owned),
             replaced: Vec::new(),
             directory: is_persistent.then(|| options.directory.to_owned()),
+            announces_name: options.name.is_some(),
             next: None,
         })
     }

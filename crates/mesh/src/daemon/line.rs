@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -48,6 +48,8 @@ pub(super) struct BrokerLine {
     closed: watch::Sender<bool>,
     hung_up: watch::Sender<bool>,
     requests: AtomicU64,
+    /// The name of the member, if it was changed over this connection.
+    renamed: OnceLock<String>,
     /// The wall clock when the broker accepted the hello, which proves that both clocks agree.
     agreed_ms: i64,
     since: Instant,
@@ -64,6 +66,7 @@ impl BrokerLine {
             closed: watch::Sender::new(false),
             hung_up: watch::Sender::new(false),
             requests: AtomicU64::new(0),
+            renamed: OnceLock::new(),
             agreed_ms,
             since: Instant::now(),
         };
@@ -75,6 +78,18 @@ impl BrokerLine {
     pub(super) fn now_ms(&self) -> i64 {
         let elapsed_ms = i64::try_from(self.since.elapsed().as_millis()).unwrap_or(i64::MAX);
         self.agreed_ms.saturating_add(elapsed_ms)
+    }
+
+    /// The name that peers see.
+    pub(super) fn display_name(&self) -> &str {
+        let renamed = self.renamed.get();
+        renamed.map_or(&self.terms.display_name, String::as_str)
+    }
+
+    /// The broker has changed the name of the member.
+    pub(super) fn rename(&self, name: &str) {
+        // A connection announces one name.
+        let _ = self.renamed.set(name.to_owned());
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

@@ -35,7 +35,7 @@ use super::private_file::{self, PUBLIC};
 use super::shared::{DaemonParts, DaemonShared};
 use super::topics::TopicDirectory;
 use super::{
-    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, rebuild,
+    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, rebuild, rename,
     retention,
 };
 use crate::close::DaemonExit;
@@ -156,6 +156,7 @@ impl OpenDaemon {
         tasks.spawn(connection::keep_connected(Arc::clone(&shared), pushes));
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
+        tasks.spawn(rename::announce(Arc::clone(&shared)));
         tasks.spawn(rebuild::rebuild(Arc::clone(&shared)));
         tasks.spawn(retention::keep(Arc::clone(&shared)));
         tasks.spawn(retention::clean_archive(Arc::clone(&shared)));

@@ -212,7 +212,7 @@ impl DaemonShared {
 
     /// The name that peers see, as far as it is known.
     pub(super) fn display_name(&self) -> Option<String> {
-        let of_broker = self.line().map(|line| line.terms.display_name.clone());
+        let of_broker = self.line().map(|line| line.display_name().to_owned());
         of_broker.or_else(|| self.keys().identity.display_name.clone())
     }
 

@@ -10,6 +10,7 @@ mod broker_double;
 mod files;
 mod keys;
 mod local_http;
+mod name;
 mod negotiation;
 mod outbox_rows;
 mod rebuilding;

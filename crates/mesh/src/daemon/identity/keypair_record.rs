@@ -32,6 +32,8 @@ pub(super) struct KeypairRecord {
     display_name: Option<String>,
     #[serde(default)]
     replaced_pubkeys: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    announces_name: bool,
 }
 
 impl Drop for KeypairRecord {
@@ -56,6 +58,7 @@ impl KeypairRecord {
             member_id: identity.member_id.clone(),
             display_name: identity.display_name.clone(),
             replaced_pubkeys: identity.replaced.clone(),
+            announces_name: identity.announces_name,
         }
     }
 
@@ -85,6 +88,7 @@ impl KeypairRecord {
             display_name: self.display_name.clone(),
             replaced: self.replaced_pubkeys.clone(),
             directory: Some(directory.to_owned()),
+            announces_name: self.announces_name,
             next: None,
         })
     }
