@@ -1,5 +1,4 @@
-//! Entries of the lists that the local interface returns. Times are milliseconds since 1970 in the outbox, as its table has
-//! them, and RFC 3339 in the inbox.
+//! Entries of the lists that the local interface returns. Times are RFC 3339 in UTC with milliseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +12,12 @@ pub struct OutboxItem {
     pub client_message_id: String,
     pub status: OutboxStatus,
     pub attempts: u32,
-    pub enqueued_at: i64,
-    pub next_attempt_at: i64,
-    pub delivered_at: Option<i64>,
+    pub enqueued_at: String,
+    pub next_attempt_at: String,
+    pub delivered_at: Option<String>,
     pub broker_message_id: Option<String>,
     pub last_error: Option<String>,
-    pub aborted_at: Option<i64>,
+    pub aborted_at: Option<String>,
     pub aborted_by: Option<String>,
     pub superseded_by: Option<String>,
     pub payload_bytes: u64,

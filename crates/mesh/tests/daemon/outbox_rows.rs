@@ -270,6 +270,38 @@ async fn cm_092_dead_rows_are_listed_and_dropped() {
 }
 
 #[tokio::test]
+async fn cm_033_times_of_rows_are_texts_with_milliseconds() {
+    let (_home, broker, daemon) = connected().await;
+    daemon.send("c-1", "*", "hi").await;
+    let done = daemon.until_status("c-1", "done").await;
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| Some(refused(frame, 404, "not_found")));
+    });
+    daemon.send("c-2", "*", "hi").await;
+    let dead = daemon.until_status("c-2", "dead").await;
+    let body = json!({"id": dead["id"]});
+    assert_eq!(daemon.post("/v1/outbox/drop", &body).await.status, 200);
+    let aborted = daemon.row("c-2").await;
+    for time in [
+        &done["enqueued_at"],
+        &done["next_attempt_at"],
+        &done["delivered_at"],
+        &aborted["aborted_at"],
+    ] {
+        let text = time.as_str().unwrap();
+        let parsed: jiff::Timestamp = text.parse().unwrap();
+        let now = jiff::Timestamp::now();
+        assert!(now.duration_since(parsed).abs().as_secs() < 60, "{text}");
+        assert!(text.len() == 24 && text.ends_with('Z'), "{text}");
+    }
+    assert_eq!(
+        (&done["aborted_at"], &aborted["delivered_at"]),
+        (&Value::Null, &Value::Null)
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
 async fn cm_093_a_retry_that_the_broker_has_forgotten_is_counted() {
     let (home, broker, daemon) = connected().await;
     daemon.send("c-1", "*", "hi").await;

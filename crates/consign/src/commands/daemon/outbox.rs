@@ -218,11 +218,20 @@ fn table(answer: &Value) -> String {
     columns(
         answer,
         "items",
-        &["ROW", "ID", "STATUS", "ATTEMPTS", "SUPERSEDED BY", "ERROR"],
+        &[
+            "ROW",
+            "ID",
+            "STATUS",
+            "ENQUEUED",
+            "ATTEMPTS",
+            "SUPERSEDED BY",
+            "ERROR",
+        ],
         &[
             "id",
             "client_message_id",
             "status",
+            "enqueued_at",
             "attempts",
             "superseded_by",
             "last_error",

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{LocalRequest, RouteAnswer};
 use crate::client_message_id::ClientMessageId;
 use crate::daemon::accept::unavailable;
+use crate::daemon::event_hub::ms_text;
 use crate::daemon::outbox_ledger::OutboxError;
 use crate::daemon::reseal::resealed;
 use crate::daemon::shared::{DaemonShared, new_ulid};
@@ -41,12 +42,12 @@ fn item(row: OutboxTableRow) -> OutboxItem {
         // The table has a constraint with these words.
         status: OutboxStatus::parse(&row.status).unwrap_or(OutboxStatus::Dead),
         attempts: row.attempts,
-        enqueued_at: row.enqueued_at,
-        next_attempt_at: row.next_attempt_at,
-        delivered_at: row.delivered_at,
+        enqueued_at: ms_text(row.enqueued_at),
+        next_attempt_at: ms_text(row.next_attempt_at),
+        delivered_at: row.delivered_at.map(ms_text),
         broker_message_id: row.broker_message_id,
         last_error: row.last_error,
-        aborted_at: row.aborted_at,
+        aborted_at: row.aborted_at.map(ms_text),
         aborted_by: row.aborted_by,
         superseded_by: row.superseded_by,
         payload_bytes: row.payload_bytes,
