@@ -26,7 +26,11 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS inbox (
 );
 CREATE INDEX IF NOT EXISTS inbox_received_at ON inbox (received_at);
 CREATE INDEX IF NOT EXISTS inbox_topic ON inbox (topic);
-CREATE INDEX IF NOT EXISTS inbox_sender ON inbox (sender_pubkey);";
+CREATE INDEX IF NOT EXISTS inbox_sender ON inbox (sender_pubkey);
+CREATE TABLE IF NOT EXISTS inbox_upkeep (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  vacuumed_at INTEGER NOT NULL
+);";
 
 /// Stored in the file. A newer one is refused, an older one is migrated.
 const VERSION: u32 = 1;
@@ -230,9 +234,33 @@ impl Inbox {
             .execute(params![received_at, limit])?)
     }
 
-    /// Gives the space of removed items back to the disk. Other calls wait meanwhile.
-    pub fn vacuum(&self) -> Result<(), Error> {
-        Ok(self.connection().execute_batch("VACUUM")?)
+    /// Gives the space of removed items back to the disk, if that was last done so long ago. The file remembers when, so that
+    /// restarts do not matter. Other calls wait meanwhile. Times are Unix milliseconds. Returns whether it was due.
+    pub fn vacuum_if_due(&self, now: i64, every: i64) -> Result<bool, Error> {
+        let connection = self.connection();
+        let sql = "SELECT vacuumed_at FROM inbox_upkeep WHERE id = 1";
+        let last = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let last = last.optional()?;
+        let is_due = last.is_some_and(|last| now.saturating_sub(last) >= every);
+        if is_due {
+            connection.execute_batch("VACUUM")?;
+        }
+        // A time ahead of the clock would put it off for as long as the clock was wrong.
+        if is_due || last.is_none_or(|last| last > now) {
+            let sql = "INSERT OR REPLACE INTO inbox_upkeep (id, vacuumed_at) VALUES (1, ?1)";
+            connection.execute(sql, [now])?;
+        }
+        Ok(is_due)
+    }
+
+    /// The bytes of the file that are free, and used for the next items.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        let sql =
+            "SELECT freelist_count * page_size FROM pragma_freelist_count(), pragma_page_size()";
+        let free = self
+            .connection()
+            .query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(free?.unsigned_abs())
     }
 }
 

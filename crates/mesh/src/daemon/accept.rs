@@ -164,7 +164,7 @@ impl DaemonShared {
         payload: &OutboxPayload,
         fingerprint: RequestFingerprint,
     ) -> Result<OutboxAnswer, IpcRefusal> {
-        if !self.disk_pressure().accepts() {
+        if !self.disk_pressure().await.accepts() {
             let known = self.outbox.find(&payload.client_message_id).await;
             let known = known.map_err(|error| unavailable(&error))?;
             return match known {
@@ -191,21 +191,29 @@ impl DaemonShared {
     }
 
     /// How full the disk space of the outbox is.
-    pub(super) fn disk_pressure(&self) -> QueuePressure {
+    pub(super) async fn disk_pressure(&self) -> QueuePressure {
         let reserved = self.config().disk.reserved_bytes.0;
-        QueuePressure::of(self.outbox_bytes(), reserved)
+        QueuePressure::of(self.outbox_bytes(reserved).await, reserved)
     }
 
-    /// The bytes of the outbox's files.
-    pub(super) fn outbox_bytes(&self) -> u64 {
-        file_bytes(&self.folder.outbox())
+    /// The bytes of the outbox's files that are in use. Removed rows leave free pages, which the next rows use; they are looked
+    /// for only if the files seem to be full.
+    async fn outbox_bytes(&self, reserved: u64) -> u64 {
+        let bytes = file_bytes(&self.folder.outbox());
+        if QueuePressure::of(bytes, reserved) == QueuePressure::Normal {
+            return bytes;
+        }
+        let free = self.outbox.free_bytes().await;
+        // Without an answer nothing counts as free.
+        bytes.saturating_sub(free.unwrap_or(0))
     }
 
     /// How full the queue is, by rows or bytes, and the percentage.
-    pub(super) fn queue_pressure(&self, waiting: u64) -> (QueuePressure, u64) {
+    pub(super) async fn queue_pressure(&self, waiting: u64) -> (QueuePressure, u64) {
         let config = self.config();
         let rows = (waiting, config.outbox.max_queue_size);
-        let bytes = (self.outbox_bytes(), config.disk.reserved_bytes.0);
+        let reserved = config.disk.reserved_bytes.0;
+        let bytes = (self.outbox_bytes(reserved).await, reserved);
         let percent = |(used, limit): (u64, u64)| {
             let percent = used.saturating_mul(100).checked_div(limit);
             percent.unwrap_or(100)
@@ -223,7 +231,7 @@ impl DaemonShared {
             return;
         };
         let waiting = tally.pending + tally.inflight;
-        let (pressure, percent) = self.queue_pressure(waiting);
+        let (pressure, percent) = self.queue_pressure(waiting).await;
         let high_at = self.config().outbox.max_queue_size.saturating_mul(4) / 5;
         let room = high_at.saturating_sub(waiting);
         if self

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use consign_engine::{
     Engine, EngineClock, Error, Options as EngineOptions, SealKey, StoreError, Timekeeper,
-    UnitOfWork,
+    UnitOfWork, Versioned, new_put,
 };
-use consign_kernel::command::{Command, Operate};
+use consign_kernel::command::{Command, ForgetFacts, Operate};
 use consign_kernel::error::Refusal;
-use consign_kernel::ids::IntentId;
-use consign_kernel::limits::RETENTION_US;
+use consign_kernel::ids::{DAY_US, FactSeq, IntentId, Micros};
+use consign_kernel::limits::{FACT_RETENTION_US, RETENTION_US};
 use consign_kernel::profile::Face;
 use consign_kernel::receipt::Signer;
+use consign_kernel::record::{Key, Kind};
 use consign_store::TypedReads as _;
 use consign_store::sqlite::{
     Options as StoreOptions, OutboxTableRow, OutboxTally, QUEUE_REQUESTS_MAX, Sqlite,
@@ -30,6 +31,8 @@ use crate::outbox::{OutboxRow, OutboxStatus};
 
 /// How many rows one request for removal examines.
 const PIECE: u32 = 500;
+/// Rows that an operator has retired are kept longer than delivered ones, because they say who did what.
+const RETIRED_RETENTION_US: i64 = 30 * DAY_US;
 
 #[derive(Debug, Clone)]
 pub(super) struct OutboxLedger {
@@ -139,7 +142,7 @@ impl OutboxLedger {
         }
     }
 
-    /// The row of an id. One whose row was pruned counts as delivered: it is never sent again.
+    /// The row of an id. One whose row was removed is still delivered or retired: it is never sent again.
     pub(super) async fn find(
         &self,
         client_message_id: &str,
@@ -155,8 +158,16 @@ impl OutboxLedger {
             .queue
             .engine
             .first_use(self.queue.once_key(client_message_id));
-        Ok(first.await?.map(|first| OutboxRow {
-            status: OutboxStatus::Done,
+        let Some(first) = first.await? else {
+            return Ok(None);
+        };
+        let retired = self.store.outbox_was_retired(client_message_id.to_owned());
+        Ok(Some(OutboxRow {
+            status: if retired.await? {
+                OutboxStatus::Aborted
+            } else {
+                OutboxStatus::Done
+            },
             fingerprint: RequestFingerprint::from_bytes(first.fingerprint),
             broker_message_id: None,
             history_id: None,
@@ -234,9 +245,69 @@ impl OutboxLedger {
     /// Removes rows that were delivered before their retention. Their ids stay used.
     pub(super) async fn prune(&self) -> Result<u64, OutboxError> {
         let before_ms = self.queue.engine.wall().minus(RETENTION_US).0 / 1_000;
+        let rows = || self.store.outbox_delivered_before(before_ms, PIECE);
+        self.remove(rows).await
+    }
+
+    /// Removes what is past its retention, if that was last done a day ago: delivered rows, retired rows, and facts. The
+    /// ledger notes when, so that restarts do not matter. Returns the number of removed rows, or `None` if it is not due.
+    pub(super) async fn prune_if_due(&self) -> Result<Option<u64>, OutboxError> {
+        let engine = &self.queue.engine;
+        let now = engine.now();
+        let last: Option<Versioned<i64>> = engine.load(last_pruned()).await?;
+        let Some(last) = last else {
+            engine.put(new_put(last_pruned(), &now.0)).await?;
+            return Ok(None);
+        };
+        if now.0.saturating_sub(last.value) < DAY_US {
+            return Ok(None);
+        }
+        let mut removed = self.prune().await?;
+        let before_ms = engine.wall().minus(RETIRED_RETENTION_US).0 / 1_000;
+        let retired = || self.store.outbox_retired_before(before_ms, PIECE);
+        removed += self.remove(retired).await?;
+        self.forget_facts(now).await?;
+        engine.put(new_put(last_pruned(), &now.0)).await?;
+        Ok(Some(removed))
+    }
+
+    /// Facts are the history of rows. Nothing that the daemon does depends on them.
+    async fn forget_facts(&self, now: Micros) -> Result<(), OutboxError> {
+        let mut after = FactSeq(0);
+        loop {
+            let piece = ForgetFacts {
+                face: Face::Mesh,
+                before: now.minus(FACT_RETENTION_US),
+                after,
+                limit: PIECE,
+            };
+            match self.queue.engine.forget_facts(piece).await? {
+                Some(next) => after = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The bytes of the file that the next rows use before it grows.
+    pub(super) async fn free_bytes(&self) -> Result<u64, OutboxError> {
+        Ok(self.store.free_bytes().await?)
+    }
+
+    /// Resolves if the file accepts nothing any more until the next start.
+    pub(super) async fn until_lost(&self) -> String {
+        self.store.until_lost().await;
+        let why = self.store.why_lost();
+        why.unwrap_or("a write could not be synced").to_owned()
+    }
+
+    /// Removes the rows that a question finds, until it finds none.
+    async fn remove<F>(&self, found: impl Fn() -> F) -> Result<u64, OutboxError>
+    where
+        F: Future<Output = Result<Vec<OutboxTableRow>, StoreError>>,
+    {
         let mut pruned = 0;
         loop {
-            let rows = self.store.outbox_delivered_before(before_ms, PIECE).await?;
+            let rows = found().await?;
             let steps: Vec<Command> = rows
                 .iter()
                 .filter_map(|row| parse_id(&row.id))
@@ -252,6 +323,15 @@ impl OutboxLedger {
                 return Ok(pruned);
             }
         }
+    }
+}
+
+/// The record with the time of the last removal, in microseconds.
+fn last_pruned() -> Key {
+    Key {
+        kind: Kind::Site,
+        owner: String::new(),
+        name: "outbox.pruned".to_owned(),
     }
 }
 

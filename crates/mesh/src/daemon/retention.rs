@@ -1,4 +1,5 @@
-//! Removes received messages that are older than the settings keep them, and keys whose time is over.
+//! Removes received messages that are older than the settings keep them, rows of the outbox that ended long ago, and keys
+//! whose time is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const DAY_MS: i64 = 86_400_000;
 /// The first pass is at the start, so that a daemon that is restarted every day removes them, too.
 const EVERY: Duration = Duration::from_hours(1);
 /// Space is given back once a week.
-const VACUUM_EVERY: u32 = 7 * 24;
+const VACUUM_EVERY_MS: i64 = 7 * DAY_MS;
 const PIECE: u32 = 500;
 
 /// Removes archived keys whose time is over, every midnight of this machine, until the daemon ends.
@@ -47,10 +48,9 @@ pub(super) async fn clean_archive(shared: Arc<DaemonShared>) {
 
 /// Runs until the daemon ends.
 pub(super) async fn keep(shared: Arc<DaemonShared>) {
-    let mut passes: u32 = 0;
     loop {
-        remove_old(&shared, passes % VACUUM_EVERY == VACUUM_EVERY - 1).await;
-        passes = passes.wrapping_add(1);
+        remove_old(&shared).await;
+        prune_outbox(&shared).await;
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
             _ = shared.until_end() => return,
@@ -58,9 +58,24 @@ pub(super) async fn keep(shared: Arc<DaemonShared>) {
     }
 }
 
-async fn remove_old(shared: &Arc<DaemonShared>, vacuums: bool) {
+async fn prune_outbox(shared: &DaemonShared) {
+    match shared.outbox.prune_if_due().await {
+        Ok(None | Some(0)) => {}
+        Ok(Some(removed)) => {
+            let fields = json!({"removed": removed});
+            shared.log.info("outbox_pruned", &fields);
+        }
+        Err(error) => {
+            let fields = json!({"error": error.to_string()});
+            shared.log.warn("outbox_prune_failed", &fields);
+        }
+    }
+}
+
+async fn remove_old(shared: &Arc<DaemonShared>) {
     let days = i64::from(shared.config().inbox.retention_days);
-    let before = wall_ms().saturating_sub(days * DAY_MS);
+    let now = wall_ms();
+    let before = now.saturating_sub(days * DAY_MS);
     let inbox = Arc::clone(&shared.inbox);
     let removed = tokio::task::spawn_blocking(move || {
         let mut removed = 0;
@@ -71,9 +86,7 @@ async fn remove_old(shared: &Arc<DaemonShared>, vacuums: bool) {
                 break;
             }
         }
-        if vacuums {
-            inbox.vacuum()?;
-        }
+        inbox.vacuum_if_due(now, VACUUM_EVERY_MS)?;
         Ok::<usize, consign_store::Error>(removed)
     });
     match removed.await {

@@ -45,7 +45,7 @@ pub(super) async fn route(
     let config = shared.config();
     if is_stream(request.uri().path()) && request.method() == http::Method::GET {
         return match check_caller(&shared, &caller) {
-            Ok(()) => events::follow(&shared, config.ipc.max_sse),
+            Ok(()) => events::follow(&shared, config.ipc.max_sse).await,
             Err(refusal) => refused(&refusal),
         };
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::broker_double::{BrokerDouble, accepted, refused};
 use crate::sending::{bob, connected};
-use crate::world::{Home, NO_BROKER};
+use crate::world::{Daemon, Home, NO_BROKER};
 
 #[tokio::test]
 async fn cm_064_cm_065_each_status_answers_a_repeated_id_and_changes_no_row() {
@@ -24,7 +24,7 @@ async fn cm_064_cm_065_each_status_answers_a_repeated_id_and_changes_no_row() {
     assert_eq!(dropped.json(), json!({"dropped_row_id": aborted}));
     daemon.down().await;
     home.edit_outbox(
-        "UPDATE outbox SET status = 'done', delivered_at = 5, broker_message_id = 'b', history_id = 'h' WHERE client_message_id = 'done'; \
+        "UPDATE outbox SET status = 'done', delivered_at = enqueued_at, broker_message_id = 'b', history_id = 'h' WHERE client_message_id = 'done'; \
          UPDATE outbox SET status = 'dead', last_error = 'no' WHERE client_message_id = 'dead'",
     );
     let daemon = home.up().await;
@@ -324,5 +324,138 @@ async fn cm_093_a_retry_that_the_broker_has_forgotten_is_counted() {
         metrics.contains("cm_daemon_retry_after_dedupe_expired_total 1"),
         "{metrics}"
     );
+    daemon.down().await;
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Rows of each kind: delivered long ago, delivered, dead, retired long ago, retired.
+async fn rows_of_all_kinds(home: &Home, broker: &BrokerDouble, daemon: Daemon) {
+    for id in ["done-old", "done"] {
+        daemon.send(id, "*", "hi").await;
+        daemon.until_status(id, "done").await;
+    }
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| Some(refused(frame, 404, "not_found")));
+    });
+    for id in ["dead", "aborted-old", "aborted"] {
+        daemon.send(id, "*", "hi").await;
+        let row = daemon.until_status(id, "dead").await;
+        if id != "dead" {
+            let body = json!({"id": row["id"]});
+            assert_eq!(daemon.post("/v1/outbox/drop", &body).await.status, 200);
+        }
+    }
+    daemon.down().await;
+    home.edit_outbox(&format!(
+        "UPDATE outbox SET delivered_at = delivered_at - 8 * {DAY_MS} WHERE client_message_id = 'done-old'; \
+         UPDATE outbox SET aborted_at = aborted_at - 31 * {DAY_MS} WHERE client_message_id = 'aborted-old'"
+    ));
+}
+
+const IDS: &str = "SELECT client_message_id FROM outbox ORDER BY client_message_id";
+
+#[tokio::test]
+async fn cm_036_rows_are_listed_and_delivered_ones_past_their_retention_are_pruned() {
+    let (home, broker, daemon) = connected().await;
+    rows_of_all_kinds(&home, &broker, daemon).await;
+    let daemon = home.up().await;
+    let ids = async |query: &str| {
+        let listed = daemon.get(&format!("/v1/outbox{query}")).await.json();
+        let items = listed["items"].as_array().unwrap().iter();
+        let ids = items.map(|item| item["client_message_id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    let newest_first = ["aborted", "aborted-old", "dead", "done", "done-old"];
+    assert_eq!(ids("").await, newest_first);
+    assert_eq!(ids("?limit=2").await, newest_first[..2]);
+    assert_eq!(ids("?status=dead").await, ["dead"]);
+    assert_eq!(ids("?status=done&limit=1").await, ["done"]);
+    assert_eq!(ids("?status=aborted").await, ["aborted", "aborted-old"]);
+    assert_eq!(ids("?status=pending").await, [""; 0]);
+    let wrong = daemon.get("/v1/outbox?status=lost").await;
+    assert_eq!(wrong.status, 400);
+    // Without the word of the operator nothing is removed, and with it only what was delivered.
+    let prune = async |body: Value| {
+        let pruned = daemon.post("/v1/outbox/prune", &body).await;
+        (pruned.status, pruned.json()["pruned"].clone())
+    };
+    assert_eq!(prune(json!({})).await.0, 400);
+    assert_eq!(prune(json!({"confirm": true})).await, (200, json!(1)));
+    assert_eq!(prune(json!({"confirm": true})).await, (200, json!(0)));
+    assert_eq!(ids("").await, newest_first[..4]);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_080_ended_rows_are_removed_once_a_day_and_their_ids_stay_used() {
+    let (home, broker, daemon) = connected().await;
+    rows_of_all_kinds(&home, &broker, daemon).await;
+    // A start is no reason: a daemon that starts often removes them as rarely as any other.
+    home.up().await.down().await;
+    assert_eq!(home.outbox(IDS).len(), 5);
+    home.edit_outbox(&format!(
+        "UPDATE records SET value = value - {DAY_MS} * 1000 WHERE name = 'outbox.pruned'; \
+         UPDATE facts SET at = at - 31 * {DAY_MS} * 1000"
+    ));
+    let facts =
+        "SELECT count(*) FROM facts WHERE at < (SELECT last_time FROM position) - 2592000000000";
+    assert_ne!(home.outbox(facts), [["0"]]);
+    let daemon = home.up().await;
+    while home.outbox(IDS).len() == 5 || home.logged("outbox_pruned").is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(home.outbox(IDS), [["aborted"], ["dead"], ["done"]]);
+    assert_eq!(home.outbox(facts), [["0"]]);
+    for (id, message, status, word) in [
+        ("done-old", "hi", 200, "\"duplicate\":true"),
+        ("done-old", "other", 409, "outbox_done_fingerprint_mismatch"),
+        ("aborted-old", "hi", 409, "outbox_aborted_fingerprint_match"),
+        (
+            "aborted-old",
+            "other",
+            409,
+            "outbox_aborted_fingerprint_mismatch",
+        ),
+    ] {
+        let answer = daemon.send(id, "*", message).await;
+        assert_eq!(answer.status, status, "{id} {message}: {}", answer.text);
+        assert!(answer.text.contains(word), "{id}: {}", answer.text);
+    }
+    assert_eq!(home.outbox(IDS).len(), 3);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_095_free_pages_of_the_file_do_not_count_as_full() {
+    let home = Home::new(1, NO_BROKER);
+    let daemon = home.up().await;
+    for number in 0..8 {
+        let large = "x".repeat(40_000);
+        let answer = daemon.send(&format!("c-{number}"), "*", &large).await;
+        assert_eq!(answer.status, 202);
+    }
+    daemon.down().await;
+    home.edit_outbox(&format!(
+        "UPDATE outbox SET status = 'done', delivered_at = enqueued_at - 8 * {DAY_MS}"
+    ));
+    home.up().await.down().await;
+    let file = home.folder().join("outbox.db");
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    home.configure(&format!("[disk]\nreserved_bytes = {bytes}\n"));
+    let daemon = home.up().await;
+    let pruned = daemon
+        .post("/v1/outbox/prune", &json!({"confirm": true}))
+        .await;
+    assert_eq!(pruned.json(), json!({"pruned": 8}));
+    assert!(std::fs::metadata(&file).unwrap().len() >= bytes);
+    let answer = daemon.send("next", "*", "hi").await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    assert_eq!(daemon.health().await["degraded"], false);
+    daemon.down().await;
+    home.configure("[disk]\nreserved_bytes = 1000\n");
+    let daemon = home.up().await;
+    assert_eq!(daemon.send("more", "*", "hi").await.status, 507);
+    assert_eq!(daemon.health().await["degraded"], true);
     daemon.down().await;
 }

@@ -127,7 +127,6 @@ fn cm_099_the_oldest_items_are_removed_by_their_time() {
     assert_eq!(inbox.forget_before(3_000, 1).unwrap(), 1);
     assert_eq!(inbox.forget_before(3_000, 9).unwrap(), 1);
     assert_eq!(inbox.forget_before(3_000, 9).unwrap(), 0);
-    inbox.vacuum().unwrap();
     let all = ReceivedFilter {
         limit: 9,
         ..ReceivedFilter::default()
@@ -150,4 +149,35 @@ fn a_damaged_file_and_a_newer_one_are_told_apart() {
     drop(inbox);
     let newer = Inbox::open(&path).unwrap_err();
     assert!(matches!(newer, Error::TooNew { found: 9, .. }), "{newer}");
+}
+
+#[test]
+fn space_is_given_back_once_a_week_however_often_the_file_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inbox.db");
+    let week = 7 * 86_400_000;
+    let large = ReceivedMessage {
+        body: Some("x".repeat(1_000_000)),
+        ..received(1)
+    };
+    let inbox = Inbox::open(&path).unwrap();
+    assert!(inbox.insert(&large).unwrap());
+    assert!(!inbox.vacuum_if_due(1_000, week).unwrap(), "a new file");
+    assert_eq!(inbox.forget_before(i64::MAX, 9).unwrap(), 1);
+    assert!(inbox.free_bytes().unwrap() > 900_000);
+    for day in 1..7 {
+        drop(Inbox::open(&path).unwrap());
+        let now = 1_000 + day * 86_400_000;
+        let opened = Inbox::open(&path).unwrap();
+        assert!(!opened.vacuum_if_due(now, week).unwrap(), "day {day}");
+    }
+    let inbox = Inbox::open(&path).unwrap();
+    assert!(inbox.vacuum_if_due(1_000 + week, week).unwrap());
+    assert_eq!(inbox.free_bytes().unwrap(), 0);
+    assert!(!inbox.vacuum_if_due(2_000 + week, week).unwrap());
+    // A clock that was ahead does not put the next time off.
+    assert!(!inbox.vacuum_if_due(9 * week, week * 9).unwrap());
+    assert!(inbox.vacuum_if_due(9 * week, week).unwrap());
+    assert!(!inbox.vacuum_if_due(2 * week, week).unwrap());
+    assert!(inbox.vacuum_if_due(3 * week, week).unwrap());
 }

@@ -11,8 +11,9 @@ use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::ProfileId;
 use consign_kernel::state::{Cause, State};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::checkpoint;
 use super::nonces::Nonces;
 use super::rows::{self, intent_columns, signed};
 use super::statements::StatementCache;
@@ -22,6 +23,11 @@ use crate::ledger::{Batch, instants};
 use crate::{Clock, Error};
 
 const SCHEMA: &str = include_str!("outbox.sql");
+const UPKEEP: &str = include_str!("outbox_upkeep.sql");
+
+/// Free space is given back to the disk this often, and only if it is a quarter of the file: SQLite uses it again anyway.
+const VACUUM_EVERY_MS: i64 = 7 * DAY_US / 1_000;
+const VACUUM_FREE_PARTS: i64 = 4;
 
 /// The life of a row that another program added, if it does not follow from an earlier row.
 const LIFE_US: i64 = 7 * DAY_US;
@@ -153,12 +159,46 @@ pub(super) fn prepare(connection: &Connection, clock: &dyn Clock) -> Result<(), 
     } else {
         connection.execute_batch(SCHEMA).map_err(Error::from)
     };
+    let done = done.and_then(|()| Ok(connection.execute_batch(UPKEEP)?));
     let done = done.and_then(|()| Ok(connection.execute_batch("COMMIT")?));
     if done.is_err() {
         // SQLite may have rolled back by itself; the first error is the cause.
         let _ = connection.execute_batch("ROLLBACK");
+        return done;
     }
-    done
+    if let Err(error) = vacuum_if_due(connection, clock.now().0 / 1_000) {
+        // A disk that is full has no room for it, and rows can be sent nevertheless.
+        tracing::warn!(%error, "the free space of the outbox was not given back");
+    }
+    Ok(())
+}
+
+/// The file remembers when this was done, so that a daemon that is often restarted does it as rarely as any other one. While
+/// the writer has the file open there is no safe moment for it.
+fn vacuum_if_due(connection: &Connection, now_ms: i64) -> Result<bool, Error> {
+    let sql = "SELECT vacuumed_at FROM outbox_upkeep WHERE id = 1";
+    let last = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let note = || {
+        let sql = "INSERT OR REPLACE INTO outbox_upkeep (id, vacuumed_at) VALUES (1, ?1)";
+        connection.execute(sql, [now_ms])
+    };
+    let Some(last) = last.optional()? else {
+        note()?;
+        return Ok(false);
+    };
+    if now_ms.saturating_sub(last) < VACUUM_EVERY_MS {
+        return Ok(false);
+    }
+    let sql = "SELECT freelist_count, page_count FROM pragma_freelist_count(), pragma_page_count()";
+    let (free, all): (i64, i64) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let is_worth_it = free.saturating_mul(VACUUM_FREE_PARTS) >= all && free > 0;
+    if is_worth_it {
+        connection.execute_batch("VACUUM")?;
+        checkpoint::merge_all(connection)?;
+    }
+    note()?;
+    Ok(is_worth_it)
 }
 
 /// The outbox of a daemon is small, so the whole file is examined before anything is sent from it.

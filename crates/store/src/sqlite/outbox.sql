@@ -29,8 +29,6 @@ CREATE TABLE outbox (
   history_id TEXT
 );
 CREATE INDEX outbox_pending ON outbox (status, next_attempt_at);
--- The oldest row that waits is shown with the age of the queue.
-CREATE INDEX outbox_waiting ON outbox (enqueued_at) WHERE status = 'pending';
 CREATE INDEX outbox_aborted ON outbox (status, aborted_at) WHERE status = 'aborted';
 
 -- The same rows as the ledger has them.

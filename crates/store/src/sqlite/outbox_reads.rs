@@ -94,10 +94,51 @@ impl Sqlite {
         let sql = select!(
             "WHERE status = 'done' AND delivered_at < ?1 ORDER BY delivered_at, id LIMIT ?2"
         );
+        self.outbox_before(sql, delivered_at, limit).await
+    }
+
+    /// The oldest rows that were retired before a time in Unix milliseconds.
+    pub async fn outbox_retired_before(
+        &self,
+        aborted_at: i64,
+        limit: u32,
+    ) -> Result<Vec<OutboxTableRow>, Error> {
+        let sql = select!(
+            "WHERE status = 'aborted' AND aborted_at < ?1 ORDER BY aborted_at, id LIMIT ?2"
+        );
+        self.outbox_before(sql, aborted_at, limit).await
+    }
+
+    async fn outbox_before(
+        &self,
+        sql: &'static str,
+        at: i64,
+        limit: u32,
+    ) -> Result<Vec<OutboxTableRow>, Error> {
         self.read_outbox(move |connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            let found = statement.query_map(params![delivered_at, limit], row)?;
+            let found = statement.query_map(params![at, limit], row)?;
             Ok(found.collect::<Result<_, _>>()?)
+        })
+        .await
+    }
+
+    /// Whether the message with this id was retired, and its row removed since.
+    pub async fn outbox_was_retired(&self, client_message_id: String) -> Result<bool, Error> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM outbox_retired WHERE client_message_id = ?1)";
+        self.read_outbox(move |connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([client_message_id], |row| row.get(0))?)
+        })
+        .await
+    }
+
+    /// The bytes of the file that are free, and used for the next rows.
+    pub async fn free_bytes(&self) -> Result<u64, Error> {
+        let sql =
+            "SELECT freelist_count * page_size FROM pragma_freelist_count(), pragma_page_size()";
+        self.read_outbox(move |connection| {
+            Ok(connection.query_row(sql, [], |row| unsigned(row, 0))?)
         })
         .await
     }

@@ -29,8 +29,8 @@ struct Follower {
     _place: IpcPlace,
 }
 
-pub(super) fn follow(shared: &Arc<DaemonShared>, streams_max: usize) -> Response {
-    if shared.disk_pressure() == QueuePressure::Degraded {
+pub(super) async fn follow(shared: &Arc<DaemonShared>, streams_max: usize) -> Response {
+    if shared.disk_pressure().await == QueuePressure::Degraded {
         return refused(&IpcRefusal::insufficient_storage());
     }
     let Some(place) = shared.streams.take(streams_max) else {

@@ -22,7 +22,7 @@ pub(super) async fn health(shared: &Arc<DaemonShared>) -> RouteAnswer {
     let tally = shared.outbox.tally().await;
     let tally = tally.map_err(|error| unavailable(&error))?;
     let line = shared.line();
-    let (pressure, _) = shared.queue_pressure(tally.pending + tally.inflight);
+    let (pressure, _) = shared.queue_pressure(tally.pending + tally.inflight).await;
     let state = shared.line.borrow().as_str().to_owned();
     let lag_ms = shared.lag_ms.load(Ordering::Relaxed);
     json(
@@ -97,11 +97,17 @@ pub(super) async fn metrics(shared: &Arc<DaemonShared>) -> Response {
     let lag_ms = shared.lag_ms.load(Ordering::Relaxed);
     metrics.set(DaemonMetric::LagMs, &[], lag_ms);
     let reserved = config.disk.reserved_bytes.0.max(1);
-    for (kind, path) in [
-        ("outbox", shared.folder.outbox()),
-        ("inbox", shared.folder.inbox()),
+    let inbox = Arc::clone(&shared.inbox);
+    let inbox_free = tokio::task::spawn_blocking(move || inbox.free_bytes().ok());
+    // What cannot be read counts as used.
+    let inbox_free = inbox_free.await.ok().flatten().unwrap_or(0);
+    let outbox_free = shared.outbox.free_bytes().await.unwrap_or(0);
+    for (kind, path, free) in [
+        ("outbox", shared.folder.outbox(), outbox_free),
+        ("inbox", shared.folder.inbox(), inbox_free),
     ] {
-        let percent = file_bytes(&path).saturating_mul(100) / reserved;
+        let used = file_bytes(&path).saturating_sub(free);
+        let percent = used.saturating_mul(100) / reserved;
         metrics.set(DaemonMetric::DiskPct, &[kind], percent);
     }
     respond(200, "text/plain; version=0.0.4", metrics.to_text())

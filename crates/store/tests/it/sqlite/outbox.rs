@@ -327,3 +327,54 @@ impl Daemon {
         self.world().store.dump().await.unwrap()
     }
 }
+
+#[tokio::test]
+async fn cm_080_the_id_of_a_removed_retired_row_stays_retired_until_it_is_free_again() {
+    let daemon = Daemon::new();
+    let operate = |id: IntentId, reason: &str| Operate {
+        id,
+        face: Face::Mesh,
+        reason: reason.to_owned(),
+    };
+    let was_retired = async |daemon: &Daemon, id: &str| {
+        let found = daemon.store.outbox_was_retired(id.to_owned()).await;
+        found.unwrap()
+    };
+    let id = daemon.accept("c-1").await;
+    let cancel = Command::Cancel(operate(id, "dropped"));
+    daemon.world().step(cancel).await.unwrap();
+    assert!(!was_retired(&daemon, "c-1").await, "its row says so");
+    let retired = daemon.store.outbox_retired_before(i64::MAX, 9).await;
+    assert_eq!(retired.unwrap().len(), 1);
+    let remove = Command::Remove(operate(id, "pruned"));
+    daemon.world().step(remove).await.unwrap();
+    assert!(was_retired(&daemon, "c-1").await);
+    let daemon = daemon.edited("SELECT 1");
+    assert!(was_retired(&daemon, "c-1").await);
+    // Another program frees the id, and a request uses it.
+    let daemon = daemon.edited("DELETE FROM once");
+    daemon.accept("c-1").await;
+    assert!(!was_retired(&daemon, "c-1").await);
+    daemon.world().is_sound().await;
+}
+
+#[tokio::test]
+async fn free_space_is_given_back_once_a_week_however_often_the_file_is_opened() {
+    let daemon = Daemon::new();
+    daemon.accept("c-1").await;
+    let daemon = daemon.edited(
+        "CREATE TABLE filler (bytes); WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) \
+         INSERT INTO filler SELECT zeroblob(100000) FROM n; DROP TABLE filler",
+    );
+    let bytes = |daemon: &Daemon| std::fs::metadata(daemon.path()).unwrap().len();
+    assert!(daemon.store.free_bytes().await.unwrap() > 1_900_000);
+    daemon.clock.advance(6 * DAY_US);
+    let daemon = daemon.edited("SELECT 1").edited("SELECT 1");
+    assert!(bytes(&daemon) > 1_900_000, "it is not due");
+    daemon.clock.advance(2 * DAY_US);
+    let daemon = daemon.edited("SELECT 1");
+    assert!(bytes(&daemon) < 1_000_000, "{}", bytes(&daemon));
+    assert_eq!(daemon.store.free_bytes().await.unwrap(), 0);
+    assert_eq!(daemon.of("status", "c-1"), "pending");
+    daemon.world().is_sound().await;
+}
