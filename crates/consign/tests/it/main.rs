@@ -22,6 +22,7 @@ mod mesh;
 mod mesh_clients;
 mod mesh_clock;
 mod mesh_crash;
+mod mesh_disk;
 mod mesh_negotiation;
 mod mesh_world;
 mod openapi;

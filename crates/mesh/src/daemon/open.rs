@@ -153,6 +153,17 @@ impl OpenDaemon {
             };
             timed.outbox.keep_time(end).await;
         });
+        let lost = Arc::clone(&shared);
+        tasks.spawn(async move {
+            tokio::select! {
+                why = lost.outbox.until_lost() => {
+                    let text = format!("{}: {why}; start the daemon again", lost.folder.outbox().display());
+                    lost.log.error("outbox_lost", &json!({"error": text}));
+                    lost.end(DaemonEnd::general(text));
+                }
+                _ = lost.until_end() => {}
+            }
+        });
         tasks.spawn(connection::keep_connected(Arc::clone(&shared), pushes));
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
