@@ -90,6 +90,38 @@ impl DaemonConfig {
                 "must not open the socket to other users",
             ),
             (
+                self.ipc
+                    .uds_permissions()
+                    .is_none_or(|mode| mode & 0o600 == 0o600),
+                "ipc.uds_mode",
+                "must let the owner read and write",
+            ),
+            (
+                !is_loopback || self.ipc.http_external_auth.is_none(),
+                "ipc.http_external_auth",
+                "is for another address than loopback in ipc.http_bind",
+            ),
+            (
+                self.outbox.fsync_mode != FsyncMode::Off,
+                "outbox.fsync_mode",
+                "off is not offered, because a request is answered only when its row is on disk",
+            ),
+            (
+                !self.inbox.fts_enabled,
+                "inbox.fts_enabled",
+                "is not offered; GET /v1/inbox filters by time, topic and sender",
+            ),
+            (
+                self.metrics.otel_endpoint.is_empty(),
+                "metrics.otel_endpoint",
+                "is not offered; let a collector read GET /v1/metrics",
+            ),
+            (
+                self.capabilities.all_are_offered(),
+                "capabilities",
+                "of these the daemon offers state only",
+            ),
+            (
                 self.ipc.max_body_bytes > 0,
                 "ipc.max_body_bytes",
                 "must be at least 1",

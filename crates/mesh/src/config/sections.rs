@@ -44,7 +44,7 @@ sections! {
         /// Depends on the machine if it is not set.
         tcp_enabled: Option<bool> = None,
         public_health_check: bool = false,
-        /// A file with the token for an address other than loopback.
+        /// A file with the token for an address other than loopback; a relative path begins in the folder of the daemon.
         http_external_auth: Option<String> = None,
         origin_allowlist: Vec<String> = Vec::new(),
         max_body_bytes: usize = limits::IPC_BODY_BYTES_MAX,
@@ -144,7 +144,8 @@ sections! {
     }
 }
 
-/// When a row is on disk. The answer waits for it in each mode but `off`.
+/// When a row is on disk. The answer always waits for it: requests that arrive together share one sync in both modes that are
+/// offered, and `off` is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum FsyncMode {
     #[serde(rename = "strict")]
@@ -173,6 +174,12 @@ impl IpcSettings {
 }
 
 impl CapabilitySettings {
+    /// Whether only such parts are on that exist.
+    pub fn all_are_offered(&self) -> bool {
+        let mut on = DaemonCapability::ALL.iter().filter(|one| self.has(**one));
+        on.all(|one| *one == DaemonCapability::State)
+    }
+
     pub const fn has(&self, capability: DaemonCapability) -> bool {
         match capability {
             DaemonCapability::State => self.state,

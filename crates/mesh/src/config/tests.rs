@@ -1,6 +1,7 @@
 //! Defaults, and what is refused.
 
 use super::*;
+use crate::environment::{IdentityFlag, IdentityMode, identity};
 use crate::role::DaemonCapability;
 
 fn parsed(text: &str) -> DaemonConfig {
@@ -12,7 +13,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn an_empty_file_has_the_listed_defaults() {
+fn cm_121_every_key_has_its_listed_default() {
     let config = parsed("");
     assert_eq!(config, DaemonConfig::default());
     assert_eq!(
@@ -80,6 +81,19 @@ fn an_empty_file_has_the_listed_defaults() {
             .all(|one| !config.capabilities.has(*one))
     );
     assert_eq!(config.fleet.max_daemons, 10);
+    assert_eq!(config.fleet.total_memory_budget, ByteSize::gigabytes(2));
+    assert_eq!(config.fleet.total_disk_budget, ByteSize::gigabytes(20));
+    assert_eq!(config.daemon.display_name, None);
+    // These depend on the machine.
+    assert_eq!((ipc.tcp_enabled, config.hooks.enabled), (None, None));
+    assert_eq!(
+        config.features.require,
+        ["client_message_id_dedupe", "concurrent_connection_policy"]
+    );
+    assert_eq!(
+        config.features.optional,
+        ["mesh_skill_share", "mcp_host", "max_payload"]
+    );
     assert_eq!(config.fleet.memory_per_daemon(4), ByteSize(500_000_000));
     assert_eq!(config.disk.reserved_bytes, ByteSize::gigabytes(5));
     assert_eq!(config.clone.policy, CloneMismatch::Refuse);
@@ -108,7 +122,7 @@ fn settings_replace_their_defaults() {
         max_age_hours_override = 12
         min_dedupe_retention_days = 7
         [capabilities]
-        vector = true
+        state = true
         [fleet]
         total_memory_budget = "512MB"
         [clone]
@@ -122,7 +136,7 @@ fn settings_replace_their_defaults() {
     assert_eq!(config.max_age().override_hours, Some(12));
     assert_eq!(config.needs().dedupe_days_min, 7);
     assert_eq!(config.needs().require, ["key_epoch"]);
-    assert!(config.capabilities.has(DaemonCapability::Vector));
+    assert!(config.capabilities.has(DaemonCapability::State));
     assert_eq!(config.fleet.total_memory_budget, ByteSize(512_000_000));
     assert_eq!(config.clone.policy, CloneMismatch::Warn);
 }
@@ -158,6 +172,22 @@ fn values_outside_of_their_limits_are_refused_by_name() {
         ("[ipc]\nhttp_bind = \"everywhere\"", "ipc.http_bind"),
         ("[ipc]\nuds_mode = \"0666\"", "ipc.uds_mode"),
         ("[ipc]\nuds_mode = \"rw\"", "ipc.uds_mode"),
+        ("[ipc]\nuds_mode = \"0400\"", "ipc.uds_mode"),
+        (
+            "[ipc]\nhttp_external_auth = \"token\"",
+            "ipc.http_external_auth",
+        ),
+        ("[outbox]\nfsync_mode = \"off\"", "outbox.fsync_mode"),
+        ("[inbox]\nfts_enabled = true", "inbox.fts_enabled"),
+        (
+            "[metrics]\notel_endpoint = \"http://127.0.0.1:4317\"",
+            "metrics.otel_endpoint",
+        ),
+        ("[capabilities]\nmemory = true", "capabilities"),
+        (
+            "[capabilities]\nstate = true\ninbox_fts = true",
+            "capabilities",
+        ),
         ("[ipc]\nrate_per_s = 0", "ipc.rate_per_s"),
         ("[outbox]\nmax_queue_size = 0", "outbox.max_queue_size"),
         ("[outbox]\nmax_age_hours = 721", "outbox.max_age_hours"),
@@ -191,6 +221,10 @@ fn values_outside_of_their_limits_are_refused_by_name() {
         let error = refused(text);
         assert!(error.starts_with(&format!("{key}: ")), "{text}: {error}");
     }
+    // A part that does not exist is as if it were not there, and so is a setting that changes nothing.
+    parsed(
+        "[inbox]\nfts_enabled = false\n[metrics]\notel_endpoint = \"\"\n[capabilities]\nmemory = false",
+    );
     let external = parsed("[ipc]\nhttp_bind = \"0.0.0.0\"\nhttp_external_auth = \"/etc/token\"");
     assert_eq!(external.ipc.http_bind, "0.0.0.0");
 }
@@ -251,5 +285,48 @@ fn sizes_have_units() {
     }
     for text in ["", "GB", "1gb", "-1", "1.5GB", "99999999999TB"] {
         assert_eq!(ByteSize::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn cm_140_each_environment_has_the_defaults_of_the_table() {
+    let config = DaemonConfig::default();
+    let set = |variable: &'static str, value: &'static str| {
+        move |name: &str| (name == variable).then(|| value.to_owned())
+    };
+    let bare = HostEnvironment::detect(set("NONE", ""), false, "0::/init.scope");
+    let docker = HostEnvironment::detect(set("NONE", ""), true, "");
+    let containerd = HostEnvironment::detect(set("NONE", ""), false, "0::/kubepods/containerd");
+    let kubernetes = HostEnvironment::detect(set("KUBERNETES_SERVICE_HOST", "10.0.0.1"), false, "");
+    let ci = HostEnvironment::detect(set("CI", "true"), false, "");
+    let runpod = HostEnvironment::detect(set("RUNPOD_POD_ID", "p"), false, "");
+    for (name, environment, is_persistent, has_tcp, has_hooks, event) in [
+        ("bare metal", bare, true, true, true, None),
+        ("Docker", docker, true, false, true, None),
+        ("another container", containerd, true, false, true, None),
+        ("Kubernetes", kubernetes, true, false, true, None),
+        ("CI", ci, false, false, false, None),
+        (
+            "RunPod",
+            runpod,
+            true,
+            false,
+            true,
+            Some("runpod_persistent_default_assumed"),
+        ),
+    ] {
+        let (mode, logged) = identity(IdentityFlag::Unset, &environment);
+        let found = (
+            mode == IdentityMode::Persistent,
+            config.tcp_enabled(&environment),
+            config.hooks_enabled(&environment),
+            logged,
+        );
+        assert_eq!(found, (is_persistent, has_tcp, has_hooks, event), "{name}");
+        // Whatever the environment, a flag and a setting decide.
+        let chosen = parsed("[ipc]\ntcp_enabled = true\n[hooks]\nenabled = true");
+        assert!(chosen.tcp_enabled(&environment) && chosen.hooks_enabled(&environment));
+        let (mode, _) = identity(IdentityFlag::Ephemeral, &environment);
+        assert_eq!(mode, IdentityMode::Ephemeral, "{name}");
     }
 }

@@ -4,13 +4,15 @@
 //! refused by the first of these checks, so it uses up nothing of what valid callers share.
 
 use std::convert::Infallible;
+use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
-use consign_web::server::{Options as ServerOptions, Server};
+use consign_web::server::{Options as ServerOptions, Peer, Server};
 use consign_web::unix::{LOCAL_PEER, UnixSocket};
 use http::{HeaderValue, Request, header};
 use serde_json::json;
@@ -19,7 +21,7 @@ use tower::service_fn;
 
 use super::DaemonEnd;
 use super::metrics::DaemonMetric;
-use super::private_file::{self, PUBLIC};
+use super::private_file::{self, PRIVATE, PUBLIC};
 use super::routes;
 use super::shared::DaemonShared;
 use crate::ipc::{
@@ -47,6 +49,10 @@ impl IpcServer {
             .map_err(|error| failed(&sock.display(), &error))?
             .with_peer(LOCAL_PEER);
         let config = shared.config();
+        // The settings were checked; the socket is private until then.
+        let mode = config.ipc.uds_permissions().unwrap_or(PRIVATE);
+        std::fs::set_permissions(&sock, Permissions::from_mode(mode))
+            .map_err(|error| failed(&sock.display(), &error))?;
         let tcp = if config.tcp_enabled(&shared.environment) {
             let host: IpAddr = config
                 .ipc
@@ -156,11 +162,14 @@ fn admit(
         origin: header(header::ORIGIN),
         authorization: header(header::AUTHORIZATION),
     };
-    let caller = shared.tokens.with(|tokens| {
+    let peer = request.extensions().get::<Peer>();
+    let is_local = peer.is_some_and(|peer| peer.addr.ip().to_canonical().is_loopback());
+    let caller = shared.tokens.with(is_local, |tokens| {
         let policy = IpcPolicy {
             tokens,
             origin_allowlist: &config.ipc.origin_allowlist,
             public_health_check: config.ipc.public_health_check,
+            is_external: shared.tokens.has_external(),
         };
         check_head(&head, &policy)
     });
@@ -178,7 +187,8 @@ fn admit(
     // Callers of the socket file have no token, and are this user's own programs.
     let bucket = match &caller {
         LocalCaller::User(IpcTransport::Unix) => None,
-        LocalCaller::User(IpcTransport::Tcp) => Some("local_token"),
+        LocalCaller::User(IpcTransport::Tcp) if is_local => Some("local_token"),
+        LocalCaller::User(IpcTransport::Tcp) => Some("external_token"),
         LocalCaller::Hook(token) => Some(token.as_str()),
     };
     let is_admitted = bucket.is_none_or(|bucket| {

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::close::DaemonExit;
 use crate::config::DaemonConfig;
-use crate::environment::{self, IdentityMode};
+use crate::environment::{self, HostEnvironment, IdentityMode};
 use crate::id::DisplayName;
 use crate::joined::{JoinedMesh, JoinedMeshes};
 
@@ -80,6 +80,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     if let Err(error) = std::fs::set_permissions(folder.log(), Permissions::from_mode(PUBLIC)) {
         return Err(failed(&folder, &error));
     }
+    warn_of_choices(&config, options.environment, &log);
     let metrics = DaemonMetrics::new(options.mesh.as_str());
     check_machine(&folder, &config, &log, &metrics)?;
     let (identity, archive) = identity(&options, &mesh, &folder, &config, &log)?;
@@ -106,6 +107,16 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         .map_err(|error| failed(&folder, &error))?;
     let tokens =
         LocalTokens::open(&folder.local_token()).map_err(|error| failed(&folder, &error))?;
+    let tokens = match &config.ipc.http_external_auth {
+        // Joining an absolute path gives that path.
+        Some(file) => tokens
+            .with_external(&folder.path().join(file))
+            .map_err(|why| {
+                let why = format!("ipc.http_external_auth: {why}");
+                DaemonEnd::new(DaemonExit::BadConfig, why)
+            })?,
+        None => tokens,
+    };
     let broker_url = options.broker_url.clone();
     let shared = Arc::new(DaemonShared::new(DaemonParts {
         slug: options.mesh.clone(),
@@ -260,6 +271,22 @@ fn config(options: &DaemonOptions, folder: &DaemonFolder) -> Result<DaemonConfig
             "daemon.mesh is {other}, and this daemon was started for {slug}"
         ))),
         _ => Ok(config),
+    }
+}
+
+/// Settings that open more than the default of this machine does.
+fn warn_of_choices(config: &DaemonConfig, environment: HostEnvironment, log: &DaemonLog) {
+    let default = DaemonConfig::default();
+    let opens = |of: &dyn Fn(&DaemonConfig) -> bool| of(config) && !of(&default);
+    if opens(&|config| config.tcp_enabled(&environment)) {
+        log.warn("ipc_tcp_enabled_against_default", &json!({}));
+    }
+    if opens(&|config| config.hooks_enabled(&environment)) {
+        log.warn("hooks_enabled_against_default", &json!({}));
+    }
+    if config.ipc.http_external_auth.is_some() {
+        let fields = json!({"http_bind": config.ipc.http_bind});
+        log.warn("ipc_open_to_other_machines", &fields);
     }
 }
 

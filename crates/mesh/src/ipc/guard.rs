@@ -1,5 +1,7 @@
 //! Who may call the local interface: the checks before a request is routed, in their order.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use consign_kernel::plant::{self, Plant};
 
 use super::{IpcRefusal, LocalToken};
@@ -36,6 +38,8 @@ pub struct IpcPolicy<'a> {
     pub tokens: &'a [&'a LocalToken],
     pub origin_allowlist: &'a [String],
     pub public_health_check: bool,
+    /// The listener has another address than loopback, so callers may name it by its address.
+    pub is_external: bool,
 }
 
 /// Who calls.
@@ -57,7 +61,8 @@ pub fn check_head<'a>(
             "token must be in Authorization header, not query string",
         ));
     }
-    if !head.host.is_none_or(is_local) {
+    let is_own = |host: &str| is_local(host) || (policy.is_external && is_address(host));
+    if !head.host.is_none_or(is_own) {
         return Err(IpcRefusal::new(403, "forbidden host"));
     }
     let is_foreign = |origin: &str| {
@@ -103,19 +108,36 @@ fn check_credential<'a>(
 
 /// Whether a `Host` names this machine: no other name can be the caller's own, so a browser was led here by a foreign page.
 fn is_local(host: &str) -> bool {
+    let name = name_of(host);
+    name.is_empty() && host.trim().is_empty()
+        || name.eq_ignore_ascii_case("localhost")
+        || name == "127.0.0.1"
+        || name == "[::1]"
+}
+
+/// Whether a `Host` is an address. A foreign page can lead a browser here by a name that it owns, and not by an address.
+fn is_address(host: &str) -> bool {
+    let name = name_of(host);
+    let in_brackets = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => name.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+/// A `Host` without its port.
+fn name_of(host: &str) -> &str {
     let host = host.trim();
-    let name = match host.rsplit_once(':') {
+    match host.rsplit_once(':') {
         Some((name, port))
             if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
             name
         }
         _ => host,
-    };
-    name.is_empty() && host.is_empty()
-        || name.eq_ignore_ascii_case("localhost")
-        || name == "127.0.0.1"
-        || name == "[::1]"
+    }
 }
 
 /// The header for a log line.

@@ -34,6 +34,7 @@ fn checked(head: &IpcHead<'_>, public_health_check: bool) -> Result<(), (u16, St
         tokens: &tokens,
         origin_allowlist: &["https://app.example".to_owned()],
         public_health_check,
+        is_external: false,
     };
     let checked = check_head(head, &policy);
     checked
@@ -202,6 +203,7 @@ fn tokens_of_hooks_are_recognised_on_every_transport() {
             tokens: &[],
             origin_allowlist: &[],
             public_health_check: true,
+            is_external: false,
         };
         assert_eq!(check_head(&head, &policy), Ok(IpcCaller::Hook("abc")));
     }
@@ -605,4 +607,35 @@ fn items_of_lists_have_all_keys_also_without_values() {
         11
     );
     assert!(!format!("{message:?}").contains("secret"));
+}
+
+#[test]
+fn a_listener_for_other_machines_is_named_by_its_address_and_by_no_foreign_name() {
+    let at = |host: &'static str, is_external: bool| {
+        let head = IpcHead {
+            transport: IpcTransport::Unix,
+            host: Some(host),
+            ..tcp("/v1/health")
+        };
+        let policy = IpcPolicy {
+            tokens: &[],
+            origin_allowlist: &[],
+            public_health_check: false,
+            is_external,
+        };
+        check_head(&head, &policy).is_ok()
+    };
+    for host in ["10.0.0.5", "10.0.0.5:4000", "[fd00::1]:4000", "[fd00::1]"] {
+        assert!(at(host, true), "{host}");
+        assert!(!at(host, false), "{host}");
+    }
+    for host in [
+        "evil.example",
+        "10.0.0.5.evil.example",
+        "[evil]",
+        "fd00::1:x",
+    ] {
+        assert!(!at(host, true), "{host}");
+    }
+    assert!(at("localhost:1", true) && at("", true));
 }

@@ -1,5 +1,6 @@
 //! Who may call the local interface, and how much at once.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use crate::local_http::{self, EventReader, Extra};
+use crate::sending::connected;
 use crate::world::{Daemon, Home, NO_BROKER};
 
 fn with<'a>(headers: &'a [(&'a str, &'a str)]) -> Extra<'a> {
@@ -311,6 +313,100 @@ async fn cm_121_settings_are_read_again_and_wrong_ones_are_refused() {
     home.configure("[outbox]\nmax_queue = 1\n");
     assert_eq!(daemon.post("/v1/reload", &json!({})).await.status, 400);
     daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_121_a_reload_keeps_the_connection() {
+    let (home, broker, daemon) = connected().await;
+    home.configure("[daemon]\nlog_level = \"debug\"\n[outbox]\nmax_queue_size = 5\n");
+    assert_eq!(daemon.post("/v1/reload", &json!({})).await.status, 200);
+    daemon.send("c-1", "*", "hi").await;
+    daemon.until_status("c-1", "done").await;
+    assert_eq!(broker.of_type("hello").len(), 1);
+    assert!(broker.closes().is_empty());
+    // It was read: lines of this level were not written before.
+    assert_eq!(home.logged("message_accepted").len(), 1);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_140_choices_that_are_less_secure_than_the_default_are_warned_of() {
+    let home = Home::new(1, NO_BROKER);
+    home.configure("[ipc]\ntcp_enabled = true\n[hooks]\nenabled = true\n");
+    let choices = [
+        "ipc_tcp_enabled_against_default",
+        "hooks_enabled_against_default",
+    ];
+    home.up().await.down().await;
+    for choice in choices {
+        assert!(home.logged(choice).is_empty(), "here it is the default");
+    }
+    let mut options = home.options();
+    options.environment.is_ci = true;
+    let daemon = home.up_with(options).await;
+    assert!(daemon.port() > 0);
+    for choice in choices {
+        let logged = home.logged(choice);
+        assert_eq!(logged.len(), 1, "{choice}");
+        assert_eq!(logged[0]["level"], "warn");
+    }
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn a_listener_for_other_machines_has_a_token_of_its_own() {
+    let home = Home::new(1, NO_BROKER);
+    home.configure("[ipc]\nhttp_bind = \"0.0.0.0\"\nhttp_external_auth = \"external\"\n");
+    let missing = home.start(home.options()).ended().await;
+    assert_eq!(missing.status(), 3);
+    let message = missing.message.unwrap();
+    assert!(message.contains("http_external_auth"), "{message}");
+    let text = "A".repeat(43);
+    let file = home.folder().join("external");
+    std::fs::write(&file, &text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let daemon = home.up().await;
+    let external = format!("Bearer {text}");
+    let local = format!("Bearer {}", daemon.token());
+    let at = async |address: &str, headers: &[(&str, &str)]| {
+        let stream = TcpStream::connect((address, daemon.port())).await.unwrap();
+        let answer = local_http::over(stream, "GET", "/v1/health", with(headers)).await;
+        answer.status
+    };
+    for bearer in [&external, &local] {
+        let headers = [("Authorization", bearer.as_str())];
+        assert_eq!(at("127.0.0.1", &headers).await, 200);
+    }
+    assert_eq!(at("127.0.0.1", &[]).await, 401);
+    // Where this machine has another address, a caller from there needs the external token.
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let address = socket
+        .connect("192.0.2.1:9")
+        .and_then(|()| socket.local_addr());
+    if let Ok(address) = address.map(|address| address.ip().to_string()) {
+        let host = [("Host", address.as_str()), ("Authorization", &external)];
+        assert_eq!(at(&address, &host).await, 200);
+        let host = [("Host", address.as_str()), ("Authorization", &local)];
+        assert_eq!(at(&address, &host).await, 401);
+        let host = [("Host", "evil.example"), ("Authorization", &external)];
+        assert_eq!(at(&address, &host).await, 403);
+    }
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn the_mode_of_the_socket_is_that_of_the_settings() {
+    let home = Home::new(1, NO_BROKER);
+    for (settings, expected) in [("", 0o600), ("[ipc]\nuds_mode = \"0700\"\n", 0o700)] {
+        home.configure(settings);
+        let daemon = home.up().await;
+        let mode = std::fs::metadata(daemon.sock())
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, expected);
+        daemon.down().await;
+    }
 }
 
 #[tokio::test]

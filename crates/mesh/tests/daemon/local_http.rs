@@ -41,6 +41,15 @@ pub(crate) async fn tcp(port: u16, method: &str, target: &str, extra: Extra<'_>)
     exchange(stream, method, target, extra).await
 }
 
+pub(crate) async fn over(
+    stream: TcpStream,
+    method: &str,
+    target: &str,
+    extra: Extra<'_>,
+) -> LocalAnswer {
+    exchange(stream, method, target, extra).await
+}
+
 async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     method: &str,
