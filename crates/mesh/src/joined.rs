@@ -1,6 +1,7 @@
 //! `config.json` of upstream's client: the meshes that a user has joined. It is read unchanged and written in the same shape.
 //!
-//! Invariant: members that this version does not know are kept when the file is written again. Secret keys are not printed.
+//! Invariant: members that this version does not know are kept when the file is written again. Secret keys are not printed, and are wiped
+//! from memory when they are dropped.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use crate::keys::{MeshKeyError, MeshPrivateKey};
 
@@ -32,7 +34,8 @@ pub struct JoinedMesh {
     pub slug: String,
     pub name: String,
     pub pubkey: String,
-    pub secret_key: String,
+    #[serde(with = "wiped")]
+    pub secret_key: Zeroizing<String>,
     pub broker_url: String,
     pub joined_at: String,
     /// Everything else, such as `rootKey` and `inviteVersion`.
@@ -65,6 +68,25 @@ impl JoinedMesh {
         } else {
             Err(MeshKeyError::HalvesDiffer)
         }
+    }
+}
+
+/// A text that is wiped when it is dropped, as JSON.
+mod wiped {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(
+        text: &Zeroizing<String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Zeroizing<String>, D::Error> {
+        String::deserialize(deserializer).map(Zeroizing::new)
     }
 }
 

@@ -113,6 +113,7 @@ enum DaemonSubcommand {
     /// Leave the mesh for good, and remove the folder of the daemon
     Uninstall(uninstall::UninstallArgs),
     /// Start the daemon with the session or with the machine
+    #[command(visible_alias = "install")]
     InstallService(service::DaemonServiceArgs),
     /// Remove the service again
     UninstallService(service::DaemonServiceArgs),

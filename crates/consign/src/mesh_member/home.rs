@@ -12,6 +12,7 @@ use consign_mesh::close::DaemonExit;
 use consign_mesh::environment::HostEnvironment;
 use consign_mesh::id::MeshSlug;
 use consign_mesh::joined::{JoinedMesh, JoinedMeshes};
+use zeroize::Zeroizing;
 
 use crate::data_dir;
 use crate::failure::{Exit, Failure};
@@ -74,7 +75,8 @@ impl MemberHome {
     pub(crate) fn joined(&self) -> anyhow::Result<JoinedMeshes> {
         let path = self.config_file();
         let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+            // It has the secret keys.
+            Ok(text) => Zeroizing::new(text),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(JoinedMeshes {
                     version: CONFIG_VERSION,
@@ -103,7 +105,7 @@ impl MemberHome {
         let _locked = locked.with_context(|| format!("cannot lock {}", self.config.display()))?;
         let mut joined = self.joined()?;
         change(&mut joined);
-        let mut text = serde_json::to_string_pretty(&joined)?;
+        let mut text = Zeroizing::new(serde_json::to_string_pretty(&joined)?);
         text.push('\n');
         data_dir::write_private(&self.config_file(), text.as_bytes())
     }
@@ -196,7 +198,7 @@ mod tests {
             slug: slug.to_owned(),
             name: slug.to_owned(),
             pubkey: String::new(),
-            secret_key: String::new(),
+            secret_key: Zeroizing::default(),
             broker_url: String::new(),
             joined_at: String::new(),
             rest: serde_json::Map::new(),

@@ -272,6 +272,16 @@ fn cm_112_all_daemons_start_unless_they_are_too_many() {
     let (status, error) = failed(&alice.consign(&["daemon", "up", "--all", "--json"]));
     assert_eq!(status, 1);
     assert!(error.contains("max_daemons"), "{error}");
+    // One by one they are counted, too; the one that runs stays.
+    printed(&alice.consign(&["daemon", "up", "--mesh", "other", "--json"]));
+    for flags in [&["up"][..], &["up", "--foreground"]] {
+        let (status, error) = failed(&alice.daemon(flags));
+        assert_eq!(status, 1);
+        assert!(error.contains("fleet.max_daemons = 1"), "{error}");
+    }
+    printed(&alice.consign(&["daemon", "down", "--mesh", "other", "--json"]));
+    printed(&alice.daemon(&["up"]));
+    printed(&alice.daemon(&["down"]));
     alice.configure("");
     let started = printed(&alice.consign(&["daemon", "up", "--all", "--json"]));
     assert_eq!(started["daemons"].as_array().unwrap().len(), 2);
@@ -285,7 +295,9 @@ fn cm_112_all_daemons_start_unless_they_are_too_many() {
 fn cm_114_a_service_is_written_and_refused_in_ci() {
     let world = MeshWorld::new();
     let alice = world.join("alice");
+    let alias = printed(&alice.daemon(&["install", "--no-start"]));
     let installed = printed(&alice.daemon(&["install-service", "--no-start"]));
+    assert_eq!(alias, installed, "the shorter word does the same");
     let unit = std::fs::read_to_string(installed["path"].as_str().unwrap()).unwrap();
     for line in [
         "Restart=on-failure",

@@ -129,6 +129,11 @@ fn cm_038_cm_089_a_daemon_that_dies_before_its_answer_loses_nothing() {
 }
 
 #[test]
+fn cm_071_a_broker_that_dies_before_it_writes_accepts_each_message_once() {
+    broker_dies_at("before-write");
+}
+
+#[test]
 fn cm_071_a_broker_that_dies_before_its_commit_accepts_each_message_once() {
     broker_dies_at("after-write");
 }

@@ -93,9 +93,6 @@ impl Drop for BackupContent {
         for content in self.files.values_mut() {
             content.zeroize();
         }
-        if let Some(joined) = &mut self.joined {
-            joined.secret_key.zeroize();
-        }
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use zeroize::Zeroizing;
 
 use super::folder::FolderLock;
 use super::hooks::{HOOKS_FILE, HookKind, HookOptions, HookRun, Hooks, IsolationPrograms};
@@ -231,7 +232,7 @@ fn joined_mesh(options: &DaemonOptions) -> Result<JoinedMesh, DaemonEnd> {
     let no_mesh = |why: String| DaemonEnd::new(DaemonExit::NoMesh, why);
     let text = private_file::read(&path)
         .map_err(|error| no_mesh(format!("{}: {error}", path.display())))?;
-    let text = text.ok_or_else(|| {
+    let text = text.map(Zeroizing::new).ok_or_else(|| {
         no_mesh(format!(
             "{} does not exist; join a mesh first",
             path.display()

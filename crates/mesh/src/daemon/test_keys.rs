@@ -37,7 +37,7 @@ pub(super) fn joined(number: u8) -> JoinedMesh {
         slug: "team".to_owned(),
         name: "Team".to_owned(),
         pubkey: key.public_key().to_string(),
-        secret_key: key.reveal().to_string(),
+        secret_key: key.reveal(),
         broker_url: "ws://127.0.0.1:1/ws".to_owned(),
         joined_at: "2026-01-01T00:00:00.000Z".to_owned(),
         rest: Map::new(),

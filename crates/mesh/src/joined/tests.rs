@@ -57,3 +57,12 @@ fn keys_must_belong_together_and_are_not_printed() {
     mesh.pubkey = "ab".repeat(32);
     assert!(mesh.key().is_err());
 }
+
+#[test]
+fn a_secret_key_is_wiped_when_it_is_dropped() {
+    fn is_wiped(_: &impl zeroize::ZeroizeOnDrop) {}
+    let text = r#"{"version":1,"meshes":[{"meshId":"m","memberId":"n","slug":"s","name":"s","pubkey":"p","secretKey":"k","brokerUrl":"ws://b/ws","joinedAt":"t"}]}"#;
+    let meshes = JoinedMeshes::parse(text).unwrap();
+    is_wiped(&meshes.meshes[0].secret_key);
+    assert_eq!(serde_json::to_string(&meshes).unwrap(), text);
+}

@@ -109,6 +109,7 @@ impl UpArgs {
             // Signals of the terminal that started it do not reach it from here on.
             rustix::process::setsid()?;
         }
+        admit_one(home, slug)?;
         if self.accept_cloned_identity {
             accept(home, slug)?;
         }
@@ -214,6 +215,22 @@ fn admit_all(home: &MemberHome, slugs: &[MeshSlug]) -> anyhow::Result<()> {
         fleet::admit(&settings.fleet, running, slugs.len() - running)
             .map_err(|error| Failure::failed(error.to_string()))?;
     }
+    Ok(())
+}
+
+/// Refuses to start one more daemon than the `[fleet] max_daemons` of this one allows. Settings that cannot be read are
+/// reported by the daemon, with its own exit code.
+fn admit_one(home: &MemberHome, slug: &MeshSlug) -> anyhow::Result<()> {
+    let Ok(settings) = settings(home, slug) else {
+        return Ok(());
+    };
+    let own = home.daemon_directory(slug);
+    let others = home.slugs()?.into_iter().filter(|other| {
+        let directory = home.daemon_directory(other);
+        directory != own && lock::holder(&directory.join("pid")).is_some()
+    });
+    fleet::admit(&settings.fleet, others.count(), 1)
+        .map_err(|error| Failure::failed(error.to_string()))?;
     Ok(())
 }
 

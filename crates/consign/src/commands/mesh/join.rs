@@ -189,7 +189,7 @@ fn record(
         slug: slug.to_owned(),
         name: slug.to_owned(),
         pubkey: key.public_key().to_string(),
-        secret_key: key.reveal().to_string(),
+        secret_key: key.reveal(),
         broker_url: payload.broker_url,
         joined_at: Timestamp::now().round(Unit::Millisecond)?.to_string(),
         rest,
