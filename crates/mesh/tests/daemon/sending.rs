@@ -399,7 +399,42 @@ async fn cm_078_a_broken_connection_makes_its_rows_due_again() {
 }
 
 #[tokio::test]
-async fn cm_163_cm_054_a_message_to_a_session_is_sealed_for_its_key_and_hashed_for_its_member() {
+async fn cm_078_a_row_is_in_flight_once_and_its_answer_is_awaited_for_15_seconds() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| behaviour.ack = Arc::new(|_| None));
+    let body = json!({"to": "*", "message": "hi", "client_message_id": "c-1"});
+    assert_eq!(daemon.post("/v1/send", &body).await.status, 202);
+    let is_sent = |times: usize| move |broker: &BrokerDouble| broker.sent_ids().len() == times;
+    broker.until("sent", is_sent(1)).await;
+    let since = std::time::Instant::now();
+    // Requests with the same id and the next message change nothing about it.
+    for _ in 0..3 {
+        let again = daemon.post("/v1/send", &body).await;
+        assert_eq!(again.json()["status"], "inflight");
+    }
+    broker.change(|behaviour| {
+        behaviour.ack = Arc::new(|frame| {
+            let is_next = frame.client_message_id.as_deref() == Some("c-2");
+            is_next.then(|| accepted(frame))
+        });
+    });
+    daemon.send("c-2", "*", "hi").await;
+    daemon.until_status("c-2", "done").await;
+    assert_eq!(broker.sent_ids(), ["c-1", "c-2"]);
+    broker.until("sent again", is_sent(3)).await;
+    // The pause before the next attempt is half a second, give or take a quarter of it.
+    let waited = since.elapsed().as_secs_f64();
+    assert!((15.0..18.0).contains(&waited), "{waited}");
+    let row = daemon.row("c-1").await;
+    assert_eq!(
+        (&row["status"], &row["attempts"], &row["last_error"]),
+        (&json!("inflight"), &json!(2), &json!("no ack in time"))
+    );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_054_a_message_to_a_session_is_sealed_for_its_key_and_hashed_for_its_member() {
     let (_home, broker, daemon) = connected().await;
     let session = key(5).public_key().to_string();
     broker.change(|behaviour| {

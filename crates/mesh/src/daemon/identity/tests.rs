@@ -71,7 +71,7 @@ fn cm_010_an_ephemeral_key_is_not_written() {
 }
 
 #[test]
-fn cm_012_cm_013_cm_140_keys_follow_the_environment_unless_a_flag_decides() {
+fn cm_012_cm_013_keys_follow_the_environment_unless_a_flag_decides() {
     let environment = |variable: &'static str| {
         let value = move |name: &str| (name == variable).then(|| "true".to_owned());
         HostEnvironment::detect(value, false, "")

@@ -30,8 +30,9 @@ async fn cm_109_a_policy_that_cannot_be_enforced_is_counted_and_the_hook_runs() 
     let world = World::new();
     world.script("on-dm", "touch $OUT/ran");
     let mut options = world.options();
+    // Programs that do not exist, and one that is not allowed to do it.
     options.programs = IsolationPrograms {
-        unshare: world.path("none"),
+        unshare: std::path::PathBuf::from("/bin/false"),
         bubblewrap: world.path("none"),
         sandbox_exec: world.path("none"),
     };
@@ -64,8 +65,22 @@ async fn cm_109_a_policy_that_cannot_be_enforced_is_counted_and_the_hook_runs() 
         for (reason, before) in reasons.iter().zip(before) {
             assert_eq!(count(reason), before + 1, "{settings}");
         }
-        let now = world.logged("hook_policy_unenforceable").len();
-        assert_eq!(now, warned + reasons.len(), "{settings}");
+        let logged = world.logged("hook_policy_unenforceable");
+        assert_eq!(logged.len(), warned + reasons.len(), "{settings}");
+        for (line, reason) in logged[warned..].iter().zip(reasons) {
+            assert_eq!(
+                (&line["level"], &line["hook"], &line["reason"]),
+                (&json!("warn"), &json!("on-dm"), &json!(reason)),
+                "{settings}"
+            );
+            let text = world.metrics.to_text();
+            let of_hook = |line: &&str| {
+                line.starts_with("cm_daemon_hook_unenforceable_total{")
+                    && line.contains("hook=\"on-dm\"")
+                    && line.contains(&format!("reason=\"{reason}\""))
+            };
+            assert_eq!(text.lines().filter(of_hook).count(), 1, "{text}");
+        }
         std::fs::remove_file(world.path("ran")).unwrap();
     }
     let mut loaded = world.load_with(options, "[on-dm]\nnetwork_policy = \"allow\"\n");
