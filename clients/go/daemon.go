@@ -78,6 +78,19 @@ type SendOptions struct {
 	Mentions []string
 }
 
+// PublishOptions are those of the Intent Protocol; times are seconds. What is zero is left out.
+type PublishOptions struct {
+	Namespace          string  `json:"namespace,omitempty"`
+	Visibility         string  `json:"visibility,omitempty"`
+	Priority           *int    `json:"priority,omitempty"`
+	Delay              float64 `json:"delay,omitempty"`
+	MaxAttempts        int     `json:"max_attempts,omitempty"`
+	BackoffBase        float64 `json:"backoff_base,omitempty"`
+	TargetWorker       string  `json:"target_worker,omitempty"`
+	RequiredCapability string  `json:"required_capability,omitempty"`
+	ClientMessageID    string  `json:"client_message_id,omitempty"`
+}
+
 // SendAnswer is what the daemon answers to an accepted message.
 type SendAnswer struct {
 	ClientMessageID string `json:"client_message_id"`
@@ -168,6 +181,20 @@ func (d *Daemon) Send(ctx context.Context, to, message string, options SendOptio
 // PostTopic posts a message to a topic.
 func (d *Daemon) PostTopic(ctx context.Context, topic, message string, options SendOptions) (*SendAnswer, error) {
 	return d.send(ctx, "/v1/topic/post", map[string]any{"topic": topic, "message": message}, options)
+}
+
+// Publish publishes an intent at its server, through the outbox. The payload is encoded as JSON.
+func (d *Daemon) Publish(ctx context.Context, goal string, payload any, options PublishOptions) (*SendAnswer, error) {
+	body := struct {
+		Goal    string `json:"goal"`
+		Payload any    `json:"payload"`
+		PublishOptions
+	}{goal, payload, options}
+	answer := &SendAnswer{}
+	if err := d.call(ctx, http.MethodPost, "/v1/intents", body, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // Subscribe receives the messages of a topic from now on.

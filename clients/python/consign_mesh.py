@@ -89,6 +89,24 @@ class MeshDaemon:
         body = {"to": to, "message": message}
         return self._send("/v1/send", body, priority, meta, reply_to_id, client_message_id)
 
+    def publish(
+        self,
+        goal: str,
+        payload: Any,
+        *,
+        client_message_id: Optional[str] = None,
+        **options: Any,
+    ) -> dict:
+        """Publishes an intent at its server, through the outbox.
+
+        `options` are those of the Intent Protocol: `namespace`, `visibility`, `priority`, `delay`, `max_attempts`,
+        `backoff_base`, `target_worker` and `required_capability`.
+        """
+        body = {"goal": goal, "payload": payload, **options}
+        if client_message_id is not None:
+            body["client_message_id"] = client_message_id
+        return self._call("POST", "/v1/intents", _json(body))
+
     def inbox(
         self,
         *,

@@ -23,6 +23,20 @@ export interface PostOptions extends SendOptions {
   mentions?: string[];
 }
 
+/** The options of the Intent Protocol; times are seconds. */
+export interface PublishOptions {
+  namespace?: string;
+  visibility?: "private" | "public";
+  priority?: number;
+  delay?: number;
+  maxAttempts?: number;
+  backoffBase?: number;
+  targetWorker?: string;
+  requiredCapability?: string;
+  /** The same id is accepted once, also after a failure. */
+  clientMessageId?: string;
+}
+
 export interface SendAnswer {
   client_message_id: string;
   status?: "queued" | "inflight";
@@ -106,6 +120,7 @@ export declare class MeshDaemon {
   readonly topic: Topics;
   constructor(options?: DaemonOptions);
   send(to: string, message: string, options?: SendOptions): Promise<SendAnswer>;
+  publish(goal: string, payload: JsonValue, options?: PublishOptions): Promise<SendAnswer>;
   inbox(filter?: InboxFilter): Promise<InboxItem[]>;
   peers(): Promise<Peer[]>;
   health(): Promise<Record<string, unknown>>;

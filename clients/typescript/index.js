@@ -68,6 +68,26 @@ export class MeshDaemon {
     return this.#send("/v1/send", { to, message }, options);
   }
 
+  /** Publishes an intent at its server, through the outbox. */
+  publish(goal, payload, options = {}) {
+    const { clientMessageId, namespace, visibility, priority, delay } = options;
+    const body = {
+      goal,
+      payload,
+      namespace,
+      visibility,
+      priority,
+      delay,
+      max_attempts: options.maxAttempts,
+      backoff_base: options.backoffBase,
+      target_worker: options.targetWorker,
+      required_capability: options.requiredCapability,
+      client_message_id: clientMessageId,
+    };
+    // Members that are undefined are left out.
+    return this.#call("POST", "/v1/intents", JSON.stringify(body));
+  }
+
   /** Received messages, newest first. */
   async inbox({ since, topic, from, limit } = {}) {
     const given = Object.entries({ since, topic, from, limit }).filter(([, value]) => value !== undefined);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::call::{Call, decode};
+use crate::call::{Call, Credential, decode};
 use crate::query::{encode, path_with_query};
 use crate::wire::ItemList;
 use crate::{Claimed, Client, Error, Extended, IntentResult, IntentStatus, Published};
@@ -130,6 +130,24 @@ impl Client {
             .json(publish)?
             .header("idempotency-key", idempotency_key)?;
         self.fetch(call).await
+    }
+
+    /// Publishes a request whose text was made before, unchanged. With the same key it may be sent again.
+    pub async fn publish_text(
+        &self,
+        request: &str,
+        idempotency_key: &str,
+    ) -> Result<Published, Error> {
+        let call = Call::post("publish", "/intent".to_owned())
+            .text(request)
+            .header("idempotency-key", Some(idempotency_key))?;
+        self.fetch(call).await
+    }
+
+    /// Succeeds if the server answers at all, whatever it says. No key is sent.
+    pub async fn reach(&self) -> Result<(), Error> {
+        let call = Call::get("health", "/health".to_owned()).credential(Credential::None);
+        self.respond(call).await.map(drop)
     }
 
     /// Publishes all intents of the list or none, in one request.

@@ -11,6 +11,7 @@ mod tests;
 
 use std::net::IpAddr;
 
+use consign_client::Address;
 use serde::Deserialize;
 
 pub use byte_size::ByteSize;
@@ -18,12 +19,13 @@ pub use hooks::{FsPolicy, HookSandbox, HookSettings, HooksFile, NetworkPolicy};
 pub use sections::{
     CapabilitySettings, CloneMismatch, CloneSettings, CryptoSettings, DaemonSettings, DiskSettings,
     FeatureSettings, FleetSettings, FsyncMode, HookDefaults, HostFingerprintSettings,
-    InboxSettings, IpcSettings, MeshMetricsSettings, OutboxSettings, ReconnectSettings,
+    InboxSettings, IntentServerSettings, IpcSettings, MeshMetricsSettings, OutboxSettings,
+    ReconnectSettings,
 };
 
 use crate::environment::HostEnvironment;
 use crate::features::FeatureNeeds;
-use crate::limits::{DEDUPE_DAYS_MIN, KEY_GRACE_DAYS_MAX};
+use crate::limits::{DEDUPE_DAYS_MIN, INTENT_AGE_HOURS_MAX, KEY_GRACE_DAYS_MAX};
 use crate::max_age::MaxAgeSettings;
 
 /// The settings of a daemon.
@@ -33,6 +35,7 @@ pub struct DaemonConfig {
     pub daemon: DaemonSettings,
     pub ipc: IpcSettings,
     pub outbox: OutboxSettings,
+    pub intents: IntentServerSettings,
     pub inbox: InboxSettings,
     pub reconnect: ReconnectSettings,
     pub hooks: HookDefaults,
@@ -165,6 +168,19 @@ impl DaemonConfig {
                 self.outbox.min_dedupe_retention_days >= DEDUPE_DAYS_MIN,
                 "outbox.min_dedupe_retention_days",
                 "must be at least 3",
+            ),
+            (
+                self.intents
+                    .url
+                    .as_deref()
+                    .is_none_or(|url| Address::parse(url).is_ok()),
+                "intents.url",
+                "must be http:// or https:// with a host and perhaps a port, and nothing else",
+            ),
+            (
+                (1..=INTENT_AGE_HOURS_MAX).contains(&self.intents.max_age_hours),
+                "intents.max_age_hours",
+                "must be 1 to 23, because the server remembers ids for 24 hours",
             ),
             (
                 self.inbox.retention_days > 0,

@@ -21,6 +21,7 @@ pub mod host;
 pub mod host_check;
 pub mod identity;
 mod inbound;
+mod intents;
 mod interrupted_rotation;
 mod ipc_limits;
 mod ipc_server;

@@ -9,7 +9,9 @@ mod guard;
 mod items;
 mod page;
 pub mod path;
+mod publish;
 mod request;
+mod route;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -21,10 +23,12 @@ pub use event::{MeshEventKind, sse_comment, sse_event};
 pub use guard::{IpcCaller, IpcHead, IpcPolicy, IpcTransport, check_head, redacted_authorization};
 pub use items::{InboxItem, IpcItemList, OutboxItem, RequeueAnswer, TopicItem};
 pub use page::{FileGetQuery, InboxQuery, OutboxQuery};
+pub use publish::{INTENT_KIND, IntentRequest, IpcPublish};
 pub use request::{
     FileShareRequest, IpcSend, OutboxDrop, OutboxPrune, OutboxRequeue, PeerProfileUpdate,
-    TopicSubscription,
+    StateUpdate, TopicSubscription,
 };
+pub use route::IpcRoute;
 pub use token::LocalToken;
 
 /// A request that the daemon refuses.

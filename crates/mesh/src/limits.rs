@@ -76,6 +76,8 @@ pub const DRAIN_POLL_MS: u64 = 500;
 pub const ACK_TIMEOUT_MS: u64 = 15_000;
 pub const BACKOFF_MIN_MS: u64 = 500;
 pub const BACKOFF_MAX_MS: u64 = 30_000;
+/// An intent is not published later than this after its acceptance: an hour less than the server remembers its id.
+pub const INTENT_AGE_HOURS_MAX: u32 = 23;
 
 // Local interface of the daemon.
 pub const IPC_BODY_BYTES_MAX: usize = 1 << 20;

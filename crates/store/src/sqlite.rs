@@ -42,6 +42,7 @@ pub use import::{
     ForeignMessage, ForeignPage, ForeignPeer, ForeignRows, ForeignTraceEvent, IntentBusFile,
     UnreadableRow,
 };
+pub use outbox::{OUTBOX_INTENT_KIND, OUTBOX_PUBLISH, OUTBOX_SEND};
 pub use outbox_reads::{OutboxTableRow, OutboxTally};
 pub use positions::{Repair, repair};
 pub use schema::{FileKind, identify, migrate, pending};

@@ -45,6 +45,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "consign-store",
             "consign-engine",
             "consign-web",
+            // The daemon publishes intents at their server.
+            "consign-client",
         ],
     ),
     ("consign-client", &["consign-kernel"]),

@@ -10,6 +10,7 @@ mod logs;
 mod outbox;
 mod peers;
 mod ps;
+mod publish;
 mod remint;
 mod requests;
 mod restart;
@@ -69,12 +70,15 @@ enum DaemonSubcommand {
     Ps,
     /// Send a message
     Send(send::SendArgs),
+    /// Publish an intent at its server, through the outbox
+    #[command(after_help = publish::AFTER_HELP)]
+    Publish(Box<publish::PublishArgs>),
     /// Post to topics, and change the subscriptions
     #[command(subcommand)]
     Topic(topic::TopicSubcommand),
     /// List received messages, newest first
     Inbox(inbox::InboxArgs),
-    /// List messages to send, newest first, and repair them
+    /// List messages and intents to send, newest first, and repair them
     Outbox(outbox::OutboxArgs),
     /// List the other members of the mesh that are connected
     Peers,
@@ -138,6 +142,7 @@ impl DaemonArgs {
             DaemonSubcommand::Status => status::run(&target).await,
             DaemonSubcommand::Ps => ps::run(&target).await,
             DaemonSubcommand::Send(args) => args.run(&target).await,
+            DaemonSubcommand::Publish(args) => args.run(&target).await,
             DaemonSubcommand::Topic(action) => action.run(&target).await,
             DaemonSubcommand::Inbox(args) => args.run(&target).await,
             DaemonSubcommand::Outbox(args) => args.run(&target).await,

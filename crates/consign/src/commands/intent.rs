@@ -11,6 +11,8 @@ use clap::Subcommand;
 
 use crate::failure::Exit;
 
+pub(crate) use publish::IntentArgs;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum IntentSubcommand {
     /// Publish an intent

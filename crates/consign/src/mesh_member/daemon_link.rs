@@ -63,16 +63,21 @@ impl DaemonLink {
     }
 
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(Method::GET, path, None).await
+        self.json(Method::GET, path, String::new()).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.json(Method::POST, path, Some(body)).await
+        self.post_text(path, body.to_string()).await
+    }
+
+    /// Sends a JSON text as it is.
+    pub(crate) async fn post_text(&self, path: &str, body: String) -> anyhow::Result<Value> {
+        self.json(Method::POST, path, body).await
     }
 
     /// A body that is not JSON.
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
-        let response = self.answer(Method::GET, path, None).await?;
+        let response = self.answer(Method::GET, path, String::new()).await?;
         Ok(String::from_utf8_lossy(&response.body).into_owned())
     }
 
@@ -95,6 +100,15 @@ impl DaemonLink {
         body: Option<&Value>,
     ) -> anyhow::Result<Response> {
         let body = body.map(Value::to_string).unwrap_or_default();
+        self.respond_to(method, path, body).await
+    }
+
+    async fn respond_to(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<Response> {
         let headers = HeaderMap::new();
         let answered = self
             .client
@@ -103,12 +117,7 @@ impl DaemonLink {
         answered.map_err(|error| self.failed(error))
     }
 
-    async fn json(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Value> {
+    async fn json(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
         let response = self.answer(method, path, body).await?;
         if response.body.is_empty() {
             return Ok(Value::Object(serde_json::Map::new()));
@@ -116,13 +125,8 @@ impl DaemonLink {
         Ok(serde_json::from_slice(&response.body)?)
     }
 
-    async fn answer(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Response> {
-        let response = self.respond(method, path, body).await?;
+    async fn answer(&self, method: Method, path: &str, body: String) -> anyhow::Result<Response> {
+        let response = self.respond_to(method, path, body).await?;
         if response.status.as_u16() >= 400 {
             return Err(refusal(&response).into());
         }

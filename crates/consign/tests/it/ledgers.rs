@@ -19,6 +19,7 @@ mod cli;
 mod compat;
 mod import_beam;
 mod mesh_bad_days;
+mod mesh_intents;
 #[allow(dead_code, reason = "shared with `main`, which uses more of it")]
 mod mesh_world;
 mod only_postgres_beam;

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::mesh_world::{MESH, MeshUser, MeshWorld};
+use super::mesh_world::{MESH, MeshUser, MeshWorld, wait_for};
 use super::{printed, text};
 
 fn clients() -> PathBuf {
@@ -51,6 +51,8 @@ for transport in ("unix", "tcp"):
     except ApiError as error:
         assert error.status == 409 and error.body["error"] == "idempotency_key_reused", error
     daemon.topic.post("general", "to all", client_message_id=f"py-post-{transport}")
+    published = daemon.publish("mail", {"from": transport}, priority=7, client_message_id=f"py-intent-{transport}")
+    assert published["client_message_id"] == f"py-intent-{transport}", published
     assert any(peer["displayName"] == "bob" for peer in daemon.peers())
     assert isinstance(daemon.inbox(limit=5), list)
     events.close()
@@ -86,6 +88,8 @@ for (const transport of ["unix", "tcp"]) {
   await assert.rejects(daemon.send("bob", "other", { clientMessageId: id }), (error) =>
     error instanceof ApiError && error.status === 409);
   await daemon.topic.post("general", "to all", { clientMessageId: `node-post-${transport}` });
+  const published = await daemon.publish("mail", { from: transport }, { priority: 7, clientMessageId: `node-intent-${transport}` });
+  assert.equal(published.client_message_id, `node-intent-${transport}`);
   assert.ok((await daemon.peers()).some((peer) => peer.displayName === "bob"));
   assert.ok(Array.isArray(await daemon.inbox({ limit: 5 })));
   stop.abort();
@@ -123,6 +127,8 @@ func main() {
 		}
 		_, err = daemon.PostTopic(ctx, "general", "to all", meshdaemon.SendOptions{})
 		check(err)
+		_, err = daemon.Publish(ctx, "mail", map[string]any{"from": name}, meshdaemon.PublishOptions{ClientMessageID: "go-intent-" + name})
+		check(err)
 		peers, err := daemon.Peers(ctx)
 		check(err)
 		if len(peers) == 0 {
@@ -150,13 +156,22 @@ fn world() -> (MeshWorld, MeshUser, MeshUser) {
     let bob = world.member("bob");
     let mut alice = world.join("alice");
     // Also where the tests run in a container.
-    alice.configure("[ipc]\ntcp_enabled = true\n");
+    alice.configure("[ipc]\ntcp_enabled = true\n[intents]\napi_key_file = \"intents_key\"\n");
+    alice.write_intents_key(&world.main_key());
     alice.up();
     alice.wait_connected();
     for member in [&alice, &bob] {
         printed(&member.daemon(&["topic", "subscribe", "general"]));
     }
     (world, alice, bob)
+}
+
+fn wait_published(user: &MeshUser, ids: [&str; 2]) {
+    for id in ids {
+        wait_for("the intent is published", || {
+            user.outbox_status(id) == "done"
+        });
+    }
 }
 
 #[test]
@@ -174,6 +189,7 @@ fn cm_023_cm_028_cm_029_cm_120_the_python_client_works_over_both_transports() {
     for id in ["py-unix", "py-tcp", "py-post-unix", "py-post-tcp"] {
         bob.wait_received(id);
     }
+    wait_published(&alice, ["py-intent-unix", "py-intent-tcp"]);
     assert_eq!(lines.next().unwrap().unwrap(), "from python");
     assert!(listening.wait().unwrap().success());
     let mut corpus = program(&alice, "python3", "python");
@@ -190,6 +206,7 @@ fn cm_120_the_javascript_client_works_over_both_transports() {
     for id in ["node-unix", "node-tcp", "node-post-unix", "node-post-tcp"] {
         bob.wait_received(id);
     }
+    wait_published(&alice, ["node-intent-unix", "node-intent-tcp"]);
     let mut corpus = program(&alice, "node", "typescript");
     corpus.arg("--test");
     run(corpus);
@@ -223,6 +240,7 @@ fn the_go_client_works_over_both_transports_where_go_is_installed() {
     for id in ["go-unix", "go-tcp"] {
         bob.wait_received(id);
     }
+    wait_published(&alice, ["go-intent-unix", "go-intent-tcp"]);
     go(&library, &["test", "./..."]);
 }
 

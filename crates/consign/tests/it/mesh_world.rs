@@ -1,5 +1,6 @@
 //! Members of a mesh: a server with a mesh, and users whose daemons are processes.
 
+use std::os::unix::fs::PermissionsExt as _;
 #[cfg(feature = "planted")]
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,12 @@ impl MeshWorld {
         let home = self.place.path(name);
         std::fs::create_dir_all(&home).expect("a home folder can be made");
         MeshUser { home, daemon: None }
+    }
+
+    /// The key of the Intent Protocol that the server made for itself.
+    pub(crate) fn main_key(&self) -> String {
+        let server = self.server.as_ref().expect("the server runs");
+        server.secret("bus_secret").expect("it made its main key")
     }
 
     /// Revokes a member by its key.
@@ -234,6 +241,14 @@ impl MeshUser {
         wait_for(&format!("{id} is received"), || {
             self.inbox_ids().iter().any(|one| one == id)
         });
+    }
+
+    /// Writes the file that `api_key_file = "intents_key"` names.
+    pub(crate) fn write_intents_key(&self, key: &str) {
+        let file = self.folder().join("intents_key");
+        std::fs::write(&file, key).expect("a key can be written");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&file, mode).expect("its mode can be set");
     }
 
     /// Writes the settings of the daemon, before its start.

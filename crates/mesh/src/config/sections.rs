@@ -1,5 +1,7 @@
 //! The sections of `config.toml` with their defaults.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::ByteSize;
@@ -64,6 +66,16 @@ sections! {
         max_age_hours_cap: u32 = 720,
         max_age_hours_override: Option<u32> = None,
         min_dedupe_retention_days: u32 = limits::DEDUPE_DAYS_MIN,
+    }
+
+    /// `[intents]`: where intents of the Intent Protocol are published.
+    IntentServerSettings {
+        /// `http://` or `https://`, host and port; follows from the broker's address if it is not set.
+        url: Option<String> = None,
+        /// A file with an API key of the server; relative to the folder of the daemon. Without it nothing is published.
+        api_key_file: Option<PathBuf> = None,
+        /// Longer than this, an intent is not tried: the server remembers its id for 24 hours.
+        max_age_hours: u32 = limits::INTENT_AGE_HOURS_MAX,
     }
 
     /// `[inbox]`.

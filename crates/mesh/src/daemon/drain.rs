@@ -1,4 +1,4 @@
-//! Sends what the outbox holds, in the order in which it was accepted, and settles each row by its acknowledgement.
+//! Sends the messages of the outbox in the order in which they were accepted, and settles each row by its acknowledgement.
 //!
 //! Invariant: a row is in flight at most once, and none stays in flight longer than the time limit of its acknowledgement.
 //! Several rows are in flight together, so that the way to the broker and back is paid once for many.
@@ -18,7 +18,7 @@ use super::line::{BrokerLine, LineError};
 use super::log::DaemonLog;
 use super::metrics::{DaemonMetric, DaemonMetrics};
 use super::outbox_payload::OutboxPayload;
-use super::outbox_queue::{CLAIM_WAIT, ClaimedRow, OutboxQueue};
+use super::outbox_queue::{CLAIM_WAIT, ClaimedRow, OutboxQueue, RowKind};
 use super::reseal::{CurrentKeys, resealed};
 use super::shared::{DaemonShared, LinkState};
 use crate::frame::{AckFrame, SendFrame};
@@ -27,14 +27,14 @@ use crate::ipc::MeshEventKind;
 use crate::limits::{ACK_TIMEOUT_MS, DRAIN_BATCH_MAX};
 use crate::outbox::{AckOutcome, ack_outcome};
 
-const TOO_OLD: &str = "max_age_exceeded";
+pub(super) const TOO_OLD: &str = "max_age_exceeded";
 /// The pause after a claim that failed, as on a full disk.
 const CLAIM_RETRY: Duration = Duration::from_secs(1);
 /// Rows in flight: a batch that is acknowledged, and the next one that is on its way meanwhile. So a claim is one commit for
 /// many rows, and one lost acknowledgement holds nothing up.
 const IN_FLIGHT_MAX: usize = 2 * DRAIN_BATCH_MAX;
 /// How long acknowledgements are awaited at the end of the daemon.
-const GOODBYE: Duration = Duration::from_secs(1);
+pub(super) const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Sends rows, settles them, and reports what became of them.
 #[derive(Debug, Clone)]
@@ -50,14 +50,7 @@ pub(super) struct OutboxSender {
 
 /// Runs until the daemon ends.
 pub(super) async fn drain(shared: Arc<DaemonShared>) {
-    let sender = OutboxSender {
-        slug: shared.slug.clone(),
-        queue: shared.outbox.queue.clone(),
-        log: shared.log.clone(),
-        metrics: shared.metrics.clone(),
-        events: Arc::clone(&shared.events),
-        keys: Some(shared.current_keys()),
-    };
+    let sender = OutboxSender::of(&shared);
     let ended = async { drop(shared.until_end().await) }.shared();
     let mut lines = shared.line.subscribe();
     loop {
@@ -89,6 +82,17 @@ fn is_over(future: &(impl Future + Clone)) -> bool {
 }
 
 impl OutboxSender {
+    pub(super) fn of(shared: &DaemonShared) -> Self {
+        Self {
+            slug: shared.slug.clone(),
+            queue: shared.outbox.queue.clone(),
+            log: shared.log.clone(),
+            metrics: shared.metrics.clone(),
+            events: Arc::clone(&shared.events),
+            keys: Some(shared.current_keys()),
+        }
+    }
+
     /// Sends over one connection until it or the daemon ends.
     pub(super) async fn drain_over(
         &self,
@@ -112,7 +116,9 @@ impl OutboxSender {
                     _ = in_flight.next() => continue,
                 }
             }
-            let claim = self.queue.claim(DRAIN_BATCH_MAX, CLAIM_WAIT, leave);
+            let claim = self
+                .queue
+                .claim(RowKind::Message, DRAIN_BATCH_MAX, CLAIM_WAIT, leave);
             tokio::pin!(claim);
             // A claim is never dropped: it may have taken rows already.
             let claimed = loop {
@@ -155,17 +161,13 @@ impl OutboxSender {
         row: ClaimedRow,
     ) -> Option<impl Future<Output = ()> + 'a> {
         if self.is_too_old(line, &row) {
-            let killed = self.queue.kill(&row, TOO_OLD).await;
-            self.report_dead(&row, TOO_OLD, None);
-            self.log_failure(killed);
+            self.conclude(&row, dead(TOO_OLD), None).await;
             return None;
         }
         let frame = row.payload.as_ref().and_then(|row| self.frame(row));
         let Some(frame) = frame else {
             let error = "invalid: the row has no target or no ciphertext";
-            let killed = self.queue.kill(&row, error).await;
-            self.report_dead(&row, error, None);
-            self.log_failure(killed);
+            self.conclude(&row, dead(error), None).await;
             return None;
         };
         let acked = line.send_message(frame).await;
@@ -182,15 +184,16 @@ impl OutboxSender {
             if let Some(payload) = &row.payload {
                 line.forget_message(&payload.client_message_id);
             }
-            let settled = match answer {
-                Ok(ack) => self.settle(&row, &ack).await,
+            match answer {
+                Ok(ack) => self.conclude(&row, ack_outcome(&ack), Some(&ack)).await,
                 Err(LineError::Closed) if plant::on(Plant::SentIsDone) => {
-                    self.queue.complete(&row, "", None).await
+                    self.log_failure(self.queue.complete(&row, "", None).await);
                 }
-                Err(LineError::NoAnswer) => self.queue.retry(&row, "no ack in time").await,
-                Err(error) => self.queue.retry(&row, &error.to_string()).await,
-            };
-            self.log_failure(settled);
+                Err(LineError::NoAnswer) => {
+                    self.log_failure(self.queue.retry(&row, "no ack in time").await);
+                }
+                Err(error) => self.log_failure(self.queue.retry(&row, &error.to_string()).await),
+            }
         })
     }
 
@@ -208,15 +211,31 @@ impl OutboxSender {
             .is_some_and(|max| max.is_past(age_ms(self.queue.now_ms()), age_ms(line.now_ms())))
     }
 
-    async fn settle(&self, row: &ClaimedRow, ack: &AckFrame) -> Result<(), consign_engine::Error> {
+    /// Settles a row by what became of its attempt, and reports it. `ack` is the broker's answer, if one was the reason.
+    pub(super) async fn conclude(
+        &self,
+        row: &ClaimedRow,
+        outcome: AckOutcome,
+        ack: Option<&AckFrame>,
+    ) {
+        let settled = self.settle(row, outcome, ack).await;
+        self.log_failure(settled);
+    }
+
+    async fn settle(
+        &self,
+        row: &ClaimedRow,
+        outcome: AckOutcome,
+        ack: Option<&AckFrame>,
+    ) -> Result<(), consign_engine::Error> {
         let client_id = client_id(row);
-        match ack_outcome(ack) {
+        match outcome {
             AckOutcome::Done {
                 broker_message_id,
                 is_duplicate,
                 is_pruned,
             } => {
-                let history_id = ack.history_id.as_deref();
+                let history_id = ack.and_then(|ack| ack.history_id.as_deref());
                 let done = self.queue.complete(row, &broker_message_id, history_id);
                 done.await?;
                 let fields =
@@ -255,15 +274,16 @@ impl OutboxSender {
                     .count(DaemonMetric::Send, &[kind(row), "retry"]);
             }
             AckOutcome::Dead { error, is_reused } => {
-                self.queue.kill(row, &error).await?;
-                self.report_dead(row, &error, is_reused.then_some(ack));
+                let killed = self.queue.kill(row, &error).await;
+                self.report_dead(row, &error, is_reused, ack);
+                killed?;
             }
         }
         Ok(())
     }
 
-    /// The line of the log and the event of a row that is never sent again. `conflict` is the answer to a reused id.
-    fn report_dead(&self, row: &ClaimedRow, error: &str, conflict: Option<&AckFrame>) {
+    /// The line of the log and the event of a row that is never sent again.
+    fn report_dead(&self, row: &ClaimedRow, error: &str, is_reused: bool, ack: Option<&AckFrame>) {
         let client_id = client_id(row);
         let mut event = json!({
             "mesh": self.slug.as_str(),
@@ -272,13 +292,14 @@ impl OutboxSender {
             "reason": error,
             "severity": "high",
         });
-        if let Some(ack) = conflict {
+        if let (true, Some(ack)) = (is_reused, ack) {
             event["conflict"] = json!(ack.conflict);
             event["broker_fingerprint_prefix"] = json!(ack.broker_fingerprint_prefix);
         }
-        let msg = match conflict {
-            Some(_) => "idempotency_key_reused",
-            None => "outbox_dead",
+        let msg = if is_reused {
+            "idempotency_key_reused"
+        } else {
+            "outbox_dead"
         };
         self.log.error(msg, &event);
         self.metrics.count(DaemonMetric::Send, &[kind(row), "dead"]);
@@ -291,6 +312,13 @@ impl OutboxSender {
             let fields = json!({"error": error.to_string()});
             self.log.error("outbox_write_failed", &fields);
         }
+    }
+}
+
+fn dead(error: &str) -> AckOutcome {
+    AckOutcome::Dead {
+        error: error.to_owned(),
+        is_reused: false,
     }
 }
 

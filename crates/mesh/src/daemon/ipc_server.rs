@@ -218,8 +218,3 @@ fn log_refusal(shared: &DaemonShared, head: &IpcHead<'_>, refusal: &IpcRefusal) 
     });
     shared.log.warn(msg, &fields);
 }
-
-/// Whether a path opens an event stream, which has its own limit.
-pub(super) fn is_stream(path: &str) -> bool {
-    path == path::EVENTS
-}

@@ -36,8 +36,8 @@ use super::private_file::{self, PUBLIC};
 use super::shared::{DaemonParts, DaemonShared};
 use super::topics::TopicDirectory;
 use super::{
-    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, rebuild, rename,
-    retention,
+    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, intents,
+    rebuild, rename, retention,
 };
 use crate::close::DaemonExit;
 use crate::config::DaemonConfig;
@@ -178,6 +178,7 @@ impl OpenDaemon {
         });
         tasks.spawn(connection::keep_connected(Arc::clone(&shared), pushes));
         tasks.spawn(drain::drain(Arc::clone(&shared)));
+        tasks.spawn(intents::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
         tasks.spawn(rename::announce(Arc::clone(&shared)));
         tasks.spawn(rebuild::rebuild(Arc::clone(&shared)));

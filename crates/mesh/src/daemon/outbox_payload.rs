@@ -2,10 +2,12 @@
 //!
 //! Invariant: a row gives the same frame at every attempt. The names are columns of the protocol's table, which shows them.
 
-use data_encoding::HEXLOWER;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 
+use super::outbox_queue::RowKind;
 use crate::frame::{RawJson, SendFrame};
+use crate::ipc::INTENT_KIND;
 
 /// The payload of a row in the ledger. Another program may have edited it, so everything but the id may be missing.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -70,6 +72,21 @@ impl OutboxPayload {
         })
     }
 
+    /// What the row is for.
+    pub(super) fn kind(&self) -> RowKind {
+        if self.destination_kind.as_deref() == Some(INTENT_KIND) {
+            RowKind::Intent
+        } else {
+            RowKind::Message
+        }
+    }
+
+    /// The request to publish an intent; `None` if the body is no text.
+    pub(super) fn request(&self) -> Option<String> {
+        let body = HEXLOWER_PERMISSIVE.decode(self.payload.as_bytes()).ok()?;
+        String::from_utf8(body).ok()
+    }
+
     pub(super) fn set_body(&mut self, body: &[u8]) {
         self.payload = HEXLOWER.encode(body);
     }
@@ -81,6 +98,7 @@ impl std::fmt::Debug for OutboxPayload {
         f.debug_struct("OutboxPayload")
             .field("client_message_id", &self.client_message_id)
             .field("target_spec", &self.target_spec)
+            .field("destination_ref", &self.destination_ref)
             .finish_non_exhaustive()
     }
 }

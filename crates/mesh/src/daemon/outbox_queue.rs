@@ -17,6 +17,7 @@ use consign_kernel::intent::{Intent, Outcome, ResultKind, Ties};
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
+use consign_store::sqlite::{OUTBOX_PUBLISH, OUTBOX_SEND};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -31,7 +32,8 @@ pub(super) const CLAIM_WAIT: Duration = Duration::from_micros(30 * SECOND_US as 
 
 /// Leases belong to this worker; the start of the process follows.
 const NODE: &str = "daemon";
-const GOAL: &str = "send";
+/// Intents are claimed when the ledger reports one; this is for a report that was lost.
+const INTENT_POLL_MS: u64 = 10 * DRAIN_POLL_MS;
 
 /// A row is settled by its acknowledgement or its timeout; the lease only has to be longer than both.
 const LEASE_US: i64 = 2 * ACK_TIMEOUT_MS.cast_signed() * 1_000;
@@ -79,6 +81,31 @@ struct AddUnderWay<'a>(&'a AddsUnderWay);
 impl Drop for AddUnderWay<'_> {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// What a row is for, and so who claims it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowKind {
+    /// A message for the broker.
+    Message,
+    /// An intent for its server.
+    Intent,
+}
+
+impl RowKind {
+    const fn goal(self) -> &'static str {
+        match self {
+            Self::Message => OUTBOX_SEND,
+            Self::Intent => OUTBOX_PUBLISH,
+        }
+    }
+
+    const fn poll(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Message => DRAIN_POLL_MS,
+            Self::Intent => INTENT_POLL_MS,
+        })
     }
 }
 
@@ -223,7 +250,7 @@ impl OutboxQueue {
         NewIntent {
             profile: ProfileId::MeshOutbox,
             namespace: self.mesh.clone(),
-            goal: GOAL.to_owned(),
+            goal: payload.kind().goal().to_owned(),
             owner: self.mesh.clone(),
             public: false,
             target: None,
@@ -256,9 +283,11 @@ impl OutboxQueue {
         }
     }
 
-    /// Claims due rows in the order of acceptance, and waits for one until `leave` resolves. Rows that are being added go first.
+    /// Claims due rows of a kind in the order of acceptance, and waits for one until `leave` resolves. Rows that are being added
+    /// go first.
     pub(super) async fn claim(
         &self,
+        kind: RowKind,
         rows_max: usize,
         wait: Duration,
         leave: impl Future<Output = ()>,
@@ -267,7 +296,7 @@ impl OutboxQueue {
         let claim = Claim {
             face: Face::Mesh,
             namespace: self.mesh.clone(),
-            goal: None,
+            goal: Some(kind.goal().to_owned()),
             holder: self.holder.clone(),
             audience: Audience::Publisher(self.mesh.clone()),
             worker_id: None,
@@ -276,10 +305,9 @@ impl OutboxQueue {
             lease_us: LEASE_US,
             grant: None,
         };
-        let poll = Duration::from_millis(DRAIN_POLL_MS);
         let rows = self
             .engine
-            .claim_polling(None, claim, wait, poll, leave)
+            .claim_polling(None, claim, wait, kind.poll(), leave)
             .await?;
         Ok(rows.iter().filter_map(claimed).collect())
     }

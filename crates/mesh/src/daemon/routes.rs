@@ -5,6 +5,7 @@
 mod events;
 mod files;
 mod inbox;
+mod intents;
 mod key_change;
 mod messages;
 mod operator;
@@ -21,9 +22,9 @@ use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 
-use super::ipc_server::{LocalCaller, is_stream};
+use super::ipc_server::LocalCaller;
 use super::shared::DaemonShared;
-use crate::ipc::{IpcAnswer, IpcRefusal, path};
+use crate::ipc::{IpcAnswer, IpcRefusal, IpcRoute};
 use crate::role::DaemonCapability;
 
 /// The answer of a route: a status with a JSON text.
@@ -43,7 +44,9 @@ pub(super) async fn route(
     request: Request<Body>,
 ) -> Response {
     let config = shared.config();
-    if is_stream(request.uri().path()) && request.method() == http::Method::GET {
+    let path = request.uri().path().to_owned();
+    let route = IpcRoute::find(request.method().as_str(), &path);
+    if route == Some(IpcRoute::Events) {
         return match check_caller(&shared, &caller) {
             Ok(()) => events::follow(&shared, config.ipc.max_sse).await,
             Err(refusal) => refused(&refusal),
@@ -52,18 +55,17 @@ pub(super) async fn route(
     let Some(_place) = shared.requests.take(config.ipc.max_inflight) else {
         return refused(&IpcRefusal::daemon_busy());
     };
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let request = match read(request, caller, config.ipc.max_body_bytes).await {
         Ok(request) => request,
         Err(refusal) => return refused(&refusal),
     };
-    if method == http::Method::GET && path == path::METRICS {
+    if route == Some(IpcRoute::Metrics) {
         return match check_caller(&shared, &request.caller) {
             Ok(()) => status::metrics(&shared).await,
             Err(refusal) => refused(&refusal),
         };
     }
-    match answer(&shared, method.as_str(), &path, &request).await {
+    match answer(&shared, route, &path, &request).await {
         Ok(answer) => answered(answer),
         Err(refusal) => refused(&refusal),
     }
@@ -71,42 +73,48 @@ pub(super) async fn route(
 
 async fn answer(
     shared: &Arc<DaemonShared>,
-    method: &str,
+    route: Option<IpcRoute>,
     path: &str,
     request: &LocalRequest,
 ) -> RouteAnswer {
-    let is_send = matches!((method, path), ("POST", path::SEND | path::TOPIC_POST));
-    if !is_send {
+    if !route.is_some_and(IpcRoute::sends) {
         check_caller(shared, &request.caller)?;
     }
-    match (method, path) {
-        ("POST", path::SEND) => messages::send(shared, request).await,
-        ("POST", path::TOPIC_POST) => messages::post(shared, request).await,
-        ("POST", path::TOPIC_SUBSCRIBE) => peers::subscribe(shared, request, true).await,
-        ("POST", path::TOPIC_UNSUBSCRIBE) => peers::subscribe(shared, request, false).await,
-        ("GET", path::TOPIC_LIST) => peers::topics(shared).await,
-        ("GET", path::PEERS) => peers::peers(shared, request).await,
-        ("POST", path::PROFILE) => peers::profile(shared, request).await,
-        ("GET", path::INBOX) => inbox::list(shared, request).await,
-        ("POST", path::FILE_SHARE) => files::share(shared, request).await,
-        ("GET", path::FILE_GET) => files::get(shared, request).await,
-        ("GET", path::FILE_LIST) => files::list(shared).await,
-        ("GET", path::STATE) if shares_state(shared) => shared_state::get(shared, request).await,
-        ("POST", path::STATE) if shares_state(shared) => shared_state::set(shared, request).await,
-        ("GET", path::OUTBOX) => outbox::list(shared, request).await,
-        ("POST", path::OUTBOX_REQUEUE) => outbox::requeue(shared, request).await,
-        ("POST", path::OUTBOX_DROP) => outbox::drop_row(shared, request).await,
-        ("POST", path::OUTBOX_PRUNE) => outbox::prune(shared, request).await,
-        ("GET", path::HEALTH) => status::health(shared).await,
-        ("GET", path::VERSION) => status::version(shared),
-        ("GET", path::COMPAT) => status::compat(shared),
-        ("POST", path::HEARTBEAT) => json(200, &serde_json::json!({"ok": true})),
-        ("POST", path::TOKEN_ROTATE) => operator::rotate_token(shared),
-        ("POST", path::KEYPAIR_ROTATE) => key_change::rotate(shared).await,
-        ("POST", path::ARCHIVE_CLEANUP) => key_change::clean_up(shared).await,
-        ("POST", path::RELOAD) => operator::reload(shared),
-        ("POST", path::SHUTDOWN) => operator::shut_down(shared, &request.caller),
-        _ => Err(unknown(shared, path)),
+    let Some(route) = route else {
+        return Err(unknown(shared, path));
+    };
+    match route {
+        IpcRoute::Send => messages::send(shared, request).await,
+        IpcRoute::TopicPost => messages::post(shared, request).await,
+        IpcRoute::TopicSubscribe => peers::subscribe(shared, request, true).await,
+        IpcRoute::TopicUnsubscribe => peers::subscribe(shared, request, false).await,
+        IpcRoute::TopicList => peers::topics(shared).await,
+        IpcRoute::Peers => peers::peers(shared, request).await,
+        IpcRoute::Profile => peers::profile(shared, request).await,
+        IpcRoute::Inbox => inbox::list(shared, request).await,
+        IpcRoute::FileShare => files::share(shared, request).await,
+        IpcRoute::FileGet => files::get(shared, request).await,
+        IpcRoute::FileList => files::list(shared).await,
+        IpcRoute::StateGet if shares_state(shared) => shared_state::get(shared, request).await,
+        IpcRoute::StateSet if shares_state(shared) => shared_state::set(shared, request).await,
+        IpcRoute::Intents => intents::publish(shared, request).await,
+        IpcRoute::Outbox => outbox::list(shared, request).await,
+        IpcRoute::OutboxRequeue => outbox::requeue(shared, request).await,
+        IpcRoute::OutboxDrop => outbox::drop_row(shared, request).await,
+        IpcRoute::OutboxPrune => outbox::prune(shared, request).await,
+        IpcRoute::Health => status::health(shared).await,
+        IpcRoute::Version => status::version(shared),
+        IpcRoute::Compat => status::compat(shared),
+        IpcRoute::Heartbeat => json(200, &serde_json::json!({"ok": true})),
+        IpcRoute::TokenRotate => operator::rotate_token(shared),
+        IpcRoute::KeypairRotate => key_change::rotate(shared).await,
+        IpcRoute::ArchiveCleanup => key_change::clean_up(shared).await,
+        IpcRoute::Reload => operator::reload(shared),
+        IpcRoute::Shutdown => operator::shut_down(shared, &request.caller),
+        // The state is off, or the answer is no JSON and was given above.
+        IpcRoute::StateGet | IpcRoute::StateSet | IpcRoute::Events | IpcRoute::Metrics => {
+            Err(unknown(shared, path))
+        }
     }
 }
 

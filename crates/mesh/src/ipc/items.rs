@@ -20,6 +20,12 @@ pub struct OutboxItem {
     pub aborted_at: Option<String>,
     pub aborted_by: Option<String>,
     pub superseded_by: Option<String>,
+    /// `topic`, `dm`, `queue`, or `intent` for an intent to publish.
+    #[serde(default)]
+    pub destination_kind: Option<String>,
+    /// The topic, the key of the member, the queue, or the goal of the intent.
+    #[serde(default)]
+    pub destination_ref: Option<String>,
     pub payload_bytes: u64,
     /// 64 hex digits.
     pub request_fingerprint: String,

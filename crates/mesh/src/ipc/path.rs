@@ -19,6 +19,9 @@ pub const VERSION: &str = "/v1/version";
 pub const COMPAT: &str = "/v1/compat";
 pub const HEARTBEAT: &str = "/v1/heartbeat";
 
+/// Publishes an intent at its server, through the outbox.
+pub const INTENTS: &str = "/v1/intents";
+
 /// Only with the capability `state`.
 pub const STATE: &str = "/v1/state";
 
@@ -57,6 +60,7 @@ pub const ALL: &[&str] = &[
     VERSION,
     COMPAT,
     HEARTBEAT,
+    INTENTS,
     STATE,
     OUTBOX,
     OUTBOX_REQUEUE,

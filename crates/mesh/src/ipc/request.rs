@@ -10,7 +10,8 @@ use crate::destination::{Destination, Recipient};
 use crate::fingerprint::{
     BodyHash, ContainsNul, ENVELOPE_VERSION, FingerprintInput, RequestFingerprint,
 };
-use crate::id::{MeshSlug, TopicName};
+use crate::frame::RawJson;
+use crate::id::{MeshSlug, StateKey, TopicName};
 use crate::limits::{FRAME_DEPTH_MAX, INLINE_BYTES_MAX, IPC_BODY_BYTES_MAX, MENTIONS_MAX};
 use crate::meta::{CanonicalMeta, MetaError};
 use crate::priority::{MeshPriority, PeerStatus};
@@ -201,6 +202,19 @@ impl FileShareRequest {
     }
 }
 
+/// The body of `/v1/state`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct StateUpdate {
+    pub key: StateKey,
+    pub value: RawJson,
+}
+
+impl StateUpdate {
+    pub fn parse(body: &[u8]) -> Result<Self, IpcRefusal> {
+        read(body)
+    }
+}
+
 /// The body of `/v1/outbox/requeue`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct OutboxRequeue {
@@ -273,7 +287,7 @@ fn read<B: DeserializeOwned>(body: &[u8]) -> Result<B, IpcRefusal> {
 }
 
 /// The text of a member. `null` counts as absent.
-fn text(object: &Object<'_>, key: &str) -> Result<Option<String>, IpcRefusal> {
+pub(super) fn text(object: &Object<'_>, key: &str) -> Result<Option<String>, IpcRefusal> {
     let Some(raw) = object.get(key).filter(|raw| !raw.is_null()) else {
         return Ok(None);
     };
@@ -309,13 +323,13 @@ fn mentions(object: &Object<'_>) -> Result<Vec<String>, IpcRefusal> {
 }
 
 /// A request may name the mesh, and then it must be this daemon's.
-fn check_mesh(object: &Object<'_>, own: &MeshSlug) -> Result<(), IpcRefusal> {
+pub(super) fn check_mesh(object: &Object<'_>, own: &MeshSlug) -> Result<(), IpcRefusal> {
     match text(object, "mesh")? {
         Some(mesh) if mesh != own.as_str() => Err(IpcRefusal::new(404, "mesh_not_attached")),
         _ => Ok(()),
     }
 }
 
-fn invalid_id(_: InvalidClientMessageId) -> IpcRefusal {
+pub(super) fn invalid_id(_: InvalidClientMessageId) -> IpcRefusal {
     IpcRefusal::bad_request("invalid_client_message_id")
 }

@@ -574,6 +574,8 @@ fn items_of_lists_have_all_keys_also_without_values() {
         aborted_at: None,
         aborted_by: None,
         superseded_by: None,
+        destination_kind: Some("intent".to_owned()),
+        destination_ref: Some("mail".to_owned()),
         payload_bytes: 5,
         request_fingerprint: "ab".repeat(32),
     };
@@ -583,7 +585,7 @@ fn items_of_lists_have_all_keys_also_without_values() {
     };
     let value = serde_json::to_value(&list).unwrap();
     assert_eq!(value["items"][0]["status"], "dead");
-    assert_eq!(value["items"][0].as_object().unwrap().len(), 14);
+    assert_eq!(value["items"][0].as_object().unwrap().len(), 16);
     assert!(value.get("next").is_none());
     let message = InboxItem {
         id: "i".to_owned(),

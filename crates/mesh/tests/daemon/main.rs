@@ -13,6 +13,7 @@ mod local_http;
 mod name;
 mod negotiation;
 mod outbox_rows;
+mod publishing;
 mod rebuilding;
 mod receiving;
 mod sending;

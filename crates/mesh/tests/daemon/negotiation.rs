@@ -237,7 +237,9 @@ async fn cm_136_cm_137_cm_119_version_compat_and_health_have_their_members() {
     );
     assert_eq!(
         version["ipc_features"],
-        json!(["send", "topic", "peers", "files", "events", "health"])
+        json!([
+            "send", "topic", "peers", "files", "events", "health", "intents"
+        ])
     );
     assert_eq!(
         version["broker_feature_params"]["client_message_id_dedupe"]["dedupe_retention_days"],

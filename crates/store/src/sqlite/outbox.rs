@@ -32,6 +32,13 @@ const VACUUM_FREE_PARTS: i64 = 4;
 /// The life of a row that another program added, if it does not follow from an earlier row.
 const LIFE_US: i64 = 7 * DAY_US;
 
+/// What the rows of the outbox are for. A daemon claims messages and intents apart from each other.
+pub const OUTBOX_SEND: &str = "send";
+pub const OUTBOX_PUBLISH: &str = "publish";
+
+/// The kind of destination of an intent that is published; all others are messages.
+pub const OUTBOX_INTENT_KIND: &str = "intent";
+
 /// The lease of a row that is in flight by an edit has ended.
 const NO_HOLDER: &str = "none";
 
@@ -94,7 +101,7 @@ macro_rules! columns {
 /// ledger's with the edits in them.
 const EDITED: &str = concat!(
     "SELECT v.seq, o.id, o.client_message_id, o.request_fingerprint, o.enqueued_at, coalesce(o.attempts, 0), o.next_attempt_at, \
-     o.status, o.last_error, o.delivered_at, o.aborted_at, o.mesh, \
+     o.status, o.last_error, o.delivered_at, o.aborted_at, o.mesh, o.destination_kind, \
      json_patch(coalesce(i.payload, '{}'), json_object('client_message_id', o.client_message_id, \
      'request_fingerprint', lower(hex(o.request_fingerprint)), 'payload', lower(hex(o.payload)), 'mesh', o.mesh, \
      'target_spec', o.target_spec, 'nonce', o.nonce, 'ciphertext', o.ciphertext, 'priority', o.priority, \
@@ -127,8 +134,19 @@ struct EditedRow {
     delivered_at: Option<i64>,
     aborted_at: Option<i64>,
     mesh: Option<String>,
+    destination_kind: Option<String>,
     payload: String,
     result: Option<String>,
+}
+
+impl EditedRow {
+    fn goal(&self) -> &'static str {
+        if self.destination_kind.as_deref() == Some(OUTBOX_INTENT_KIND) {
+            OUTBOX_PUBLISH
+        } else {
+            OUTBOX_SEND
+        }
+    }
 }
 
 fn edited(row: &Row<'_>) -> rusqlite::Result<EditedRow> {
@@ -145,8 +163,9 @@ fn edited(row: &Row<'_>) -> rusqlite::Result<EditedRow> {
         delivered_at: row.get(9)?,
         aborted_at: row.get(10)?,
         mesh: row.get(11)?,
-        payload: row.get(12)?,
-        result: row.get(13)?,
+        destination_kind: row.get(12)?,
+        payload: row.get(13)?,
+        result: row.get(14)?,
     })
 }
 
@@ -307,6 +326,9 @@ fn restore(edit: &EditedRow, earlier: Option<Intent>, now: Micros) -> Result<Res
     if intent.run_at.0 / 1_000 != edit.next_attempt_at {
         intent.run_at = micros(edit.next_attempt_at);
     }
+    if [edit.goal(), &intent.goal].contains(&OUTBOX_PUBLISH) {
+        edit.goal().clone_into(&mut intent.goal);
+    }
     intent.attempts = edit.attempts;
     intent.last_error.clone_from(&edit.last_error);
     intent.payload.clone_from(&edit.payload);
@@ -378,7 +400,7 @@ fn added(edit: &EditedRow, created_at: Micros) -> Intent {
         id,
         profile: ProfileId::MeshOutbox,
         namespace: mesh.clone(),
-        goal: "send".to_owned(),
+        goal: edit.goal().to_owned(),
         owner: mesh,
         public: false,
         target: None,

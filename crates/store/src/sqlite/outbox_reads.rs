@@ -28,6 +28,8 @@ pub struct OutboxTableRow {
     pub aborted_by: Option<String>,
     pub superseded_by: Option<String>,
     pub history_id: Option<String>,
+    pub destination_kind: Option<String>,
+    pub destination_ref: Option<String>,
     pub payload_bytes: u64,
 }
 
@@ -44,7 +46,8 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT id, client_message_id, request_fingerprint, enqueued_at, coalesce(attempts, 0), next_attempt_at, status, \
-             last_error, delivered_at, broker_message_id, aborted_at, aborted_by, superseded_by, history_id, length(payload) \
+             last_error, delivered_at, broker_message_id, aborted_at, aborted_by, superseded_by, history_id, destination_kind, \
+             destination_ref, length(payload) \
              FROM outbox ",
             $rest
         )
@@ -196,6 +199,8 @@ fn row(row: &Row<'_>) -> rusqlite::Result<OutboxTableRow> {
         aborted_by: row.get(11)?,
         superseded_by: row.get(12)?,
         history_id: row.get(13)?,
-        payload_bytes: unsigned(row, 14)?,
+        destination_kind: row.get(14)?,
+        destination_ref: row.get(15)?,
+        payload_bytes: unsigned(row, 16)?,
     })
 }

@@ -35,7 +35,7 @@ pub(super) struct OutboxArgs {
     reason = "each is a flag of the protocol, and clap refuses two of them"
 )]
 struct OutboxStatusArgs {
-    /// Rows that will not be sent any more; the broker or their age refused them
+    /// Rows that will not be sent any more; their receiver or their age refused them
     #[arg(long, alias = "dead")]
     failed: bool,
 
@@ -47,7 +47,7 @@ struct OutboxStatusArgs {
     #[arg(long)]
     inflight: bool,
 
-    /// Rows that the broker accepted
+    /// Rows that the broker, or the server of intents, accepted
     #[arg(long)]
     done: bool,
 
@@ -100,7 +100,7 @@ struct RequeueArgs {
     #[arg(long)]
     auto: bool,
 
-    /// Another text for the new row
+    /// Another text for the new row; for an intent another payload, as JSON
     #[arg(long, value_name = "TEXT")]
     patch_payload: Option<String>,
 }
@@ -221,18 +221,24 @@ fn table(answer: &Value) -> String {
         &[
             "ROW",
             "ID",
+            "KIND",
+            "TO",
             "STATUS",
             "ENQUEUED",
             "ATTEMPTS",
+            "ACCEPTED AS",
             "SUPERSEDED BY",
             "ERROR",
         ],
         &[
             "id",
             "client_message_id",
+            "destination_kind",
+            "destination_ref",
             "status",
             "enqueued_at",
             "attempts",
+            "broker_message_id",
             "superseded_by",
             "last_error",
         ],

@@ -8,7 +8,6 @@ use consign_kernel::limits::{
     LABEL_CHARS_MAX, NAMESPACE_CHARS_MAX, PAYLOAD_BYTES_MAX, PRIORITY_MAX,
 };
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::commands::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -17,6 +16,27 @@ use crate::{input, out, render};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    intent: IntentArgs,
+
+    /// A second publish with the same key returns the same intent
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+
+    /// Check the request and print it instead of sending it
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+/// An intent to publish, through its server or through a daemon.
+#[derive(Debug, clap::Args)]
+pub(crate) struct IntentArgs {
     /// Kind of work; workers claim by it
     goal: String,
 
@@ -56,20 +76,6 @@ pub(crate) struct Args {
     /// Only workers with this capability may claim it
     #[arg(long, value_name = "WORD")]
     required_capability: Option<String>,
-
-    /// A second publish with the same key returns the same intent
-    #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
-
-    /// Check the request and print it instead of sending it
-    #[arg(long)]
-    dry_run: bool,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    link: LinkArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,9 +97,7 @@ struct PublishPreview<'a> {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let payload = input::json("payload", &self.payload)?;
-        let publish = self.request(payload);
-        check(&publish)?;
+        let publish = self.intent.request()?;
         if self.dry_run {
             return self.show(&publish);
         }
@@ -109,24 +113,6 @@ impl Args {
             ));
         }
         Ok(Exit::Done)
-    }
-
-    fn request(&self, payload: Box<RawValue>) -> Publish {
-        Publish {
-            goal: self.goal.clone(),
-            payload,
-            namespace: self.namespace.clone(),
-            visibility: self.visibility.map(|visibility| match visibility {
-                Visibility::Private => "private".to_owned(),
-                Visibility::Public => "public".to_owned(),
-            }),
-            priority: self.priority,
-            delay: self.delay,
-            max_attempts: self.max_attempts,
-            backoff_base: self.backoff_base,
-            target_worker: self.target_worker.clone(),
-            required_capability: self.required_capability.clone(),
-        }
     }
 
     fn show(&self, publish: &Publish) -> anyhow::Result<Exit> {
@@ -147,6 +133,29 @@ impl Args {
             out::note("nothing was sent");
         }
         Ok(Exit::Done)
+    }
+}
+
+impl IntentArgs {
+    /// The request, checked as far as it can be without its server.
+    pub(crate) fn request(&self) -> anyhow::Result<Publish> {
+        let publish = Publish {
+            goal: self.goal.clone(),
+            payload: input::json("payload", &self.payload)?,
+            namespace: self.namespace.clone(),
+            visibility: self.visibility.map(|visibility| match visibility {
+                Visibility::Private => "private".to_owned(),
+                Visibility::Public => "public".to_owned(),
+            }),
+            priority: self.priority,
+            delay: self.delay,
+            max_attempts: self.max_attempts,
+            backoff_base: self.backoff_base,
+            target_worker: self.target_worker.clone(),
+            required_capability: self.required_capability.clone(),
+        };
+        check(&publish)?;
+        Ok(publish)
     }
 }
 
@@ -221,6 +230,8 @@ fn check(publish: &Publish) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
 
     fn refusal(change: impl FnOnce(&mut Publish)) -> Option<String> {

@@ -64,7 +64,7 @@ metrics! {
     OutboxAge => "cm_daemon_outbox_age_seconds" Gauge true [] "Age of the oldest pending row of the outbox.",
     Dedupe => "cm_daemon_dedupe_total" Counter true [("direction", &["out", "in"])] "Messages that were found to be duplicates.",
     DiskPct => "cm_daemon_disk_pct" Gauge true [("kind", &["outbox", "inbox"])] "Used part of the space of a database in percent.",
-    Send => "cm_daemon_send_total" Counter true [("kind", &["topic", "dm", "queue"]), ("status", &["done", "dead", "retry"])] "Outcomes of messages that were sent.",
+    Send => "cm_daemon_send_total" Counter true [("kind", &["topic", "dm", "queue", "intent"]), ("status", &["done", "dead", "retry"])] "Outcomes of messages that were sent.",
     Recv => "cm_daemon_recv_total" Counter true [("kind", &["topic", "dm", "queue"]), ("from_type", &["peer", "apikey", "webhook"])] "Messages that were received.",
     HookInvocations => "cm_daemon_hook_invocations_total" Counter false [("hook", &[]), ("exit", &[])] "Runs of hooks by their exit.",
     HookDuration => "cm_daemon_hook_duration_seconds" Histogram false [("hook", &[])] "Duration of the runs of a hook.",

@@ -10,7 +10,9 @@ use super::{LocalRequest, RouteAnswer};
 use crate::client_message_id::ClientMessageId;
 use crate::daemon::accept::unavailable;
 use crate::daemon::event_hub::ms_text;
+use crate::daemon::intents;
 use crate::daemon::outbox_ledger::OutboxError;
+use crate::daemon::outbox_queue::RowKind;
 use crate::daemon::reseal::resealed;
 use crate::daemon::shared::{DaemonShared, new_ulid};
 use crate::destination::{Destination, DestinationKind};
@@ -50,6 +52,8 @@ fn item(row: OutboxTableRow) -> OutboxItem {
         aborted_at: row.aborted_at.map(ms_text),
         aborted_by: row.aborted_by,
         superseded_by: row.superseded_by,
+        destination_kind: row.destination_kind,
+        destination_ref: row.destination_ref,
         payload_bytes: row.payload_bytes,
         request_fingerprint: HEXLOWER.encode(&row.request_fingerprint),
     }
@@ -73,7 +77,11 @@ pub(super) async fn requeue(shared: &Arc<DaemonShared>, request: &LocalRequest) 
     };
     payload.client_message_id = new_id.to_string();
     let _sealing = shared.sealing.read().await;
-    if let Some(message) = &requeue.message {
+    if payload.kind() == RowKind::Intent {
+        if let Some(message) = &requeue.message {
+            intents::patch(&mut payload, message)?;
+        }
+    } else if let Some(message) = &requeue.message {
         let destination = destination(&payload)?;
         shared.seal(&mut payload, &destination, message.as_bytes())?;
         payload.request_fingerprint = fingerprint(&payload, &destination, message)?.to_string();

@@ -2,21 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use super::peers::{failed, line};
 use super::{LocalRequest, RouteAnswer};
 use crate::daemon::shared::DaemonShared;
-use crate::frame::{ClientFrame, GetState, ListState, RawJson, SetState};
+use crate::frame::{ClientFrame, GetState, ListState, SetState};
 use crate::id::StateKey;
-use crate::ipc::IpcRefusal;
+use crate::ipc::{IpcRefusal, StateUpdate};
 use crate::query::QueryPairs;
-
-#[derive(Deserialize)]
-struct StateUpdate {
-    key: StateKey,
-    value: RawJson,
-}
 
 /// One value with `key`, otherwise all.
 pub(super) async fn get(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
@@ -32,8 +24,7 @@ pub(super) async fn get(shared: &Arc<DaemonShared>, request: &LocalRequest) -> R
 }
 
 pub(super) async fn set(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
-    let update: StateUpdate = serde_json::from_slice(&request.body)
-        .map_err(|error| IpcRefusal::bad_request(format!("invalid request: {error}")))?;
+    let update = StateUpdate::parse(&request.body)?;
     let key = update.key.clone();
     let set = SetState {
         key: update.key,
