@@ -7,6 +7,7 @@ mod answer;
 mod event;
 mod guard;
 mod items;
+pub mod openapi;
 mod page;
 pub mod path;
 mod publish;

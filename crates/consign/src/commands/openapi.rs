@@ -1,8 +1,8 @@
 //! `consign openapi`
 //!
 //! Prints the documentation of the HTTP interface as a server of this version serves it; no server is needed. It
-//! includes Beam and the mesh, and agent transactions if `ATP_SITE` is set, as the server's does. The API of an automation service has a
-//! document of its own, because the service listens elsewhere.
+//! includes Beam and the mesh, and agent transactions if `ATP_SITE` is set, as the server's does. The APIs of an automation service
+//! and of a mesh daemon have documents of their own, because they listen elsewhere.
 
 use consign_intent::openapi;
 use consign_web::shell;
@@ -19,6 +19,10 @@ pub(crate) struct Args {
     /// Print the JSON document of the API of an automation service
     #[arg(long, conflicts_with = "html")]
     automation: bool,
+
+    /// Print the JSON document of the local interface of a mesh daemon
+    #[arg(long, conflicts_with_all = ["html", "automation"])]
+    daemon: bool,
 }
 
 impl Args {
@@ -27,6 +31,8 @@ impl Args {
         if self.automation {
             let document = consign_automation::http::openapi::api::document();
             out::data(&format!("{document:#}"))?;
+        } else if self.daemon {
+            out::data(&format!("{:#}", consign_mesh::ipc::openapi::document()))?;
         } else if self.html {
             out::data(openapi::html())?;
         } else {

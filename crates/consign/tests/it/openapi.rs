@@ -30,3 +30,15 @@ fn the_description_is_printed_without_a_server() {
     assert_eq!(code(&page), 0);
     assert!(text(&page.stdout).starts_with("<!doctype html>"));
 }
+
+#[test]
+fn the_interface_of_a_mesh_daemon_has_a_description_of_its_own() {
+    let place = Place::new();
+    let told = printed(&place.consign(&["openapi", "--daemon"]));
+    assert_eq!(told["openapi"], "3.1.0");
+    for path in ["/v1/send", "/v1/intents", "/v1/outbox/requeue"] {
+        assert!(told["paths"][path]["post"].is_object(), "{path}");
+    }
+    assert!(told["paths"]["/intent"].is_null(), "it is no server");
+    assert_eq!(code(&place.consign(&["openapi", "--daemon", "--html"])), 2);
+}
