@@ -19,6 +19,11 @@ pub(crate) const NODE: Package = Package {
     name: "nodejs",
     brings: "node",
 };
+/// Builds the Go client of the mesh and a program that uses it.
+pub(crate) const GO: Package = Package {
+    name: "golang-go",
+    brings: "go",
+};
 pub(crate) const NPM: Package = Package {
     name: "npm",
     brings: "npm",

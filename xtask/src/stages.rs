@@ -43,7 +43,7 @@ pub(crate) const STAGES: &[Stage] = &[
     },
     Stage {
         name: "tools",
-        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts, cargo-deny and the browser are installed",
+        about: "PostgreSQL, the real client, schemathesis, stand-ins of payment rails, verifiers of receipts, Go, cargo-deny and the browser are installed",
         group: BUILD,
         log: None,
         run: install,

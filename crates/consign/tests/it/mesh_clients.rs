@@ -1,6 +1,5 @@
 //! The clients in Python, JavaScript and Go against a running daemon, and their copies of the shared corpus.
-//!
-//! Go is not needed for the other tests: its part runs where the toolchain is installed.
+//! `cargo xtask test --only tools` installs the three languages.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails where it stands"
@@ -18,7 +17,13 @@ fn clients() -> PathBuf {
 
 #[track_caller]
 fn run(mut command: Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let program = command.get_program().to_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| {
+            panic!("{program:?}: {error}; install it with: cargo xtask test --only tools")
+        });
     let shown = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{shown:?}");
     shown.0
@@ -213,10 +218,7 @@ fn cm_120_the_javascript_client_works_over_both_transports() {
 }
 
 #[test]
-fn the_go_client_works_over_both_transports_where_go_is_installed() {
-    if Command::new("go").arg("version").output().is_err() {
-        return;
-    }
+fn cm_120_the_go_client_works_over_both_transports() {
     let (world, alice, bob) = world();
     let folder = world.place.path("program");
     std::fs::create_dir(&folder).unwrap();
