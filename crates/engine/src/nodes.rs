@@ -329,19 +329,15 @@ impl Engine {
     /// Whether a node has a current heartbeat: it has not missed three of them.
     pub async fn is_node_beating(&self, id: i64) -> Result<bool, Error> {
         let node = self.load::<NodeRecord>(key(id)).await?;
-        Ok(node.is_some_and(|node| !self.is_silent(&node.value)))
+        Ok(node.is_some_and(|node| !is_silent(node.value.seen_at, self.now())))
     }
 
     /// The nodes with a current heartbeat, and this one.
     pub async fn live_nodes(&self) -> Result<HashSet<i64>, Error> {
         let records = self.node_records().await?.into_iter();
-        let live = records.filter(|(_, node)| !self.is_silent(node));
+        let live = records.filter(|(_, node)| !is_silent(node.seen_at, self.now()));
         let here = self.inner.claim_pause.id.get().copied();
         Ok(live.map(|(id, _)| id).chain(here).collect())
-    }
-
-    fn is_silent(&self, node: &NodeRecord) -> bool {
-        Micros(node.seen_at).plus(SILENT_AFTER_US) < self.now()
     }
 
     async fn node_records(&self) -> Result<Vec<(i64, NodeRecord)>, Error> {
@@ -425,7 +421,7 @@ impl Engine {
         } else {
             (Micros(node.seen_at), node.wrong_clock)
         };
-        let state = if seen_at.plus(SILENT_AFTER_US) < self.now() {
+        let state = if is_silent(seen_at.0, self.now()) {
             NodeState::Silent
         } else if !node.drain && wrong_clock {
             NodeState::WrongClock
@@ -448,6 +444,11 @@ impl Engine {
             here,
         }
     }
+}
+
+/// Whether a heartbeat is too long ago.
+fn is_silent(seen_at: i64, now: Micros) -> bool {
+    Micros(seen_at).plus(SILENT_AFTER_US) < now
 }
 
 fn key(id: i64) -> Key {

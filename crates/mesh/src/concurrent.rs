@@ -41,6 +41,35 @@ impl MemberConnection {
     }
 }
 
+/// What the policy reads of a daemon that is connected to one of several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeConnection<'a> {
+    pub session_id: Option<&'a str>,
+    /// When it connected, in milliseconds, and what decides between two of the same time.
+    pub since: (i64, &'a str),
+}
+
+/// Why a node closes a daemon of its own, if the same member has this one at another node.
+///
+/// Each node decides about its own daemons alone, and both come to the same end: of two runs one stays, and of two
+/// connections of one run the later one.
+pub fn decide_across_nodes(
+    policy: ClonePolicy,
+    own: &NodeConnection<'_>,
+    other: &NodeConnection<'_>,
+) -> Option<MeshCloseCode> {
+    let is_older = own.since < other.since;
+    let is_same_run = own.session_id.is_some() && own.session_id == other.session_id;
+    match (is_same_run, policy) {
+        (true, _) => is_older.then_some(MeshCloseCode::Normal),
+        (false, ClonePolicy::PreferNewest) => is_older.then_some(MeshCloseCode::ReplacedByNewer),
+        (false, ClonePolicy::PreferOldest) => {
+            (!is_older).then_some(MeshCloseCode::MemberAlreadyConnected)
+        }
+        (false, ClonePolicy::AllowConcurrent) => None,
+    }
+}
+
 /// Decides about a connection once it has negotiated, or about a session at its hello.
 pub fn decide_connection(
     policy: ClonePolicy,

@@ -24,6 +24,7 @@ mod mesh_intents;
 mod mesh_world;
 mod only_postgres_beam;
 mod only_postgres_beam_bus;
+mod only_postgres_mesh;
 mod only_postgres_messages;
 mod only_postgres_nodes;
 mod only_postgres_pair;

@@ -44,9 +44,16 @@ pub(super) struct PeerState {
     pub(super) connected_at: i64,
     /// It negotiated features.
     pub(super) has_negotiated: bool,
+    /// False while the presence waits for its client to return. Nodes of older versions do not say it.
+    #[serde(default = "PeerState::is_connected_by_default")]
+    pub(super) is_connected: bool,
 }
 
 impl PeerState {
+    const fn is_connected_by_default() -> bool {
+        true
+    }
+
     /// Whether the connection claims the mail of its member and acknowledges it.
     pub(super) const fn serves_member(&self) -> bool {
         self.session.is_none() || self.has_negotiated
@@ -298,8 +305,7 @@ impl Peers {
         let Some(peers) = meshes.get(mesh_id) else {
             return 0;
         };
-        let live = peers.here.values().filter(|peer| peer.connection.is_some());
-        let live = live.map(|peer| &peer.state).chain(&peers.elsewhere);
+        let live = peers.live();
         let is_replaced = |state: &&PeerState| {
             let same_key = session.is_some() && state.session == session;
             let same_run = session_id.is_some() && state.session_id.as_deref() == session_id;
@@ -350,8 +356,7 @@ impl Peers {
         let Some(peers) = meshes.get(mesh_id) else {
             return false;
         };
-        let live = peers.here.values().filter(|peer| peer.connection.is_some());
-        let mut live = live.map(|peer| &peer.state).chain(&peers.elsewhere);
+        let mut live = peers.live();
         live.any(|state| state.member_id == member_id && state.serves_member())
     }
 
@@ -391,20 +396,16 @@ impl Peers {
         live.collect()
     }
 
-    /// Whether a daemon of a member is connected to another node.
-    pub(super) fn is_daemon_elsewhere(&self, mesh_id: &str, member_id: &str) -> bool {
-        let meshes = self.meshes();
-        let elsewhere = meshes.get(mesh_id).map(|peers| &peers.elsewhere);
-        let mut elsewhere = elsewhere.into_iter().flatten();
-        elsewhere.any(|peer| peer.member_id == member_id && peer.is_daemon())
-    }
-
     /// The presences of this node, with their meshes.
     pub(super) fn local(&self) -> Vec<(String, PeerState)> {
         let meshes = self.meshes();
         let each = meshes.iter().flat_map(|(mesh, peers)| {
             let states = peers.here.values();
-            states.map(|peer| (mesh.clone(), peer.state.clone()))
+            states.map(|peer| {
+                let mut state = peer.state.clone();
+                state.is_connected = peer.connection.is_some();
+                (mesh.clone(), state)
+            })
         });
         each.collect()
     }
@@ -430,6 +431,13 @@ impl Peers {
 }
 
 impl MeshPeers {
+    /// The presences on all nodes that have a connection.
+    fn live(&self) -> impl Iterator<Item = &PeerState> {
+        let here = self.here.values().filter(|peer| peer.connection.is_some());
+        let elsewhere = self.elsewhere.iter().filter(|peer| peer.is_connected);
+        here.map(|peer| &peer.state).chain(elsewhere)
+    }
+
     /// Whether others see this peer already: the same session, or another connection of the member itself.
     fn has_peer_like(&self, state: &PeerState) -> bool {
         let here = self.here.values().map(|peer| &peer.state);

@@ -77,3 +77,35 @@ fn a_connection_with_the_same_session_id_is_a_continuation() {
     let decided = closed(ClonePolicy::PreferNewest, &unnamed(2), &[unnamed(1)]);
     assert_eq!(decided, (None, vec![(1, 4003)], true));
 }
+
+#[test]
+fn cm_019_cm_020_of_two_nodes_exactly_one_keeps_its_daemon() {
+    let of = |session_id, at| NodeConnection {
+        session_id: Some(session_id),
+        since: (at, session_id),
+    };
+    let (old, new) = (of("a", 1), of("b", 2));
+    let both = |policy, one: &NodeConnection<'_>, two: &NodeConnection<'_>| {
+        let code = |own, other| decide_across_nodes(policy, own, other).map(MeshCloseCode::code);
+        (code(one, two), code(two, one))
+    };
+    assert_eq!(
+        both(ClonePolicy::PreferNewest, &old, &new),
+        (Some(4003), None)
+    );
+    assert_eq!(
+        both(ClonePolicy::PreferOldest, &old, &new),
+        (None, Some(4004))
+    );
+    assert_eq!(both(ClonePolicy::AllowConcurrent, &old, &new), (None, None));
+    // They connected in the same millisecond.
+    let twin = of("b", 1);
+    assert_eq!(
+        both(ClonePolicy::PreferOldest, &old, &twin),
+        (None, Some(4004))
+    );
+    for policy in ClonePolicy::ALL {
+        let (first, again) = (of("a", 1), of("a", 2));
+        assert_eq!(both(*policy, &first, &again), (Some(1000), None));
+    }
+}

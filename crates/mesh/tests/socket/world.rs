@@ -170,6 +170,7 @@ impl World {
             },
         );
         heartbeat.beat().await.unwrap();
+        let beats = heartbeat.run(std::future::pending());
         let broker = Broker::new(engine.clone(), settings);
         broker.recover().await.unwrap();
         let (drain, draining) = watch::channel(false);
@@ -212,6 +213,9 @@ impl World {
                 timekeeper.await;
             }),
             tokio::spawn(broker.clone().watch_presence()),
+            tokio::spawn(async move {
+                beats.await;
+            }),
         ];
         Self {
             address,

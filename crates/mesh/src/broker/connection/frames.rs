@@ -27,7 +27,7 @@ impl MeshLine {
                     req_id,
                 );
             }
-            ClientFrame::FeatureRequest(request) => self.negotiate(&request, req_id),
+            ClientFrame::FeatureRequest(request) => self.negotiate(&request, req_id).await,
             ClientFrame::KeyRotation(rotation) => self.rotate(&rotation, req_id).await,
             ClientFrame::MessageStatus(request) => self.message_status(&request, req_id).await,
             ClientFrame::ListPeers(_) => self.send(self.peers_list(), req_id),
@@ -130,9 +130,15 @@ impl MeshLine {
     }
 
     /// Answers which features the broker has, and applies the policy about a second daemon.
-    fn negotiate(&self, request: &FeatureRequest, req_id: Option<&str>) {
+    async fn negotiate(&self, request: &FeatureRequest, req_id: Option<&str>) {
         let peers = &self.broker.inner.peers;
         let (mesh_id, member_id) = (&self.mesh.id, &self.member_id);
+        let elsewhere = if self.session.is_some() {
+            0
+        } else {
+            self.daemons_elsewhere().await
+        };
+        // Ordering: the connections of this node are read last, so nothing is awaited before the decision about them.
         let existing = peers.connections_of(mesh_id, member_id);
         let own = existing.iter().find(|one| one.number == self.number);
         let new = MemberConnection {
@@ -142,20 +148,19 @@ impl MeshLine {
             has_negotiated: true,
         };
         let decision = decide_connection(self.mesh.clone_policy, &new, &existing);
-        if decision.is_concurrent {
+        if decision.is_concurrent || elsewhere > 0 {
             tracing::warn!(
                 mesh = mesh_id,
                 member = member_id,
                 policy = self.mesh.clone_policy.as_str(),
+                elsewhere,
                 event = "member_concurrent_connection",
                 "a member is connected twice"
             );
         }
-        let is_elsewhere = !new.has_session_key
-            && self.mesh.clone_policy == ClonePolicy::PreferOldest
-            && peers.is_daemon_elsewhere(mesh_id, member_id);
-        let elsewhere = is_elsewhere.then_some(MeshCloseCode::MemberAlreadyConnected);
-        if let Some(code) = decision.refused.or(elsewhere) {
+        let is_second = elsewhere > 0 && self.mesh.clone_policy == ClonePolicy::PreferOldest;
+        let second = is_second.then_some(MeshCloseCode::MemberAlreadyConnected);
+        if let Some(code) = decision.refused.or(second) {
             peers.remove(mesh_id, self.number, code);
             return;
         }
@@ -179,6 +184,23 @@ impl MeshLine {
         self.send(answer(&offer, request), req_id);
         self.state
             .send_if_modified(|state| !std::mem::replace(&mut state.has_negotiated, true));
+    }
+
+    /// How many other runs of the member's daemon are connected to other nodes.
+    ///
+    /// Two that connect to two nodes at once do not see each other here; the nodes close one of them afterwards.
+    async fn daemons_elsewhere(&self) -> usize {
+        let (mesh_id, member_id) = (&self.mesh.id, &self.member_id);
+        let peers = &self.broker.inner.peers;
+        let own = peers.update(mesh_id, &self.presence_id, |_| ());
+        let session_id = own.and_then(|own| own.session_id);
+        let found = self
+            .broker
+            .daemons_elsewhere(mesh_id, member_id, session_id.as_deref());
+        found.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, member = self.member_id, "it is unknown who is connected to other nodes");
+            0
+        })
     }
 
     /// Changes what the peer says about itself.
@@ -257,8 +279,10 @@ impl MeshLine {
     pub(super) fn leave(&self) {
         let peers = &self.broker.inner.peers;
         let left = peers.disconnect(&self.mesh.id, &self.presence_id, self.number);
+        // Other nodes learn that the presence waits, too.
+        self.broker.publish_presences();
         let Some(departure) = left else {
-            return self.broker.publish_presences();
+            return;
         };
         let (broker, mesh_id) = (self.broker.clone(), self.mesh.id.clone());
         let presence_id = self.presence_id.clone();

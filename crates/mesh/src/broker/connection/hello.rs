@@ -243,6 +243,7 @@ impl Broker {
             profile: None,
             connected_at: self.wall_ms(),
             has_negotiated: false,
+            is_connected: true,
         }
     }
 }
