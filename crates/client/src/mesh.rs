@@ -64,6 +64,20 @@ impl Client {
         .await
     }
 
+    /// What the member with `pubkey` lets `member` do; `None` is the default.
+    pub async fn mesh_set_grants(
+        &self,
+        slug: &str,
+        pubkey: &str,
+        member: &str,
+        grants: Option<&[String]>,
+    ) -> Result<Value, Error> {
+        let path = format!("/members/{}/grants", encode(pubkey.as_bytes()));
+        let body = json!({"member": member, "grants": grants});
+        self.mesh_post("grants", mesh_path(slug, &path), &body)
+            .await
+    }
+
     pub async fn mesh_revoke_member(&self, slug: &str, pubkey: &str) -> Result<Value, Error> {
         let path = format!("/members/{}/revoke", encode(pubkey.as_bytes()));
         self.mesh_post("revocation", mesh_path(slug, &path), &json!({}))

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::{daemon_runtime, single_thread};
 use crate::commands::daemon::{DaemonArgs, lines};
+use crate::commands::mesh::grant::{GrantArgs, GrantsArgs};
 use crate::commands::mesh::{join, send};
 use crate::failure::{self, Exit};
 use crate::link::AdminArgs;
@@ -31,6 +32,10 @@ enum ClaudemeshCommand {
     Join(Box<join::Args>),
     /// Send a message through the daemon, or without one if none runs
     Send(Box<send::Args>),
+    /// Set what a member may do to you: send direct messages, reach you in groups
+    Grant(Box<GrantArgs>),
+    /// List what members may do to you, where it is not the default
+    Grants(Box<GrantsArgs>),
     /// Run the daemon of a mesh, and talk to it
     Daemon(Box<DaemonArgs>),
     /// Change the members of a mesh, as the operator of its broker
@@ -86,6 +91,8 @@ impl Claudemesh {
         match self.noun {
             ClaudemeshCommand::Join(args) => single_thread()?.block_on(args.run()),
             ClaudemeshCommand::Send(args) => single_thread()?.block_on(Box::pin(args.run())),
+            ClaudemeshCommand::Grant(args) => single_thread()?.block_on(Box::pin(args.run())),
+            ClaudemeshCommand::Grants(args) => single_thread()?.block_on(Box::pin(args.run())),
             ClaudemeshCommand::Daemon(args) => {
                 daemon_runtime(&args)?.block_on(Box::pin(args.run()))
             }

@@ -6,6 +6,7 @@
 mod accept;
 mod api_keys;
 mod blobs;
+mod clones;
 mod connection;
 mod counters;
 mod dead_items;

@@ -6,6 +6,7 @@
 
 mod broker;
 mod client;
+mod grants;
 mod handshake;
 mod message;
 mod negotiation;
@@ -22,6 +23,7 @@ use serde_json::value::RawValue;
 
 pub use broker::BrokerFrame;
 pub use client::ClientFrame;
+pub use grants::{GrantsList, ListGrants, SetGrants};
 pub use handshake::{
     GroupEntry, HelloAck, HelloFrame, KeyRotationFrame, MemberProfile, SessionAttestation,
     SessionHello,

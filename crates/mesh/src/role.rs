@@ -148,13 +148,23 @@ impl PeerGrants {
         PeerGrant::StateRead,
     ];
 
-    pub fn allows(&self, sender: MeshPublicKey, grant: PeerGrant) -> bool {
-        let listed = self.0.get(&sender).map(Vec::as_slice);
+    /// `sender` are the keys of one member, present and former: a new key does not end a block.
+    pub fn allows(
+        &self,
+        sender: impl IntoIterator<Item = MeshPublicKey>,
+        grant: PeerGrant,
+    ) -> bool {
+        let mut listed = sender.into_iter().filter_map(|key| self.0.get(&key));
+        let listed = listed.next().map(Vec::as_slice);
         listed.unwrap_or(Self::DEFAULT).contains(&grant)
     }
 
     /// Whether a message of this sender to this destination reaches the member.
-    pub fn delivered(&self, sender: MeshPublicKey, destination: &Destination) -> Delivered {
+    pub fn delivered(
+        &self,
+        sender: impl IntoIterator<Item = MeshPublicKey>,
+        destination: &Destination,
+    ) -> Delivered {
         let (grant, otherwise) = match destination {
             Destination::Member(_) => (PeerGrant::Dm, Delivered::Refused),
             Destination::Topic(_)

@@ -3,6 +3,7 @@
 mod create;
 mod dead;
 mod dedupe;
+pub(crate) mod grant;
 mod invite;
 mod invites;
 pub(crate) mod join;
@@ -17,6 +18,7 @@ mod requeue;
 mod revoke;
 mod revoke_invite;
 pub(crate) mod send;
+mod set_grants;
 mod show;
 mod subscribe;
 mod sweep;
@@ -38,6 +40,10 @@ pub(crate) enum MeshSubcommand {
     Join(Box<join::Args>),
     /// Send a message through the daemon, or without one if none runs
     Send(Box<send::Args>),
+    /// Set what a member may do to you: send direct messages, reach you in groups
+    Grant(Box<grant::GrantArgs>),
+    /// List what members may do to you, where it is not the default
+    Grants(Box<grant::GrantsArgs>),
     /// Create a mesh
     Create(Box<create::Args>),
     /// List the meshes
@@ -56,6 +62,8 @@ pub(crate) enum MeshSubcommand {
     Rename(Box<rename::Args>),
     /// End a membership for good, and close its connections
     Revoke(Box<revoke::Args>),
+    /// Set what a member lets another member do
+    SetGrants(Box<set_grants::Args>),
     /// List the topics of a mesh
     Topics(Box<topics::Args>),
     /// Let a topic fill a queue: each later post is also an item for its workers
@@ -86,6 +94,8 @@ impl MeshSubcommand {
         match self {
             Self::Join(args) => args.run().await,
             Self::Send(args) => args.run().await,
+            Self::Grant(args) => args.run().await,
+            Self::Grants(args) => args.run().await,
             Self::Create(args) => args.run().await,
             Self::List(args) => args.run().await,
             Self::Show(args) => args.run().await,
@@ -95,6 +105,7 @@ impl MeshSubcommand {
             Self::Members(args) => args.run().await,
             Self::Rename(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
+            Self::SetGrants(args) => args.run().await,
             Self::Topics(args) => args.run().await,
             Self::Subscribe(args) => args.run().await,
             Self::Unsubscribe(args) => args.run().await,

@@ -359,6 +359,7 @@ fn cm_015_another_machine_is_refused_with_4_until_it_is_accepted() {
     let mut alice = world.join("alice");
     alice.configure("[host_fingerprint]\nid_override = \"linux:one\"\n");
     alice.up();
+    alice.wait_connected();
     alice.kill();
     alice.configure("[host_fingerprint]\nid_override = \"linux:two\"\n");
     let (status, error) = failed(&alice.daemon(&["up"]));
@@ -368,7 +369,19 @@ fn cm_015_another_machine_is_refused_with_4_until_it_is_accepted() {
         "{error}"
     );
     assert_eq!(printed(&alice.daemon(&["accept-host"]))["accepted"], true);
+    let suspected = || {
+        let listed = printed(&world.place.consign(&["mesh", "members", MESH, "--json"]));
+        listed["members"][0]["clone_suspected_at"].is_i64()
+    };
+    wait_for("the first machine is known to the broker", || {
+        let listed = printed(&world.place.consign(&["mesh", "members", MESH, "--json"]));
+        listed["members"][0]["last_seen_host_fingerprint"].is_string()
+    });
+    assert!(!suspected());
     alice.up();
+    wait_for("the broker has noticed the other machine", suspected);
+    let health = printed(&alice.daemon(&["status"]));
+    assert_eq!(health["broker_version"], env!("CARGO_PKG_VERSION"));
 }
 
 #[test]

@@ -39,6 +39,7 @@ metrics! {
     DROPPED_BY_GRANT = "broker_messages_dropped_by_grant_total", "counter", [], "Messages that a recipient does not want";
     TTL_SWEEPS = "broker_ttl_sweeps_total", "counter", [], "Passes of the retention";
     FINGERPRINT_MISMATCHES = "cm_broker_dedupe_fingerprint_mismatch_total", "counter", ["client_id", "mesh_id"], "Ids that were used for another request, by the member that sent it";
+    CLONES_SUSPECTED = "cm_broker_member_clone_suspected_total", "counter", ["mesh_id"], "Daemons that connected from another machine than before";
     ORPHAN_CHECKS = "cm_broker_dedupe_orphan_check_total", "counter", [], "Passes of the check for ids without a message";
     ORPHANS = "cm_broker_dedupe_orphan_found", "counter", ["mesh_id"], "Ids without a message that a check found";
     MISCONFIGURED = "cm_broker_dedupe_misconfig_total", "counter", ["mesh_id", "retention_dedupe_days", "retention_message_days"], "Meshes that forget ids before messages";

@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 use super::peers::PeerState;
 use super::records::{MeshMember, RosterRecord};
+use super::roster::Roster;
 use super::time_text::text_of_ms;
 use super::{Broker, BrokerError};
 use crate::close::MeshCloseCode;
 use crate::frame::{BrokerFrame, KeyRotationFrame, PushFrame, RawJson};
 use crate::id::{BrokerMessageId, DisplayName, GroupName};
 use crate::keys::MeshPublicKey;
+use crate::role::MemberRole;
 use crate::rotation::{RotatingMember, check_rotation};
 use consign_engine::{UnitOfWork, Versioned};
 
@@ -37,6 +39,14 @@ impl Broker {
         });
         let own = state.presence_id.clone();
         self.tell(mesh_id, event, &data, |peer| peer.presence_id != own);
+    }
+
+    /// Tells the connected admins of a mesh.
+    pub(super) fn tell_admins(&self, mesh_id: &str, roster: &Roster, event: &str, data: &Value) {
+        self.tell(mesh_id, event, data, |peer| {
+            let member = roster.active(&peer.member_id);
+            member.is_some_and(|member| member.role == MemberRole::Admin)
+        });
     }
 
     /// Queues a system push for the connections that `wants` selects.

@@ -87,6 +87,8 @@ impl Broker {
             former_keys: Vec::new(),
             groups: Vec::new(),
             grants: PeerGrants::default(),
+            last_seen_host_fingerprint: None,
+            clone_suspected_at: None,
         };
         invite.value.uses += 1;
         // The key of a revoked member may join again, as another member.

@@ -6,7 +6,7 @@ use super::records::{MeshMember, MeshRecord, RosterRecord};
 use super::{Broker, BrokerError};
 use crate::id::DisplayName;
 use crate::keys::MeshPublicKey;
-use crate::role::PeerGrants;
+use crate::role::{PeerGrant, PeerGrants};
 
 impl Broker {
     /// All members, those who joined first first. Revoked ones are among them.
@@ -81,17 +81,52 @@ impl Broker {
         self.rename(&mesh, &id, name).await
     }
 
-    /// Replaces what a member lets others do.
-    pub async fn set_grants(
+    /// Replaces what a member lets another one do; without a list, that is the default. Returns all of its lists.
+    pub(super) async fn grant(
+        &self,
+        mesh_id: &str,
+        id: &str,
+        to: MeshPublicKey,
+        grants: Option<&[PeerGrant]>,
+    ) -> Result<PeerGrants, BrokerError> {
+        let roster = self.current_roster(mesh_id).await?;
+        let to = roster.by_key(to);
+        let to = to.ok_or_else(|| BrokerError::NoSuchMember("this key".to_owned()))?;
+        let keys: Vec<MeshPublicKey> = to.keys().collect();
+        let changed = self.change_member(mesh_id, id, |member| {
+            member.grants.0.retain(|key, _| !keys.contains(key));
+            if let Some(grants) = grants {
+                member.grants.0.insert(to.pubkey, sorted(grants));
+            }
+        });
+        Ok(changed.await?.grants)
+    }
+
+    /// The same by an operator.
+    pub async fn grant_for(
         &self,
         _operator: Operator,
         slug: &str,
         pubkey: MeshPublicKey,
-        grants: &PeerGrants,
+        to: MeshPublicKey,
+        grants: Option<&[PeerGrant]>,
     ) -> Result<MeshMember, BrokerError> {
         let (mesh, id) = self.named_member(slug, pubkey).await?;
-        self.change_member(&mesh, &id, |member| member.grants.clone_from(grants))
-            .await
+        self.grant(&mesh, &id, to, grants).await?;
+        let member = self.engine().load(MeshMember::key(&mesh, &id)).await?;
+        let member = member.ok_or_else(|| BrokerError::NoSuchMember(pubkey.to_string()))?;
+        Ok(member.value)
+    }
+
+    /// What a member lets others do, where it is not the default.
+    pub(super) async fn grants_of(
+        &self,
+        mesh_id: &str,
+        id: &str,
+    ) -> Result<PeerGrants, BrokerError> {
+        let roster = self.current_roster(mesh_id).await?;
+        let grants = roster.active(id).map(|member| member.grants.clone());
+        Ok(grants.unwrap_or_default())
     }
 
     async fn named_member(
@@ -128,4 +163,12 @@ impl Broker {
             )
             .await
     }
+}
+
+/// Each grant once.
+fn sorted(grants: &[PeerGrant]) -> Vec<PeerGrant> {
+    let mut grants = grants.to_vec();
+    grants.sort_unstable();
+    grants.dedup();
+    grants
 }

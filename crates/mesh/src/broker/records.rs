@@ -72,6 +72,12 @@ pub struct MeshMember {
     /// What the member lets others do.
     #[serde(default)]
     pub grants: PeerGrants,
+    /// The machine from which the member's daemon connected last, as that daemon hashed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen_host_fingerprint: Option<String>,
+    /// When the daemon last connected from another machine than before, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_suspected_at: Option<i64>,
 }
 
 impl MeshMember {
@@ -84,8 +90,13 @@ impl MeshMember {
         self.revoked_at.is_none()
     }
 
+    /// The present key and the former ones.
+    pub(super) fn keys(&self) -> impl Iterator<Item = MeshPublicKey> + '_ {
+        std::iter::once(self.pubkey).chain(self.former_keys.iter().copied())
+    }
+
     pub(super) fn has_key(&self, key: MeshPublicKey) -> bool {
-        self.pubkey == key || self.former_keys.contains(&key)
+        self.keys().any(|own| own == key)
     }
 
     /// Holds the id of the member with this key.

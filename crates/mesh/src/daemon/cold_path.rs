@@ -13,16 +13,17 @@ use tokio_tungstenite::tungstenite::Message;
 use super::random;
 use super::transport::{self, BrokerSocket};
 use crate::body::CarriedBody;
-use crate::destination::{Destination, KnownPeer, ResolveError};
+use crate::destination::{Destination, KnownPeer, Recipient, ResolveError};
 use crate::fingerprint::{BodyHash, ENVELOPE_VERSION};
 use crate::frame::{
-    AckFrame, BrokerFrame, ClientFrame, HelloFrame, ListPeers, PeerEntry, RawJson, SendFrame,
-    TopicCreate, TopicCreated, fits,
+    AckFrame, BrokerFrame, ClientFrame, HelloFrame, ListGrants, ListPeers, PeerEntry, RawJson,
+    SendFrame, SetGrants, TopicCreate, TopicCreated, fits,
 };
 use crate::id::TopicName;
 use crate::ipc::{IpcRefusal, IpcSend};
 use crate::joined::JoinedMesh;
 use crate::keys::{MeshKeyError, MeshPrivateKey, MeshPublicKey};
+use crate::role::{PeerGrant, PeerGrants};
 use crate::signed_text::MeshSignedText;
 use crate::ulid::MeshUlid;
 
@@ -114,6 +115,31 @@ impl ColdPath<'_> {
             .await?;
         session.close().await;
         Ok(created)
+    }
+
+    /// What this member lets others do, where it is not the default.
+    pub async fn grants(&self) -> Result<PeerGrants, ColdPathError> {
+        let session = self.connect().await?;
+        session.ask_grants(ClientFrame::from(ListGrants {})).await
+    }
+
+    /// Replaces what this member lets another one do; without a list, that is the default. Returns all of its lists.
+    pub async fn set_grants(
+        &self,
+        member: Recipient,
+        grants: Option<Vec<PeerGrant>>,
+    ) -> Result<PeerGrants, ColdPathError> {
+        let mut session = self.connect().await?;
+        let peers = if member.needs_peers() {
+            session.peers().await?
+        } else {
+            Vec::new()
+        };
+        let Destination::Member(member) = member.resolve(&peers)? else {
+            return Err(ResolveError::NotFound.into());
+        };
+        let set = ClientFrame::from(SetGrants { member, grants });
+        session.ask_grants(set).await
     }
 
     async fn connect(&self) -> Result<ColdSession, ColdPathError> {
@@ -214,6 +240,22 @@ impl ColdSession {
             })
             .await?;
         Ok(list.peers.iter().filter_map(known).collect())
+    }
+
+    /// The request is the last one of the session.
+    async fn ask_grants(mut self, request: ClientFrame) -> Result<PeerGrants, ColdPathError> {
+        self.write(request.to_text(Some(REQUEST))).await?;
+        let list = self
+            .answer(|frame| {
+                if let BrokerFrame::GrantsList(list) = frame {
+                    Some(list.grants)
+                } else {
+                    None
+                }
+            })
+            .await?;
+        self.close().await;
+        Ok(list)
     }
 
     async fn write(&mut self, text: String) -> Result<(), ColdPathError> {

@@ -17,7 +17,7 @@ use super::transport::BrokerSocket;
 use crate::close::{DaemonExit, MeshCloseCode};
 use crate::features::{FeatureNeeds, Negotiated, NegotiationFailure, negotiate};
 use crate::frame::{
-    BrokerFrame, ClientFrame, FeatureRequest, FeatureResponse, HelloFrame, PushFrame,
+    BrokerFrame, ClientFrame, FeatureRequest, FeatureResponse, HelloAck, HelloFrame, PushFrame,
 };
 use crate::ipc::MeshEventKind;
 use crate::limits::{HELLO_TIMEOUT_MS, NEGOTIATION_TIMEOUT_MS};
@@ -81,7 +81,7 @@ pub(super) async fn shake_hands(
     let mut early = Vec::new();
     let limit = Duration::from_millis(HELLO_TIMEOUT_MS);
     let ack = timeout(limit, hello_ack(shared, socket, &mut early)).await;
-    let display_name = ack.map_err(|_| LineEnd::lost("no answer to the hello"))??;
+    let ack = ack.map_err(|_| LineEnd::lost("no answer to the hello"))??;
     shared.keep_current_key().await;
     let needs = shared.config().needs();
     let request = FeatureRequest {
@@ -104,7 +104,7 @@ pub(super) async fn shake_hands(
     };
     match agreed {
         Ok(negotiated) => {
-            let terms = terms(shared, &needs, &negotiated, response.as_ref(), display_name)?;
+            let terms = terms(shared, &needs, &negotiated, response.as_ref(), ack)?;
             Ok((terms, early))
         }
         Err(failure) => Err(refuse(shared, socket, &failure, response.as_ref()).await),
@@ -124,6 +124,7 @@ fn hello(shared: &DaemonShared) -> HelloFrame {
         session_id: Some(shared.session_id.clone()),
         pid: Some(i64::from(std::process::id())),
         hostname: Some(shared.hostname.clone()),
+        host_fingerprint: shared.host_fingerprint.clone(),
         peer_type: Some("connector".to_owned()),
         channel: Some("claudemesh-daemon".to_owned()),
         timestamp,
@@ -137,11 +138,11 @@ async fn hello_ack(
     shared: &DaemonShared,
     socket: &mut BrokerSocket,
     early: &mut Vec<PushFrame>,
-) -> Result<String, LineEnd> {
+) -> Result<HelloAck, LineEnd> {
     let mut refusal = None;
     loop {
         match next_frame(socket).await {
-            Ok(BrokerFrame::HelloAck(ack)) => return Ok(ack.member_display_name),
+            Ok(BrokerFrame::HelloAck(ack)) => return Ok(*ack),
             Ok(BrokerFrame::Push(push)) => early.push(*push),
             Ok(BrokerFrame::Error(error)) => {
                 if matches!(&*error.code, "revoked" | "unauthorized")
@@ -200,7 +201,7 @@ fn terms(
     needs: &FeatureNeeds,
     negotiated: &Negotiated,
     response: Option<&FeatureResponse>,
-    display_name: String,
+    ack: HelloAck,
 ) -> Result<BrokerTerms, LineEnd> {
     let log = &shared.log;
     for warning in &negotiated.warnings {
@@ -245,8 +246,8 @@ fn terms(
         parameters,
         max_age: age,
         inline_bytes: negotiated.inline_bytes,
-        broker_version: None,
-        display_name,
+        broker_version: ack.broker_version,
+        display_name: ack.member_display_name,
     })
 }
 

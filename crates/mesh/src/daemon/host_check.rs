@@ -105,6 +105,12 @@ pub fn accept_host(check: &HostCheck<'_>, log: &DaemonLog) -> io::Result<HostIde
     Ok(current)
 }
 
+/// The hash of the machine for the broker. One without any id has another hash at each start, and would look like a copy.
+pub(super) fn told_to_broker(machine: &HostIdentity) -> Option<String> {
+    let has_id = !machine.host_id.starts_with(RANDOM_PREFIX);
+    has_id.then(|| machine.fingerprint())
+}
+
 fn identity(check: &HostCheck<'_>, log: &DaemonLog) -> HostIdentity {
     let Machine {
         host_id,

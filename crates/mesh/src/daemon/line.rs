@@ -211,6 +211,7 @@ impl BrokerLine {
             | BrokerFrame::StateChange(_)
             | BrokerFrame::StateResult(_)
             | BrokerFrame::StateList(_)
+            | BrokerFrame::GrantsList(_)
             | BrokerFrame::Unknown(_)) => {
                 let id = framed.req_id.unwrap_or_default();
                 if let Some(waiter) = self.waiting().answers.remove(&id) {

@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 use super::folder::FolderLock;
 use super::hooks::{HOOKS_FILE, HookKind, HookOptions, HookRun, Hooks, IsolationPrograms};
 use super::host::MachineRoot;
-use super::host_check::{HostCheck, HostCheckError, check_host};
+use super::host_check::{HostCheck, HostCheckError, check_host, told_to_broker};
 use super::identity::{DaemonIdentity, IdentityOptions};
 use super::inbound::INBOUND_MAX;
 use super::ipc_server::IpcServer;
@@ -83,7 +83,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     }
     warn_of_choices(&config, options.environment, &log);
     let metrics = DaemonMetrics::new(options.mesh.as_str());
-    check_machine(&folder, &config, &log, &metrics)?;
+    let host_fingerprint = check_machine(&folder, &config, &log, &metrics)?;
     let (identity, archive) = identity(&options, &mesh, &folder, &config, &log)?;
     let hooks = HookOptions {
         directory: folder.path().to_owned(),
@@ -123,6 +123,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         slug: options.mesh.clone(),
         mesh_id: mesh.mesh_id.clone(),
         broker_url: broker_url.unwrap_or_else(|| mesh.broker_url.clone()),
+        host_fingerprint,
         environment: options.environment,
         folder,
         log,
@@ -296,13 +297,13 @@ pub(super) fn level(config: &DaemonConfig) -> MeshLogLevel {
     MeshLogLevel::parse(&config.daemon.log_level).unwrap_or(MeshLogLevel::Info)
 }
 
-/// Whether the daemon is still on the machine that its keys belong to.
+/// Whether the daemon is still on the machine that its keys belong to. Returns the hash of the machine for the broker.
 fn check_machine(
     folder: &DaemonFolder,
     config: &DaemonConfig,
     log: &DaemonLog,
     metrics: &DaemonMetrics,
-) -> Result<(), DaemonEnd> {
+) -> Result<Option<String>, DaemonEnd> {
     let check = HostCheck {
         directory: folder.path(),
         root: &MachineRoot::default(),
@@ -310,7 +311,7 @@ fn check_machine(
         policy: config.clone.policy,
     };
     match check_host(&check, log, metrics) {
-        Ok(_) => Ok(()),
+        Ok(machine) => Ok(told_to_broker(&machine)),
         Err(HostCheckError::Io(error)) => Err(failed(folder, &error)),
         Err(error) => Err(DaemonEnd::new(
             DaemonExit::HostFingerprint,

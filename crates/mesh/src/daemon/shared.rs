@@ -91,6 +91,8 @@ pub(super) struct DaemonShared {
     pub(super) folder: DaemonFolder,
     pub(super) environment: HostEnvironment,
     pub(super) hostname: String,
+    /// The hash of this machine, if it has an id.
+    pub(super) host_fingerprint: Option<String>,
     /// The same for all connections of this process, so that a new one replaces the old one.
     pub(super) session_id: String,
     pub(super) log: DaemonLog,
@@ -126,6 +128,7 @@ pub(super) struct DaemonParts {
     pub(super) slug: MeshSlug,
     pub(super) mesh_id: String,
     pub(super) broker_url: String,
+    pub(super) host_fingerprint: Option<String>,
     pub(super) folder: DaemonFolder,
     pub(super) environment: HostEnvironment,
     pub(super) log: DaemonLog,
@@ -154,6 +157,7 @@ impl DaemonShared {
             folder: parts.folder,
             environment: parts.environment,
             hostname,
+            host_fingerprint: parts.host_fingerprint,
             session_id: new_ulid().to_string(),
             inbox_ids: UlidSequence::default(),
             log: parts.log,

@@ -1,9 +1,9 @@
 //! What the broker sends to clients and daemons.
 
 use super::{
-    AckFrame, ErrorFrame, FeatureResponse, HelloAck, MessageStatusResult, PeersList, PushFrame,
-    StateChange, StateList, StateResult, TopicCreated, TopicHistoryResponse, TopicListResponse,
-    TopicMembersResponse, frames,
+    AckFrame, ErrorFrame, FeatureResponse, GrantsList, HelloAck, MessageStatusResult, PeersList,
+    PushFrame, StateChange, StateList, StateResult, TopicCreated, TopicHistoryResponse,
+    TopicListResponse, TopicMembersResponse, frames,
 };
 
 frames! {
@@ -23,5 +23,6 @@ frames! {
         StateChange(StateChange) => "state_change",
         StateResult(StateResult) => "state_result",
         StateList(StateList) => "state_list",
+        GrantsList(GrantsList) => "grants_list",
     }
 }

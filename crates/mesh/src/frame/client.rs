@@ -2,9 +2,9 @@
 
 use super::{
     ClientAck, FeatureRequest, GetState, HelloFrame, JoinGroup, KeyRotationFrame, LeaveGroup,
-    ListPeers, ListState, MessageStatusRequest, SendFrame, SessionHello, SetProfile, SetState,
-    SetStats, SetStatus, SetSummary, SetVisible, TopicCreate, TopicHistory, TopicJoin, TopicLeave,
-    TopicList, TopicMarkRead, TopicMembers, frames,
+    ListGrants, ListPeers, ListState, MessageStatusRequest, SendFrame, SessionHello, SetGrants,
+    SetProfile, SetState, SetStats, SetStatus, SetSummary, SetVisible, TopicCreate, TopicHistory,
+    TopicJoin, TopicLeave, TopicList, TopicMarkRead, TopicMembers, frames,
 };
 
 frames! {
@@ -35,6 +35,8 @@ frames! {
         SetState(SetState) => "set_state",
         GetState(GetState) => "get_state",
         ListState(ListState) => "list_state",
+        SetGrants(SetGrants) => "set_grants",
+        ListGrants(ListGrants) => "list_grants",
     }
 }
 

@@ -36,6 +36,9 @@ pub struct HelloFrame {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupEntry>>,
+    /// The machine of a daemon, as in its `host_fingerprint.json`: 64 hex digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_fingerprint: Option<String>,
     /// Milliseconds since 1970.
     pub timestamp: u64,
     pub signature: String,
@@ -108,6 +111,8 @@ pub struct HelloAck {
     pub restored_stats: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broker_version: Option<String>,
 }
 
 /// What the broker stores about a member.

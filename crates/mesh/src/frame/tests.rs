@@ -26,8 +26,8 @@ fn every_frame_of_a_client_reads_back() {
     let frames = [
         json!({"type": "hello", "protocolVersion": 1, "capabilities": ["a"], "meshId": "m", "memberId": "a", "pubkey": "k",
             "sessionPubkey": "s", "displayName": "d", "sessionId": "i", "pid": 7, "cwd": "/", "hostname": "h",
-            "peerType": "ai", "channel": "c", "model": "x", "groups": [{"name": "g", "role": "r"}], "timestamp": 5,
-            "signature": "f"}),
+            "peerType": "ai", "channel": "c", "model": "x", "groups": [{"name": "g", "role": "r"}], "hostFingerprint": "h",
+            "timestamp": 5, "signature": "f"}),
         json!({"type": "session_hello", "meshId": "m", "parentMemberId": "a", "parentMemberPubkey": "k", "sessionPubkey": "s",
             "parentAttestation": {"sessionPubkey": "s", "parentMemberPubkey": "k", "expiresAt": 9, "signature": "f"},
             "displayName": "d", "sessionId": "i", "pid": 7, "cwd": "/", "hostname": "h", "groups": [], "timestamp": 5,
@@ -59,6 +59,8 @@ fn every_frame_of_a_client_reads_back() {
         json!({"type": "set_state", "key": "k", "value": [1]}),
         json!({"type": "get_state", "key": "k"}),
         json!({"type": "list_state"}),
+        json!({"type": "set_grants", "member": "ab".repeat(32), "grants": ["dm", "state-read"]}),
+        json!({"type": "list_grants"}),
     ];
     let kinds: Vec<String> = frames
         .iter()
@@ -72,7 +74,7 @@ fn every_frame_of_the_broker_reads_back() {
     let frames = [
         json!({"type": "hello_ack", "presenceId": "p", "memberDisplayName": "d", "memberProfile": {"roleTag": null,
             "groups": [], "messageMode": "push"}, "meshPolicy": {}, "restored": true, "lastSummary": "s", "lastSeenAt": "t",
-            "restoredGroups": [{"name": "g"}], "restoredStats": {}, "services": []}),
+            "restoredGroups": [{"name": "g"}], "restoredStats": {}, "services": [], "brokerVersion": "1"}),
         json!({"type": "feature_negotiation_response", "supported": {"key_epoch": {"params": {"version": 1}}},
             "missing_required": [], "_reqId": "r"}),
         json!({"type": "ack", "id": "1", "messageId": "m", "queued": true, "error": "e", "code": 201, "broker_message_id": "m",
@@ -100,6 +102,7 @@ fn every_frame_of_the_broker_reads_back() {
         json!({"type": "state_change", "key": "k", "value": null, "updatedBy": "m"}),
         json!({"type": "state_result", "key": "k", "value": 1, "updatedAt": "t", "updatedBy": "m"}),
         json!({"type": "state_list", "entries": [{"key": "k", "value": 1, "updatedAt": "t", "updatedBy": "m"}]}),
+        json!({"type": "grants_list", "grants": {"ab".repeat(32): ["dm"], "cd".repeat(32): []}}),
     ];
     let kinds: Vec<String> = frames
         .iter()

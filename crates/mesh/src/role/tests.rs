@@ -34,16 +34,16 @@ fn only_members_that_are_no_observers_post() {
 fn a_blocked_sender_learns_it_for_direct_messages_alone() {
     let blocks = PeerGrants([(key(1), Vec::new()), (key(2), vec![PeerGrant::Dm])].into());
     let direct = Destination::Member(key(9));
-    assert_eq!(blocks.delivered(key(1), &direct), Delivered::Refused);
+    assert_eq!(blocks.delivered([key(1)], &direct), Delivered::Refused);
     assert_eq!(
-        blocks.delivered(key(1), &Destination::Everyone),
+        blocks.delivered([key(1)], &Destination::Everyone),
         Delivered::Dropped
     );
-    assert_eq!(blocks.delivered(key(1), &topic("a")), Delivered::Dropped);
-    assert_eq!(blocks.delivered(key(2), &direct), Delivered::Yes);
-    assert_eq!(blocks.delivered(key(2), &topic("a")), Delivered::Dropped);
-    assert_eq!(blocks.delivered(key(3), &direct), Delivered::Yes);
-    assert_eq!(blocks.delivered(key(3), &topic("a")), Delivered::Yes);
+    assert_eq!(blocks.delivered([key(1)], &topic("a")), Delivered::Dropped);
+    assert_eq!(blocks.delivered([key(2)], &direct), Delivered::Yes);
+    assert_eq!(blocks.delivered([key(2)], &topic("a")), Delivered::Dropped);
+    assert_eq!(blocks.delivered([key(3)], &direct), Delivered::Yes);
+    assert_eq!(blocks.delivered([key(3)], &topic("a")), Delivered::Yes);
 }
 
 #[test]

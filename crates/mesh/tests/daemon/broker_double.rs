@@ -250,6 +250,7 @@ impl Connection {
                     restored_groups: None,
                     restored_stats: None,
                     services: None,
+                    broker_version: Some("9.8.7".to_owned()),
                 }
                 .into()
             }

@@ -276,6 +276,7 @@ async fn cm_136_cm_137_cm_119_version_compat_and_health_have_their_members() {
     ] {
         assert!(health.get(member).is_some(), "{member}");
     }
+    assert_eq!(health["broker_version"], "9.8.7", "what its hello_ack says");
     assert_eq!(health["brokers"], json!({"home": "open"}));
     assert_eq!(health["member_pubkey"], home.key.public_key().to_string());
     daemon.down().await;

@@ -154,6 +154,38 @@ async fn reads_show_topics_messages_and_conflicts_without_bodies() {
 }
 
 #[tokio::test]
+async fn cm_155_an_operator_sets_what_a_member_lets_another_one_do() {
+    let world = World::new();
+    world.mesh(&json!({})).await;
+    world.member(1, "alice").await;
+    world.member(2, "bob").await;
+    let api_key = world.api_key(1, json!({"capabilities": ["send"]})).await;
+    let to_bob = |id: &str| json!({"destination_kind": "dm", "destination_ref": key(2), "body": "x", "client_message_id": id});
+    let grants = format!("/v1/meshes/acme/members/{}/grants", key(2));
+    let block = json!({"member": key(1), "grants": []});
+    let blocked = world.post(&grants, &block).await.of(200);
+    assert_eq!(blocked["grants"], json!([block]));
+    world.send(&api_key, &to_bob("m-1")).await.of(403);
+    let direct = json!({"member": key(1), "grants": ["dm", "dm"]});
+    let allowed = world.post(&grants, &direct).await.of(200);
+    assert_eq!(allowed["grants"][0]["grants"], json!(["dm"]));
+    world.send(&api_key, &to_bob("m-1")).await.of(201);
+    let default = world.post(&grants, &json!({"member": key(1)})).await;
+    assert_eq!(default.of(200)["grants"], json!([]));
+    for (body, error) in [
+        (
+            json!({"member": key(1), "grants": ["everything"]}),
+            (400, "invalid_request"),
+        ),
+        (json!({"grants": []}), (400, "invalid_request")),
+        (json!({"member": key(9), "grants": []}), (404, "not_found")),
+    ] {
+        let refused = world.post(&grants, &body).await;
+        assert_eq!(refused.error(), (error.0, error.1.to_owned()), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn maintenance_closes_what_is_not_for_operators() {
     let policy = ListenerPolicy {
         maintenance: true,

@@ -5,7 +5,7 @@ use consign_mesh::role::ClonePolicy;
 use serde_json::json;
 
 use crate::client::{Client, body, hello, message};
-use crate::world::{Member, World};
+use crate::world::{MESH, Member, World, operator};
 
 /// A daemon of another run.
 async fn daemon_of_run(world: &World, member: &Member, run: &str) -> Client {
@@ -88,6 +88,51 @@ async fn a_daemon_that_connects_again_replaces_its_own_connection() {
     let mut second = world.daemon(&alice).await;
     assert_eq!(first.closed().await, (1000, "session_replaced".to_owned()));
     second.settle().await;
+}
+
+#[tokio::test]
+async fn a_daemon_from_another_machine_is_admitted_and_reported_to_the_admins() {
+    for policy in ClonePolicy::ALL {
+        let world = World::with_policy(*policy).await;
+        let root = world.admin("root", 9).await;
+        let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+        let (mut admin, mut other) = (world.daemon(&root).await, world.daemon(&bob).await);
+        let machines = ["a", "a", "b", "b"].map(|digit| digit.repeat(64));
+        for machine in &machines {
+            let mut client = world.connect().await;
+            let mut frame = hello(&alice, None);
+            frame["hostFingerprint"] = json!(machine);
+            client.say_hello(&frame).await;
+            client.negotiate().await;
+            client.settle().await;
+        }
+        // Sessions run anywhere, and what is no hash is ignored.
+        let mut session = world.connect().await;
+        let mut frame = hello(&alice, Some(&crate::world::session_key(60)));
+        frame["hostFingerprint"] = json!("c".repeat(64));
+        session.say_hello(&frame).await;
+        let mut client = world.connect().await;
+        let mut frame = hello(&alice, None);
+        frame["hostFingerprint"] = json!("é".repeat(32));
+        client.say_hello(&frame).await;
+
+        let report = admin.event("member_clone_suspected").await;
+        let data = &report["eventData"];
+        assert_eq!(data["pubkey"], alice.pubkey());
+        assert_eq!(data["policy"], policy.as_str());
+        assert_eq!(data["last_host_fingerprint_prefix"], "a".repeat(16));
+        assert_eq!(data["host_fingerprint_prefix"], "b".repeat(16));
+        for client in [&mut admin, &mut other] {
+            client.settle().await;
+            let unread = client.unread("push").into_iter();
+            let reports = unread.filter(|push| push["event"] == "member_clone_suspected");
+            assert_eq!(reports.count(), 0, "once, and to admins alone");
+        }
+        let members = world.broker.members(operator(), MESH).await.unwrap();
+        let stored = members.iter().find(|member| member.id == alice.id).unwrap();
+        assert_eq!(stored.last_seen_host_fingerprint, Some("b".repeat(64)));
+        assert!(stored.clone_suspected_at.is_some());
+    }
 }
 
 #[tokio::test]

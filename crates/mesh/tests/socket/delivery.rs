@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use consign_mesh::role::{PeerGrant, PeerGrants};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{body, message};
-use crate::world::{World, operator, session_key};
+use crate::world::{World, session_key};
 
 fn short_lease() -> impl FnOnce(&mut consign_mesh::broker::BrokerSettings) {
     |settings| settings.delivery_lease = Duration::from_secs(2)
@@ -147,14 +146,20 @@ async fn cm_155_grants_block_direct_messages_with_an_error_and_others_silently()
     let world = World::new().await;
     let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
     let carol = world.member("carol", 3).await;
-    let mut grants = PeerGrants::default();
-    grants.0.insert(alice.key.public_key(), Vec::new());
-    let set = world
-        .broker
-        .set_grants(operator(), "acme", bob.key.public_key(), &grants);
-    set.await.unwrap();
     let mut sender = world.daemon(&alice).await;
     let (mut blocking, mut open) = (world.daemon(&bob).await, world.daemon(&carol).await);
+    let set =
+        |grants: Value| json!({"type": "set_grants", "member": alice.pubkey(), "grants": grants});
+    let listed = blocking.request(set(json!([]))).await;
+    assert_eq!(listed["type"], "grants_list");
+    assert_eq!(listed["grants"], json!({alice.pubkey(): []}));
+    // Its own connection lists the same, and another member has lists of its own.
+    let list = json!({"type": "list_grants"});
+    assert_eq!(
+        blocking.request(list.clone()).await["grants"],
+        listed["grants"]
+    );
+    assert_eq!(open.request(list).await["grants"], json!({}));
     let refused = sender.deliver(&message(&bob.pubkey(), "direct")).await;
     assert_eq!(
         (&refused["code"], &refused["queued"]),
@@ -168,14 +173,25 @@ async fn cm_155_grants_block_direct_messages_with_an_error_and_others_silently()
     open.deliver(&message(&bob.pubkey(), "from carol")).await;
     assert_eq!(body(&blocking.take().await), "from carol");
 
-    grants.0.insert(alice.key.public_key(), vec![PeerGrant::Dm]);
-    let set = world
-        .broker
-        .set_grants(operator(), "acme", bob.key.public_key(), &grants);
-    set.await.unwrap();
+    blocking.request(set(json!(["dm"]))).await;
     let ack = sender.deliver(&message(&bob.pubkey(), "direct")).await;
     assert_eq!(ack["code"], 201);
     assert_eq!(body(&blocking.take().await), "direct");
+    sender.deliver(&message("*", "to many")).await;
+    blocking.settle().await;
+    assert!(
+        blocking
+            .unread("push")
+            .iter()
+            .all(|push| push["subtype"] == "system")
+    );
+
+    let listed = blocking.request(set(Value::Null)).await;
+    assert_eq!(listed["grants"], json!({}), "the default");
+    sender.deliver(&message("*", "again")).await;
+    assert_eq!(body(&blocking.take().await), "again");
+    let stranger = json!({"type": "set_grants", "member": "ab".repeat(32), "grants": []});
+    assert_eq!(blocking.request(stranger).await["code"], "not_found");
 }
 
 #[tokio::test]

@@ -230,8 +230,16 @@ impl World {
 
     /// A new member, whose key follows from the number.
     pub(crate) async fn member(&self, name: &str, seed: u8) -> Member {
+        self.member_with(MemberRole::Member, name, seed).await
+    }
+
+    pub(crate) async fn admin(&self, name: &str, seed: u8) -> Member {
+        self.member_with(MemberRole::Admin, name, seed).await
+    }
+
+    async fn member_with(&self, role: MemberRole, name: &str, seed: u8) -> Member {
         let invite = NewInvite {
-            role: MemberRole::Member,
+            role,
             uses_max: 1,
             valid_for_s: 600 + u64::from(seed),
         };

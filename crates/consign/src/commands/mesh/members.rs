@@ -30,7 +30,7 @@ impl Args {
                 out::note("no members; invite some with: consign mesh invite SLUG");
                 return Ok(());
             }
-            let heading = ["NAME", "ROLE", "JOINED", "REVOKED", "KEY"];
+            let heading = ["NAME", "ROLE", "JOINED", "REVOKED", "COPY SUSPECTED", "KEY"];
             out::data(&render::table(&heading, &members))
         })
     }
@@ -42,6 +42,7 @@ fn row(member: &Value) -> Vec<String> {
         cell(member, "role"),
         super::time(member, "joined_at"),
         super::time(member, "revoked_at"),
+        super::time(member, "clone_suspected_at"),
         cell(member, "pubkey"),
     ]
 }

@@ -188,7 +188,7 @@ impl Broker {
         let own = roster.active(&sender.member_id);
         let own = own.ok_or_else(|| forbidden("the sender is no member of this mesh"))?;
         let destination = target.destination();
-        let gets = |member: &MeshMember| member.grants.delivered(own.pubkey, &destination);
+        let gets = |member: &MeshMember| member.grants.delivered(own.keys(), &destination);
         let mesh_id = &sender.mesh.id;
         let mut queues = Vec::new();
         let rows: BTreeSet<RecipientRow> = match (target, topic) {

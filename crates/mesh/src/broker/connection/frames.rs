@@ -10,11 +10,11 @@ use crate::close::MeshCloseCode;
 use crate::concurrent::{MemberConnection, decide_connection};
 use crate::features::{BrokerOffer, answer};
 use crate::frame::{
-    ClientFrame, FeatureRequest, Framed, GroupEntry, KeyRotationFrame, MessageStatusRequest,
-    PeerEntry, PeersList, SetProfile,
+    ClientFrame, FeatureRequest, Framed, GrantsList, GroupEntry, KeyRotationFrame,
+    MessageStatusRequest, PeerEntry, PeersList, SetProfile,
 };
 use crate::max_age::DedupeWindow;
-use crate::role::{ClonePolicy, PresenceRole};
+use crate::role::{ClonePolicy, PeerGrants, PresenceRole};
 
 impl MeshLine {
     pub(super) async fn handle(&self, framed: Framed<ClientFrame>) {
@@ -100,8 +100,28 @@ impl MeshLine {
                 Ok(list) => self.send(list, req_id),
                 Err(error) => self.report(Err(error), req_id),
             },
+            ClientFrame::SetGrants(set) => {
+                let granted = self.broker.grant(
+                    &self.mesh.id,
+                    &self.member_id,
+                    set.member,
+                    set.grants.as_deref(),
+                );
+                self.send_grants(granted.await, req_id);
+            }
+            ClientFrame::ListGrants(_) => {
+                let grants = self.broker.grants_of(&self.mesh.id, &self.member_id);
+                self.send_grants(grants.await, req_id);
+            }
             // These do not come here.
             ClientFrame::Send(_) | ClientFrame::ClientAck(_) | ClientFrame::Unknown(_) => {}
+        }
+    }
+
+    fn send_grants(&self, grants: Result<PeerGrants, BrokerError>, req_id: Option<&str>) {
+        match grants {
+            Ok(grants) => self.send(GrantsList { grants }, req_id),
+            Err(error) => self.report(Err(error), req_id),
         }
     }
 

@@ -21,10 +21,14 @@ use crate::keys::MeshPublicKey;
 use crate::priority::PeerStatus;
 use crate::role::PresenceRole;
 
+/// The version that daemons report as `broker_version`.
+const BROKER_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How messages reach a member: at once.
 const MESSAGE_MODE: &str = "push";
 /// Groups of one connection.
 const GROUPS_MAX: usize = 64;
+/// Of a host fingerprint.
+const FINGERPRINT_DIGITS: usize = 64;
 /// Texts about a connection are cut to this length.
 const ABOUT_CHARS_MAX: usize = 256;
 
@@ -43,6 +47,17 @@ struct PeerArrival<'a> {
     peer_type: Option<&'a str>,
     channel: Option<&'a str>,
     model: Option<&'a str>,
+    host_fingerprint: Option<&'a str>,
+}
+
+impl<'a> PeerArrival<'a> {
+    /// The machine of a member's daemon. Sessions of a member may run anywhere.
+    fn daemon_fingerprint(&self) -> Option<&'a str> {
+        let fingerprint = self.host_fingerprint.filter(|_| self.session.is_none())?;
+        let is_hash = fingerprint.len() == FINGERPRINT_DIGITS
+            && fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then_some(fingerprint)
+    }
 }
 
 impl Broker {
@@ -74,6 +89,7 @@ impl Broker {
             peer_type: hello.peer_type.as_deref(),
             channel: hello.channel.as_deref(),
             model: hello.model.as_deref(),
+            host_fingerprint: hello.host_fingerprint.as_deref(),
         };
         self.admit_connection(&arrival, sender, req_id, check_member)
             .await
@@ -105,6 +121,7 @@ impl Broker {
             peer_type: None,
             channel: None,
             model: None,
+            host_fingerprint: None,
         };
         self.admit_connection(&arrival, sender, req_id, check_parent)
             .await
@@ -136,7 +153,11 @@ impl Broker {
             return Err(HelloRefusal::Unauthorized);
         };
         let member = self.keep_groups(arrival, member).await;
-        Ok(self.connect(arrival, mesh, &member, sender, req_id))
+        let line = self.connect(arrival, mesh, &member, sender, req_id);
+        if let Some(fingerprint) = arrival.daemon_fingerprint() {
+            self.note_host(&line.mesh, &member, fingerprint).await;
+        }
+        Ok(line)
     }
 
     /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
@@ -271,6 +292,7 @@ fn hello_ack(state: &PeerState, earlier: Option<&PeerState>, member: &MeshMember
         restored_groups: earlier.map(|earlier| earlier.groups.clone()),
         restored_stats: stats.and_then(|stats| RawJson::parse(stats.text())),
         services: None,
+        broker_version: Some(BROKER_VERSION.to_owned()),
     }
 }
 

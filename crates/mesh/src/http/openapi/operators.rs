@@ -71,6 +71,7 @@ pub(super) fn all() -> Vec<Endpoint> {
             subscription("meshUnsubscribe", "End a subscription of a queue")
                 .about("Items that are in the queue stay there."),
         ),
+        post("/v1/meshes/{slug}/members/{pubkey}/grants", grant()),
         post("/v1/meshes/{slug}/keys", create_key()),
         get(
             "/v1/meshes/{slug}/keys",
@@ -166,6 +167,28 @@ fn subscription(id: &'static str, summary: &'static str) -> Operation {
             r#"{"topic":"alerts","queue":"pages"}"#,
         )
         .shows("The topic.", super::reads::topic())
+}
+
+fn grant() -> Operation {
+    let body = object(vec![
+        required(
+            "member",
+            schemas::pubkey().about("The member that may do it."),
+        ),
+        optional(
+            "grants",
+            list(schemas::grant())
+                .nullable()
+                .about("An empty list blocks the member; null is what members may by default."),
+        ),
+    ]);
+    of_member(
+        "meshSetGrants",
+        "Set what a member lets another member do",
+    )
+    .about("The member in the path is the recipient; members set it themselves with a frame `set_grants`.")
+    .reads(body.named("MeshNewGrants"), "")
+    .shows("The member in the path.", schemas::member())
 }
 
 fn create_key() -> Operation {

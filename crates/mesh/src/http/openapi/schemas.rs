@@ -4,7 +4,7 @@ use consign_web::openapi::schema::{
     Schema, boolean, integer, list, object, optional, required, text,
 };
 
-use crate::role::{ApiCapability, ClonePolicy, DedupeMode, MemberRole};
+use crate::role::{ApiCapability, ClonePolicy, DedupeMode, MemberRole, PeerGrant};
 
 pub(super) fn pubkey() -> Schema {
     text().hex_digits(64)
@@ -69,8 +69,36 @@ pub(super) fn member() -> Schema {
         required("joined_at", milliseconds()),
         required("revoked", boolean()),
         required("revoked_at", milliseconds().nullable()),
+        required(
+            "last_seen_host_fingerprint",
+            text()
+                .nullable()
+                .about("The machine from which the member's daemon connected last, as the daemon hashed it."),
+        ),
+        required(
+            "clone_suspected_at",
+            milliseconds()
+                .nullable()
+                .about("When the daemon last connected from another machine than before."),
+        ),
+        required(
+            "grants",
+            list(grants()).about("What the member lets others do, where it is not the default."),
+        ),
     ])
     .named("MeshMember")
+}
+
+fn grants() -> Schema {
+    object(vec![
+        required("member", pubkey()),
+        required("grants", list(grant())),
+    ])
+    .named("MeshGrants")
+}
+
+pub(super) fn grant() -> Schema {
+    text().one_of(PeerGrant::ALL.iter().map(|grant| grant.as_str()))
 }
 
 pub(super) fn invite() -> Schema {
