@@ -62,6 +62,7 @@ pub use folder::DaemonFolder;
 
 use crate::environment::{HostEnvironment, IdentityFlag};
 use crate::id::{DisplayName, MeshSlug};
+use crate::joined::JoinedMesh;
 
 /// What the command line and the environment say.
 #[derive(Debug, Clone)]
@@ -73,6 +74,8 @@ pub struct DaemonOptions {
     pub config_folder: Option<PathBuf>,
     /// The folder of the daemon itself, if it is not `daemon/SLUG` in the home folder.
     pub daemon_folder: Option<PathBuf>,
+    /// A membership that is not in `config.json`, and ends with the daemon.
+    pub joined: Option<JoinedMesh>,
     /// Takes the place of the broker's address in `config.json`.
     pub broker_url: Option<String>,
     pub environment: HostEnvironment,
@@ -94,6 +97,7 @@ impl DaemonOptions {
             home_folder,
             config_folder: None,
             daemon_folder: None,
+            joined: None,
             broker_url: None,
             environment: HostEnvironment::default(),
             identity: IdentityFlag::Unset,

@@ -492,6 +492,84 @@ fn cm_035_cm_158_a_topic_is_created_subscribed_twice_and_read() {
 }
 
 #[test]
+fn cm_010_an_ephemeral_daemon_with_an_invite_is_a_member_until_it_ends() {
+    let world = MeshWorld::new();
+    let bob = world.member("bob");
+    let invite = printed(&world.place.consign(&["mesh", "invite", MESH, "--json"]));
+    let link = invite["link"].as_str().unwrap();
+    let names = || {
+        let listed = printed(&world.place.consign(&["mesh", "members", MESH, "--json"]));
+        let members = listed["members"].as_array().unwrap().iter();
+        let mut names: Vec<String> = members.map(|one| super::word(&one["name"])).collect();
+        names.sort();
+        names
+    };
+    let mut guest = world.stranger("guest");
+    guest.spawn(&["--ephemeral", "--invite", link, "--name", "guest"]);
+    wait_for("the daemon is ready", || {
+        guest.daemon(&["status"]).status.success()
+    });
+    guest.wait_connected();
+    assert_eq!(names(), ["bob", "guest"]);
+    printed(&guest.send(&bob.pubkey(), "hello", "guest-1"));
+    bob.wait_received("guest-1");
+    assert_eq!(printed(&guest.daemon(&["down"]))["stopped"], true);
+    assert_eq!(guest.exit_status(), 0);
+    wait_for("the guest has left", || names() == ["bob"]);
+    assert!(!guest.home.join(".claudemesh/config.json").exists());
+    assert!(!guest.folder().join("keypair.json").exists());
+
+    // Whoever is a member is no guest.
+    let (status, error) = failed(&bob.daemon(&[
+        "up",
+        "--foreground",
+        "--ephemeral",
+        "--invite",
+        link,
+        "--name",
+        "other",
+    ]));
+    assert_eq!(status, 2, "{error}");
+    assert!(error.contains("joined already"), "{error}");
+}
+
+#[test]
+fn cm_155_a_member_blocks_another_one_and_allows_it_again() {
+    let world = MeshWorld::new();
+    let (alice, bob) = (world.member("alice"), world.member("bob"));
+    let own = |user: &super::mesh_world::MeshUser, args: &[&str]| {
+        printed(&user.consign(&[&["mesh"], args, &["--mesh", MESH, "--json"]].concat()))
+    };
+    let blocked = own(&bob, &["grant", "alice", "--block"]);
+    assert_eq!(blocked["grants"][alice.pubkey()], serde_json::json!([]));
+    assert_eq!(own(&bob, &["grants"]), blocked);
+    let to = bob.pubkey();
+    printed(&alice.send(&to, "hello", "blocked-1"));
+    wait_for("the row is dead", || {
+        alice.outbox_status("blocked-1") == "dead"
+    });
+    let args = [
+        "mesh",
+        "set-grants",
+        MESH,
+        &to,
+        &alice.pubkey(),
+        "dm",
+        "--json",
+    ];
+    let set = printed(&world.place.consign(&args));
+    assert_eq!(set["grants"][0]["grants"], serde_json::json!(["dm"]));
+    printed(&alice.send(&to, "hello", "allowed-1"));
+    bob.wait_received("allowed-1");
+    assert_eq!(
+        own(&bob, &["grant", "alice", "--default"])["grants"],
+        serde_json::json!({})
+    );
+    let (status, _) = failed(&bob.consign(&["mesh", "grant", "alice", "everything"]));
+    assert_eq!(status, 2);
+}
+
+#[test]
 fn cm_129_uninstall_tells_the_broker_and_reset_does_not() {
     let world = MeshWorld::new();
     let (mut alice, mut bob) = (world.member("alice"), world.member("bob"));

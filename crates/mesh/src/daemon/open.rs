@@ -229,6 +229,9 @@ fn failed(folder: &DaemonFolder, error: &io::Error) -> DaemonEnd {
 }
 
 fn joined_mesh(options: &DaemonOptions) -> Result<JoinedMesh, DaemonEnd> {
+    if let Some(joined) = &options.joined {
+        return Ok(joined.clone());
+    }
     let path = options.joined_meshes();
     let slug = options.mesh.as_str();
     let no_mesh = |why: String| DaemonEnd::new(DaemonExit::NoMesh, why);

@@ -11,6 +11,7 @@ use consign_mesh::daemon::log::DaemonLog;
 use consign_mesh::environment::IdentityMode;
 use consign_mesh::id::MeshSlug;
 use consign_mesh::joined::JoinedMesh;
+use consign_mesh::keys::MeshPrivateKey;
 use consign_mesh::signed_text::MeshSignedText;
 use jiff::Timestamp;
 use serde_json::json;
@@ -76,6 +77,14 @@ async fn leave(home: &MemberHome, slug: &MeshSlug, joined: &JoinedMesh) -> anyho
         },
         &DaemonLog::disabled(slug.as_str()),
     )?;
+    end_membership(joined, &identity.key).await
+}
+
+/// Ends a membership for good.
+pub(super) async fn end_membership(
+    joined: &JoinedMesh,
+    key: &MeshPrivateKey,
+) -> anyhow::Result<()> {
     let named = broker_override();
     let broker = BrokerAddress::parse(named.as_deref().unwrap_or(&joined.broker_url))?;
     let client = Client::new(Options {
@@ -83,7 +92,7 @@ async fn leave(home: &MemberHome, slug: &MeshSlug, joined: &JoinedMesh) -> anyho
         timeout: LEAVE_TIMEOUT,
         ..Options::default()
     })?;
-    let pubkey = identity.key.public_key().to_string();
+    let pubkey = key.public_key().to_string();
     let path = broker.path(&format!("v1/me/members/{pubkey}/leave"));
     let now_ms = Timestamp::now().as_millisecond().unsigned_abs();
     let text = MeshSignedText::http(&joined.mesh_id, &pubkey, "POST", &path, now_ms);
@@ -92,7 +101,7 @@ async fn leave(home: &MemberHome, slug: &MeshSlug, joined: &JoinedMesh) -> anyho
         ("x-mesh-id", joined.mesh_id.clone()),
         ("x-mesh-member", pubkey),
         ("x-mesh-timestamp", now_ms.to_string()),
-        ("x-mesh-signature", text.sign(&identity.key)),
+        ("x-mesh-signature", text.sign(key)),
     ] {
         let value = HeaderValue::try_from(value).context("a header of the request")?;
         headers.insert(HeaderName::from_static(name), value);

@@ -6,16 +6,20 @@ use std::time::Duration;
 use consign_mesh::daemon::{self, DaemonOptions, fleet};
 use consign_mesh::environment::IdentityFlag;
 use consign_mesh::id::{DisplayName, MeshSlug};
+use consign_mesh::invite::InvitePayload;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::DaemonSelector;
 use super::detach::{self, Started};
 use super::files::{accept, settings};
+use super::uninstall::end_membership;
+use crate::commands::mesh::join::join_unrecorded;
+use crate::data_dir::remove_note;
 use crate::failure::{Exit, Failure};
 use crate::lock;
 use crate::mesh_member::home::{self, MemberHome};
-use crate::out;
+use crate::{input, out};
 
 pub(super) const AFTER_HELP: &str = "\
 Exit codes:
@@ -47,6 +51,10 @@ pub(super) struct UpArgs {
     /// Keep the keys in memory only; the default in CI
     #[arg(long)]
     ephemeral: bool,
+
+    /// Join with this invite as a member of its own, which leaves when the daemon ends; nothing of it is written
+    #[arg(long, value_name = "LINK_OR_TOKEN", requires_all = ["ephemeral", "name"], conflicts_with = "all")]
+    invite: Option<String>,
 
     /// End after this time, such as 30s, 10m or 2h
     #[arg(long, value_name = "DURATION", requires = "ephemeral", value_parser = duration)]
@@ -84,15 +92,26 @@ impl UpArgs {
 
     pub(super) async fn run(self, target: &DaemonSelector) -> anyhow::Result<Exit> {
         if self.foreground {
+            if let Some(invite) = &self.invite {
+                return self.serve_guest(invite).await;
+            }
             let (home, slug) = target.place()?;
             return self.serve(&home, &slug).await;
         }
         if self.all {
             return self.run_all(target).await;
         }
-        let (home, slug) = target.place()?;
-        // Reported here, with the exit code of the daemon.
-        home.membership(&slug)?;
+        let (home, slug) = match &self.invite {
+            Some(invite) => {
+                let (home, payload) = guest(invite)?;
+                (home, invited_slug(&payload)?)
+            }
+            None => target.place()?,
+        };
+        if self.invite.is_none() {
+            // Reported here, with the exit code of the daemon.
+            home.membership(&slug)?;
+        }
         let started = detach::start(&home, &slug, self.arguments(&slug)).await?;
         match started {
             Started::Ready(answer) => target.print(&answer, super::lines),
@@ -103,15 +122,51 @@ impl UpArgs {
         }
     }
 
+    /// Becomes the daemon of a new member, and ends the membership when the daemon has ended.
+    async fn serve_guest(&self, invite: &str) -> anyhow::Result<Exit> {
+        let (home, payload) = guest(invite)?;
+        let slug = invited_slug(&payload)?;
+        let name = self.name.as_deref().unwrap_or_default();
+        let name =
+            DisplayName::parse(name).map_err(|error| Failure::usage(format!("--name: {error}")))?;
+        if let Some(pid) = lock::holder(&home.daemon_directory(&slug).join("pid")) {
+            let message = format!("a daemon of {slug} is running already, as process {pid}");
+            return Err(Failure::failed(message).into());
+        }
+        // What an earlier guest did not send was encrypted with its keys.
+        for file in ["outbox.db", "outbox.db-wal", "outbox.db-shm"] {
+            remove_note(&home.daemon_directory(&slug).join(file))?;
+        }
+        admit_one(&home, &slug)?;
+        let joined = join_unrecorded(payload, &name).await?;
+        let options = DaemonOptions {
+            joined: Some(joined.clone()),
+            ..self.options(&home, &slug)?
+        };
+        let exit = self.become_daemon(options).await;
+        let left = match joined.key() {
+            Ok(key) => end_membership(&joined, &key).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = left {
+            out::note(&format!("the membership stays at the broker: {error:#}"));
+        }
+        exit
+    }
+
     /// Becomes the daemon, and returns when it has ended.
     async fn serve(&self, home: &MemberHome, slug: &MeshSlug) -> anyhow::Result<Exit> {
-        if self.detached {
-            // Signals of the terminal that started it do not reach it from here on.
-            rustix::process::setsid()?;
-        }
         admit_one(home, slug)?;
         if self.accept_cloned_identity {
             accept(home, slug)?;
+        }
+        self.become_daemon(self.options(home, slug)?).await
+    }
+
+    async fn become_daemon(&self, options: DaemonOptions) -> anyhow::Result<Exit> {
+        if self.detached {
+            // Signals of the terminal that started it do not reach it from here on.
+            rustix::process::setsid()?;
         }
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -121,7 +176,7 @@ impl UpArgs {
                 _ = interrupt.recv() => {}
             }
         };
-        let end = daemon::run(self.options(home, slug)?, shutdown).await;
+        let end = daemon::run(options, shutdown).await;
         if let Some(message) = &end.message {
             out::note(&format!("error: {message}"));
         }
@@ -195,6 +250,9 @@ impl UpArgs {
         ];
         let given = flags.into_iter().filter(|(is_given, _)| *is_given);
         arguments.extend(given.map(|(_, flag)| OsString::from(flag)));
+        if let Some(invite) = &self.invite {
+            arguments.extend(["--invite".into(), invite.into()]);
+        }
         if let Some(name) = &self.name {
             arguments.extend(["--name".into(), name.into()]);
         }
@@ -203,6 +261,28 @@ impl UpArgs {
         }
         arguments
     }
+}
+
+/// The home of the user, and the invite of a membership that is not recorded.
+fn guest(invite: &str) -> anyhow::Result<(MemberHome, InvitePayload)> {
+    if invite == "-" {
+        return Err(Failure::usage("--invite is a link, a token, or @FILE").into());
+    }
+    let text = input::text("the invite", invite)?;
+    let payload = InvitePayload::parse(&text).map_err(|error| Failure::usage(error.to_string()))?;
+    let home = MemberHome::from_environment()?;
+    let slug = invited_slug(&payload)?;
+    if home.joined()?.get(slug.as_str()).is_some() {
+        let message = format!("the mesh {slug} is joined already");
+        let hint = "start its daemon without --invite, or use another CLAUDEMESH_CONFIG_DIR";
+        return Err(Failure::usage(message).hint(hint).into());
+    }
+    Ok((home, payload))
+}
+
+fn invited_slug(payload: &InvitePayload) -> anyhow::Result<MeshSlug> {
+    let slug = MeshSlug::parse(&payload.mesh_slug);
+    Ok(slug.map_err(|error| Failure::usage(format!("the invite: {error}")))?)
 }
 
 /// Refuses to start more daemons than the smallest `[fleet] max_daemons` of them allows, before the first one starts.

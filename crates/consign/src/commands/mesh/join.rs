@@ -89,6 +89,17 @@ pub(crate) async fn join(invite: &str, name: &str, key: JoinKey) -> anyhow::Resu
     Ok(joined)
 }
 
+/// Joins with an invite under a new key, and records nothing: who holds the answer ends the membership.
+pub(crate) async fn join_unrecorded(
+    payload: InvitePayload,
+    name: &DisplayName,
+) -> anyhow::Result<JoinedMesh> {
+    let key = new_key()?;
+    let member_id = request(&payload, &key, name).await?;
+    let slug = payload.mesh_slug.clone();
+    record(payload, &slug, &member_id, &key)
+}
+
 /// The key of an earlier membership in this mesh, or a new one. Directories of daemons are named by slug, so two meshes of one
 /// slug cannot both be joined.
 fn key_for(
