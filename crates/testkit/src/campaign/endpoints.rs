@@ -53,6 +53,21 @@ impl Endpoints {
         end.is_some_and(|end| end.load(Ordering::Relaxed))
     }
 
+    /// Moves to the next endpoint after a connection has ended. False if the client ends as well.
+    pub(super) fn move_on(&mut self) -> bool {
+        if self.end.is_none() || self.is_over() {
+            return false;
+        }
+        self.at = (self.at + 1) % self.servers.len();
+        thread::sleep(NODE_PAUSE);
+        true
+    }
+
+    /// Whether a connection that says nothing may be given up for another node.
+    pub(super) const fn has_others(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Waits or moves to the next endpoint, depending on the outcome.
     pub(super) fn after(&mut self, outcome: &ClientOutcome) -> Result<(), ClientStop> {
         if !outcome.is_unknown() {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::campaign::endpoints::Endpoints;
 use crate::campaign::findings::{Findings, Promise};
 use crate::mesh_members::{Membership, TestMember};
 use crate::process::{Http, Options};
@@ -105,8 +106,12 @@ impl MeshPool {
         Arc::clone(self.members.as_ref().expect("the members have joined"))
     }
 
-    /// Starts the members of a round; they end with their server.
-    pub fn send(&self, round: u64, http: impl Fn() -> Http) -> io::Result<RunningMembers> {
+    /// Starts the members of a round; they end with their server, or when their endpoints are over.
+    pub fn send(
+        &self,
+        round: u64,
+        endpoints: impl Fn(usize) -> io::Result<Endpoints>,
+    ) -> io::Result<RunningMembers> {
         let mut running = RunningMembers {
             files: Vec::new(),
             threads: Vec::new(),
@@ -116,13 +121,14 @@ impl MeshPool {
                 members: self.members(),
                 index,
                 prefix: format!("r{round}-s{index}"),
-                http: http(),
+                endpoints: endpoints(index)?,
                 history: running.history(&self.folder, &format!("{round}-sender-{index}"))?,
                 random: self.random.branch(FIRST_BRANCH + index, round),
             };
             running.threads.push(thread::spawn(move || sender.work()));
         }
-        let recipient = self.recipient(round, ACKNOWLEDGED_PERCENT, http(), &mut running)?;
+        let endpoints = endpoints(SENDERS)?;
+        let recipient = self.recipient(round, ACKNOWLEDGED_PERCENT, endpoints, &mut running)?;
         let work = thread::spawn(move || recipient.work());
         running.threads.push(work);
         Ok(running)
@@ -132,15 +138,14 @@ impl MeshPool {
         &self,
         round: u64,
         acknowledges: u64,
-        http: Http,
+        endpoints: Endpoints,
         running: &mut RunningMembers,
     ) -> io::Result<ReceivingMember> {
         Ok(ReceivingMember {
             members: self.members(),
-            http,
+            endpoints,
             history: running.history(&self.folder, &format!("{round}-recipient"))?,
             random: self.random.branch(FIRST_BRANCH + SENDERS, round),
-            end: Arc::default(),
             acknowledges,
         })
     }
@@ -194,7 +199,7 @@ impl MeshPool {
         for (index, (sender, membership)) in members.senders.iter().enumerate() {
             let file = history_file(&self.folder, &format!("{round}-repeats-{index}"));
             let mut history = MemberHistory::open(&file)?;
-            let mut connection = MemberConnection::open(http, sender, membership)?;
+            let mut connection = MemberConnection::open(http, sender, membership, None)?;
             let own = format!("r{round}-s{index}-");
             for (id, body) in repeated.iter().filter(|(id, _)| id.starts_with(&own)) {
                 let ack = connection.send(&to, id, body, &mut history)?;
@@ -209,17 +214,14 @@ impl MeshPool {
     }
 
     /// Lets the recipient take everything that waits, and checks that every accepted message has reached it.
-    pub fn check_all(
-        &mut self,
-        http: impl Fn() -> Http,
-        findings: &mut Findings,
-    ) -> io::Result<()> {
+    pub fn check_all(&mut self, http: &Http, findings: &mut Findings) -> io::Result<()> {
         let mut running = RunningMembers {
             files: Vec::new(),
             threads: Vec::new(),
         };
-        let recipient = self.recipient(0, 100, http(), &mut running)?;
-        let end: Arc<AtomicBool> = Arc::clone(&recipient.end);
+        let end: Arc<AtomicBool> = Arc::default();
+        let only = Endpoints::nodes(vec![Http::new(http.authority())], 0, Arc::clone(&end));
+        let recipient = self.recipient(0, 100, only, &mut running)?;
         let work = thread::spawn(move || recipient.work());
         running.threads.push(work);
         let file = running.files[0].clone();

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use consign_testkit::campaign::findings::Findings;
+use consign_testkit::campaign::findings::{Findings, Promise};
+use consign_testkit::campaign::mesh::MeshPool;
 use consign_testkit::campaign::plan::Plan;
 use consign_testkit::campaign::runner::{CampaignKind, TrialReport, TrialTask};
 use consign_testkit::campaign::setup;
@@ -31,7 +32,7 @@ impl ClusterCampaign {
     /// A node with this data directory, without a database.
     pub(crate) fn options(&self, data: &Path) -> Options {
         // Nodes have no files that could fail.
-        self.base.options(data, "no-file-of-a-node")
+        MeshPool::configure(self.base.options(data, "no-file-of-a-node"))
     }
 }
 
@@ -61,5 +62,9 @@ impl CampaignKind for ClusterCampaign {
         findings: &mut Findings,
     ) -> io::Result<TrialReport> {
         ClusterTrial::prepare(self, task, findings)?.carry_out(task.rounds)
+    }
+
+    fn finish(&self, _: &Path, _: &mut Findings) -> io::Result<&'static [Promise]> {
+        Ok(&Promise::MESH)
     }
 }

@@ -42,6 +42,10 @@ impl ClusterNode {
         })
     }
 
+    pub(crate) fn operator(&self) -> io::Result<Http> {
+        self.server.admin_client()
+    }
+
     pub(crate) fn kill9(&mut self) -> io::Result<()> {
         self.server.kill9().map(drop)
     }

@@ -15,6 +15,7 @@ use consign_store::{Clock, Store as _};
 use consign_testkit::campaign::client_pool::ClientPool;
 use consign_testkit::campaign::clients::CLIENTS;
 use consign_testkit::campaign::findings::{Findings, Promise};
+use consign_testkit::campaign::mesh::MeshPool;
 use consign_testkit::campaign::runner::TrialTask;
 use consign_testkit::campaign::trial::{self, TrialState};
 use consign_testkit::campaign::verify;
@@ -45,6 +46,7 @@ pub(crate) struct ClusterTrial<'a> {
     /// The first movement of a clock.
     pub(crate) apart_us: i64,
     pub(crate) clocks_moved: u64,
+    mesh: MeshPool,
     pub(crate) state: TrialState<'a, ClusterFault>,
 }
 
@@ -62,6 +64,10 @@ impl<'a> trial::Trial<'a> for ClusterTrial<'a> {
             let running = self.state.clients.send(round, 0..CLIENTS, |index| {
                 nodes::endpoints(nodes, index, &end)
             })?;
+            // Each begins at another node.
+            let members = self
+                .mesh
+                .send(round, |index| nodes::endpoints(nodes, index, &end))?;
             let disturbed = self.disturb(round);
             if disturbed.is_ok() {
                 self.alive(round);
@@ -69,6 +75,7 @@ impl<'a> trial::Trial<'a> for ClusterTrial<'a> {
             }
             end.store(true, Ordering::Relaxed);
             self.state.clients.gather(running)?;
+            self.mesh.gather(members)?;
             disturbed?;
             self.state.kills += 1;
             self.pair.until_whole()?;
@@ -89,6 +96,7 @@ impl<'a> trial::Trial<'a> for ClusterTrial<'a> {
         self.state
             .clients
             .check_all(&mut http, self.state.findings)?;
+        self.mesh.check_all(&http, self.state.findings)?;
         self.check_store()
     }
 
@@ -131,6 +139,8 @@ impl<'a> ClusterTrial<'a> {
             hold,
         };
         let nodes = nodes::start(&setup, &pair)?;
+        let mut mesh = MeshPool::new(folder, task.seed);
+        mesh.register(&mut nodes[0].operator()?, &mut nodes::asker(&nodes, 0)?)?;
         if campaign.plant == Some(ClusterPlant::OnceWithoutIndex) {
             pair.sql("ALTER TABLE consign.once DROP CONSTRAINT once_pkey")?;
         }
@@ -159,6 +169,7 @@ impl<'a> ClusterTrial<'a> {
             schemas,
             apart_us: if begins_ahead { APART_US } else { -APART_US },
             clocks_moved: 0,
+            mesh,
             state,
         })
     }
@@ -194,8 +205,9 @@ impl<'a> ClusterTrial<'a> {
         }
         if state.fault == ClusterFault::NodeClock && !restarts_with_another_clock(round) {
             verify::no_trouble(&recent, state.findings);
+            self.mesh.no_trouble(round, state.findings);
         }
-        Ok(())
+        self.mesh.check_round(round, &http, state.findings)
     }
 
     /// Checks the consistency of the whole ledger.

@@ -69,7 +69,9 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
             }
             let threads = self.send_clients(round, &server)?;
             let beam_clients = self.beam.send(round, || server.http())?;
-            let members = self.mesh.send(round, || server.http())?;
+            let members = self
+                .mesh
+                .send(round, |_| Ok(Endpoints::one(server.http())))?;
             self.disturb(round, &mut server)?;
             self.state.kills += 1;
             self.gather(threads)?;
@@ -93,7 +95,7 @@ impl<'a> trial::Trial<'a> for CrashTrial<'a> {
         clients.drain(rounds + 1, 1, &self.campaign.base.shim, endpoints)?;
         clients.check_all(&mut server.main_client()?, findings)?;
         self.beam.check_all(|| server.http(), findings)?;
-        self.mesh.check_all(|| server.http(), findings)
+        self.mesh.check_all(&server.http(), findings)
     }
 
     fn also(&self) -> Option<(&'static str, u64)> {

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::CampaignMembers;
 use super::history::MemberHistory;
+use crate::campaign::endpoints::Endpoints;
 use crate::campaign::socket::CampaignSocket;
 use crate::history::now_us;
 use crate::mesh_members::{Membership, TestMember, direct_message, negotiation};
@@ -16,11 +17,15 @@ use crate::seeded_random::SeededRandom;
 
 /// More ids than this are not checked in time.
 const IDS_MAX: usize = 60;
+/// After this time without an answer a member uses another node, if there is one.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A negotiated connection, as daemons have one.
 #[derive(Debug)]
 pub(super) struct MemberConnection {
     socket: CampaignSocket,
+    /// How long an answer may take; `None` if there is no other server to ask.
+    patience: Option<Duration>,
 }
 
 impl MemberConnection {
@@ -28,22 +33,42 @@ impl MemberConnection {
         http: &Http,
         member: &TestMember,
         membership: &Membership,
+        patience: Option<Duration>,
     ) -> io::Result<Self> {
         let authority = http.authority().to_owned();
         let mut socket = CampaignSocket::connect(http, &authority, "/ws")?;
         let now_ms = u64::try_from(now_us() / 1_000).unwrap_or(0);
         socket.send(&member.hello(membership, now_ms).to_string())?;
-        let mut connection = Self { socket };
+        let mut connection = Self { socket, patience };
         connection.wait_for("hello_ack")?;
         connection.socket.send(&negotiation().to_string())?;
         connection.wait_for("feature_negotiation_response")?;
         Ok(connection)
     }
 
+    /// A connection to the current one of several servers, or to the only one.
+    fn open_at(
+        endpoints: &mut Endpoints,
+        (member, membership): &(TestMember, Membership),
+    ) -> io::Result<Self> {
+        let patience = endpoints.has_others().then_some(ANSWER_MAX);
+        Self::open(endpoints.http(), member, membership, patience)
+    }
+
+    /// Fails when an answer takes too long.
+    fn demand_answer(&self, asked: Instant) -> io::Result<()> {
+        match self.patience {
+            Some(patience) if asked.elapsed() > patience => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Frames before the awaited one are skipped: before the negotiation nothing is pushed for the member.
     fn wait_for(&mut self, kind: &str) -> io::Result<Value> {
+        let asked = Instant::now();
         loop {
             let Some(frame) = self.look()? else {
+                self.demand_answer(asked)?;
                 continue;
             };
             if frame["type"] == kind {
@@ -77,14 +102,15 @@ impl MemberConnection {
         {
             return Ok(None);
         }
+        let asked = Instant::now();
         loop {
             match self.look() {
                 Ok(Some(frame)) if frame["type"] == "ack" && frame["id"] == id => {
                     history.ack(&frame)?;
                     return Ok(Some(frame));
                 }
-                Ok(_) => {}
-                Err(_) => return Ok(None),
+                Ok(_) if self.demand_answer(asked).is_ok() => {}
+                Ok(_) | Err(_) => return Ok(None),
             }
         }
     }
@@ -96,21 +122,35 @@ pub(super) struct SendingMember {
     pub(super) members: Arc<CampaignMembers>,
     pub(super) index: usize,
     pub(super) prefix: String,
-    pub(super) http: Http,
+    pub(super) endpoints: Endpoints,
     pub(super) history: MemberHistory,
     pub(super) random: SeededRandom,
 }
 
 impl SendingMember {
-    /// Works until the server is gone.
+    /// Works until its only server is gone, or until it must end.
     pub(super) fn work(mut self) -> io::Result<()> {
-        let (member, membership) = &self.members.senders[self.index];
-        let to = self.members.recipient.0.pubkey();
-        let Ok(mut connection) = MemberConnection::open(&self.http, member, membership) else {
-            return Ok(());
-        };
+        let members = Arc::clone(&self.members);
         let mut used: Vec<(String, String)> = Vec::new();
         loop {
+            let opened =
+                MemberConnection::open_at(&mut self.endpoints, &members.senders[self.index]);
+            if let Ok(connection) = opened {
+                self.send_over(connection, &mut used)?;
+            }
+            if !self.endpoints.move_on() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send_over(
+        &mut self,
+        mut connection: MemberConnection,
+        used: &mut Vec<(String, String)>,
+    ) -> io::Result<()> {
+        let to = self.members.recipient.0.pubkey();
+        while !self.endpoints.is_over() {
             let again = self.random.percent(25) || used.len() == IDS_MAX;
             let (id, body) = if again && !used.is_empty() {
                 let (id, body) = used[self.random.index(used.len())].clone();
@@ -131,9 +171,10 @@ impl SendingMember {
                 .send(&to, &id, &body, &mut self.history)?
                 .is_none()
             {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 }
 
@@ -141,27 +182,38 @@ impl SendingMember {
 #[derive(Debug)]
 pub(super) struct ReceivingMember {
     pub(super) members: Arc<CampaignMembers>,
-    pub(super) http: Http,
+    pub(super) endpoints: Endpoints,
     pub(super) history: MemberHistory,
     pub(super) random: SeededRandom,
-    /// Set when the client must end; it also ends with its server.
-    pub(super) end: Arc<AtomicBool>,
     /// How many of a hundred pushes it acknowledges.
     pub(super) acknowledges: u64,
 }
 
 impl ReceivingMember {
+    /// Works until its only server is gone, or until it must end.
     pub(super) fn work(mut self) -> io::Result<()> {
-        let (member, membership) = &self.members.recipient;
-        let Ok(mut connection) = MemberConnection::open(&self.http, member, membership) else {
-            return Ok(());
-        };
-        while !self.end.load(Ordering::Relaxed) {
+        let members = Arc::clone(&self.members);
+        loop {
+            let opened = MemberConnection::open_at(&mut self.endpoints, &members.recipient);
+            if let Ok(connection) = opened {
+                self.receive_over(connection)?;
+            }
+            if !self.endpoints.move_on() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn receive_over(&mut self, mut connection: MemberConnection) -> io::Result<()> {
+        let mut heard = Instant::now();
+        while !self.endpoints.is_over() {
             let frame = match connection.look() {
                 Ok(Some(frame)) => frame,
-                Ok(None) => continue,
-                Err(_) => return Ok(()),
+                // Silence may be a node that is stopped.
+                Ok(None) if connection.demand_answer(heard).is_ok() => continue,
+                Ok(None) | Err(_) => return Ok(()),
             };
+            heard = Instant::now();
             if frame["type"] != "push" || frame["subtype"] == "system" {
                 continue;
             }
