@@ -20,6 +20,7 @@ mod fuzz;
 mod goals;
 mod manifest;
 mod markdown;
+mod mesh_crash;
 mod mutations;
 mod outcome;
 mod packages;
@@ -89,6 +90,12 @@ const COMMANDS: &[Command] = &[
         about: "inject faults into three nodes on a replicated PostgreSQL, then check that no work is lost",
         help: cluster::HELP,
         run: cluster::command,
+    },
+    Command {
+        name: "mesh-crash",
+        about: "kill the daemon and the broker of a mesh at every step of a send, again and again",
+        help: mesh_crash::HELP,
+        run: mesh_crash::command,
     },
     Command {
         name: "schemas",

@@ -172,13 +172,13 @@ fn run_and_commit(
     shared: &CommitShared,
 ) -> Result<Executed, Error> {
     let ran = run_guarded(backend, group)?;
-    failpoint::hit(Failpoint::AfterWrite);
     // The sync of the previous group may have failed while this group ran.
     shared.durability.confirm()?;
     if plant::on(Plant::AnswerBeforeCommit) {
         deliver(group.take_answers());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+    failpoint::hit(Failpoint::AfterWrite);
     if ran.wrote {
         shared.durability.begin_commit();
     }

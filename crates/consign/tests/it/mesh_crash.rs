@@ -1,17 +1,30 @@
 //! A daemon or a broker that kills itself at every step of a send, and starts again: whatever was accepted arrives once.
-//! Only a binary with failpoints can end at such a point.
+//! Only a binary with failpoints can end at such a point. `cargo xtask mesh-crash` repeats the tests with later passes.
 #![cfg(feature = "planted")]
 
 use super::mesh_world::{MeshUser, MeshWorld, wait_for};
 use super::printed;
 
-/// The passes of a failpoint at which the process ends, a round for each. With each message, the outbox commits its
-/// acceptance, its claim and its acknowledgement.
-const DAEMON_PASSES: std::ops::RangeInclusive<u32> = 1..=7;
+/// The first pass of a failpoint at which the process ends, and how many passes of it are tried, one after the other. With
+/// each message, the outbox commits its acceptance, its claim and its acknowledgement.
+const DAEMON_PASSES: (u32, u32) = (1, 7);
 /// A start of the server and the hello commit, too.
-const BROKER_PASSES: std::ops::RangeInclusive<u32> = 3..=10;
-/// The process dies at its pass long before so many messages.
-const MESSAGES_MAX: u32 = 40;
+const BROKER_PASSES: (u32, u32) = (3, 8);
+/// The process dies at its pass before so many messages.
+const MESSAGES_MAX: u32 = 200;
+/// Which repetition of the tests this is, from 0. Each continues with the passes after those of the one before.
+const ROUND: &str = "CONSIGN_MESH_CRASH_ROUND";
+/// Later repetitions begin anew, because so many messages before the end take long.
+const ROUNDS_APART: u32 = 8;
+
+fn passes((first, count): (u32, u32)) -> std::ops::Range<u32> {
+    let round: u32 = match std::env::var(ROUND) {
+        Ok(text) => text.parse().expect("a number"),
+        Err(_) => 0,
+    };
+    let first = first + round % ROUNDS_APART * count;
+    first..first + count
+}
 
 fn id(failpoint: &str, pass: u32, number: u32) -> String {
     format!("{failpoint}-{pass}-{number}")
@@ -38,20 +51,20 @@ fn assert_arrived_once(
     assert_eq!(world.accepted_messages(), expected);
 }
 
-/// The daemon dies at each pass of the failpoint. Its client repeats what was not answered.
+/// The daemon dies at each pass of the failpoint. Its client repeats what was not answered, and nothing else.
 fn daemon_dies_at(failpoint: &str) {
     let world = MeshWorld::new();
     let bob = world.member("bob");
     let to = bob.pubkey();
     let mut alice = world.join("alice");
     let mut expected = Vec::new();
-    for pass in DAEMON_PASSES {
+    for pass in passes(DAEMON_PASSES) {
         let armed = format!("{failpoint}:{pass}");
         alice.spawn_with(&[], &[("CONSIGN_FAILPOINT", armed)]);
         wait_for("the daemon is ready or dead", || {
             alice.was_killed() || alice.daemon(&["status"]).status.success()
         });
-        let mut ids = Vec::new();
+        let (mut ids, mut unanswered) = (Vec::new(), Vec::new());
         while !alice.was_killed() {
             let id = id(failpoint, pass, ids.len().try_into().expect("few messages"));
             assert!(ids.len() < MESSAGES_MAX as usize, "the daemon does not die");
@@ -60,12 +73,15 @@ fn daemon_dies_at(failpoint: &str) {
                 alice.was_killed() || alice.outbox_status_or_none(&id) == "done"
             });
             assert!(accepted || alice.was_killed());
+            if !accepted {
+                unanswered.push(id.clone());
+            }
             ids.push(id);
         }
         alice.kill();
         alice.up();
         // An answer that was lost does not say whether the message was accepted.
-        for id in &ids {
+        for id in &unanswered {
             printed(&alice.send(&to, "text", id));
         }
         expected.extend(ids);
@@ -87,7 +103,7 @@ fn broker_dies_at(failpoint: &str) {
     let to = bob.pubkey();
     let alice = world.member("alice");
     let mut expected = Vec::new();
-    for pass in BROKER_PASSES {
+    for pass in passes(BROKER_PASSES) {
         world.kill_broker();
         world.start_broker_until(&format!("{failpoint}:{pass}"));
         let mut number = 0;

