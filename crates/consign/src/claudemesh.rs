@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::{daemon_runtime, single_thread};
 use crate::commands::daemon::{DaemonArgs, lines};
-use crate::commands::mesh::grant::{GrantArgs, GrantsArgs};
+use crate::commands::mesh::grant::{MemberGrantArgs, MemberGrantsArgs};
 use crate::commands::mesh::{join, send};
 use crate::failure::{self, Exit};
 use crate::link::AdminArgs;
@@ -33,9 +33,9 @@ enum ClaudemeshCommand {
     /// Send a message through the daemon, or without one if none runs
     Send(Box<send::Args>),
     /// Set what a member may do to you: send direct messages, reach you in groups
-    Grant(Box<GrantArgs>),
+    Grant(Box<MemberGrantArgs>),
     /// List what members may do to you, where it is not the default
-    Grants(Box<GrantsArgs>),
+    Grants(Box<MemberGrantsArgs>),
     /// Run the daemon of a mesh, and talk to it
     Daemon(Box<DaemonArgs>),
     /// Change the members of a mesh, as the operator of its broker

@@ -41,9 +41,9 @@ pub(crate) enum MeshSubcommand {
     /// Send a message through the daemon, or without one if none runs
     Send(Box<send::Args>),
     /// Set what a member may do to you: send direct messages, reach you in groups
-    Grant(Box<grant::GrantArgs>),
+    Grant(Box<grant::MemberGrantArgs>),
     /// List what members may do to you, where it is not the default
-    Grants(Box<grant::GrantsArgs>),
+    Grants(Box<grant::MemberGrantsArgs>),
     /// Create a mesh
     Create(Box<create::Args>),
     /// List the meshes

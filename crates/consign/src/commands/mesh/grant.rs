@@ -16,7 +16,7 @@ use crate::mesh_member::home::{MemberHome, broker_override};
 use crate::out;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct GrantArgs {
+pub(crate) struct MemberGrantArgs {
     /// The member that may do it: a key, the beginning of a key or a name
     #[arg(value_name = "MEMBER")]
     member: String,
@@ -29,7 +29,7 @@ pub(crate) struct GrantArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct GrantsArgs {
+pub(crate) struct MemberGrantsArgs {
     #[command(flatten)]
     own: OwnArgs,
 }
@@ -68,7 +68,7 @@ impl RightArgs {
     }
 }
 
-impl GrantArgs {
+impl MemberGrantArgs {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let unknown = || Failure::usage("MEMBER is a key, the beginning of a key or a name");
         let member = Recipient::parse(&self.member).ok_or_else(unknown)?;
@@ -86,7 +86,7 @@ impl GrantArgs {
     }
 }
 
-impl GrantsArgs {
+impl MemberGrantsArgs {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         self.own.ask(async |cold| cold.grants().await).await
     }
