@@ -201,10 +201,10 @@ fn cm_154_members_of_three_servers_exchange_messages_and_each_arrives_once() {
         .collect();
     let mut expected = vec![BTreeSet::new(); members.len()];
     for round in 0..5 {
-        for from in 0..members.len() {
+        for (from, socket) in sockets.iter_mut().enumerate() {
             for to in (0..members.len()).filter(|to| *to != from) {
                 let id = format!("m-{round}-{from}-{to}");
-                sockets[from].deliver(&members[to], &id);
+                socket.deliver(&members[to], &id);
                 expected[to].insert(id);
             }
         }
@@ -291,7 +291,7 @@ fn cm_072_one_id_that_is_sent_to_three_servers_at_once_is_accepted_once() {
                 })
             })
             .collect();
-        let answers = senders.into_iter().map(|sender| sender.join());
+        let answers = senders.into_iter().map(thread::ScopedJoinHandle::join);
         answers.map(|one| one.expect("it sends")).collect()
     });
     for round in 0..ROUNDS {
