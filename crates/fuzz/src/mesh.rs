@@ -214,6 +214,7 @@ fn lists(query: &str) {
 fn guard(line: &str) {
     let token = LocalToken::from_random(&[7; 32]);
     let policy = IpcPolicy {
+        is_external: false,
         tokens: &[&token],
         origin_allowlist: &[],
         public_health_check: false,
