@@ -168,9 +168,15 @@ pub(crate) fn single_thread() -> std::io::Result<Runtime> {
 
 /// A daemon serves many clients; its other commands send one request.
 pub(crate) fn daemon_runtime(args: &daemon::DaemonArgs) -> std::io::Result<Runtime> {
-    if !args.is_daemon() {
-        return single_thread();
+    if args.is_daemon() {
+        daemon_threads()
+    } else {
+        single_thread()
     }
+}
+
+/// The runtime of a daemon.
+pub(crate) fn daemon_threads() -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(DAEMON_THREADS)
         .enable_all()

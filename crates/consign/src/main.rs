@@ -34,6 +34,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::disable_transparent_huge_pages;
 
 use crate::cli::Cli;
+use crate::commands::daemon::launch::DaemonLaunch;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
     hide_memory();
     if cli::is_daemon() {
         use_small_pages();
+    }
+    if let Some(launch) = DaemonLaunch::from_arguments() {
+        let ended = launch.run();
+        return ended.unwrap_or_else(|error| failure::report(&error)).into();
     }
     if ductile::is_called() {
         return ductile::run();

@@ -6,6 +6,7 @@ mod down;
 mod events;
 mod files;
 mod inbox;
+pub(crate) mod launch;
 mod logs;
 mod outbox;
 mod peers;

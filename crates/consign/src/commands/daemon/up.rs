@@ -7,12 +7,14 @@ use consign_mesh::daemon::{self, DaemonOptions, fleet};
 use consign_mesh::environment::IdentityFlag;
 use consign_mesh::id::{DisplayName, MeshSlug};
 use consign_mesh::invite::InvitePayload;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::DaemonSelector;
 use super::detach::{self, Started};
 use super::files::{accept, settings};
+use super::launch::DaemonLaunch;
 use super::uninstall::end_membership;
 use crate::commands::mesh::join::join_unrecorded;
 use crate::data_dir::remove_note;
@@ -34,7 +36,8 @@ Exit codes:
   11  the broker offers a feature with parameters that cannot be used
   12  the broker remembers ids for too short a time";
 
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
+#[serde(default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the protocol and independent of the others"
@@ -160,6 +163,17 @@ impl UpArgs {
         if self.accept_cloned_identity {
             accept(home, slug)?;
         }
+        // It returns if the file of this program was removed. Then the daemon needs more memory, and that is all.
+        let _ = DaemonLaunch::new(slug, &self).replace_process();
+        self.serve_launched(home, slug).await
+    }
+
+    /// The same in a process that has nothing else to do.
+    pub(super) async fn serve_launched(
+        &self,
+        home: &MemberHome,
+        slug: &MeshSlug,
+    ) -> anyhow::Result<Exit> {
         self.become_daemon(self.options(home, slug)?).await
     }
 
