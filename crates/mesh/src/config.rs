@@ -250,6 +250,13 @@ impl DaemonConfig {
         self.hooks.enabled.unwrap_or(!environment.is_ci)
     }
 
+    /// How large the outbox may become: as set, and at most an even share of what the daemons of all joined meshes may use.
+    pub fn disk_limit(&self, joined_meshes: usize) -> ByteSize {
+        let daemons = joined_meshes.clamp(1, self.fleet.max_daemons.max(1));
+        let share = self.fleet.disk_per_daemon(daemons);
+        self.disk.reserved_bytes.min(share)
+    }
+
     pub fn needs(&self) -> FeatureNeeds {
         FeatureNeeds {
             require: self.features.require.clone(),

@@ -210,7 +210,16 @@ impl CapabilitySettings {
 impl FleetSettings {
     /// The memory of each daemon if this many run.
     pub fn memory_per_daemon(&self, daemons: usize) -> ByteSize {
-        let daemons = u64::try_from(daemons.max(1)).unwrap_or(u64::MAX);
-        ByteSize(self.total_memory_budget.0 / daemons)
+        share(self.total_memory_budget, daemons)
     }
+
+    /// The space on the disk of each daemon if there are this many.
+    pub fn disk_per_daemon(&self, daemons: usize) -> ByteSize {
+        share(self.total_disk_budget, daemons)
+    }
+}
+
+fn share(ByteSize(total): ByteSize, daemons: usize) -> ByteSize {
+    let daemons = u64::try_from(daemons.max(1)).unwrap_or(u64::MAX);
+    ByteSize(total / daemons)
 }

@@ -334,3 +334,15 @@ fn cm_140_each_environment_has_the_defaults_of_the_table() {
         assert_eq!(mode, IdentityMode::Ephemeral, "{name}");
     }
 }
+
+#[test]
+fn cm_112_the_budget_of_the_fleet_limits_each_of_its_daemons() {
+    let config = DaemonConfig::default();
+    for (joined, gigabytes) in [(0, 5), (1, 5), (4, 5), (5, 4), (10, 2), (1_000, 2)] {
+        let limit = config.disk_limit(joined);
+        assert_eq!(limit, ByteSize::gigabytes(gigabytes), "{joined}");
+    }
+    let small = parsed("[disk]\nreserved_bytes = 7\n[fleet]\ntotal_disk_budget = 40");
+    assert_eq!(small.disk_limit(1), ByteSize(7));
+    assert_eq!(small.disk_limit(8), ByteSize(5));
+}

@@ -192,7 +192,7 @@ impl DaemonShared {
 
     /// How full the disk space of the outbox is.
     pub(super) async fn disk_pressure(&self) -> QueuePressure {
-        let reserved = self.config().disk.reserved_bytes.0;
+        let reserved = self.disk_limit();
         QueuePressure::of(self.outbox_bytes(reserved).await, reserved)
     }
 
@@ -212,7 +212,7 @@ impl DaemonShared {
     pub(super) async fn queue_pressure(&self, waiting: u64) -> (QueuePressure, u64) {
         let config = self.config();
         let rows = (waiting, config.outbox.max_queue_size);
-        let reserved = config.disk.reserved_bytes.0;
+        let reserved = self.disk_limit();
         let bytes = (self.outbox_bytes(reserved).await, reserved);
         let percent = |(used, limit): (u64, u64)| {
             let percent = used.saturating_mul(100).checked_div(limit);

@@ -37,11 +37,11 @@ pub fn admit(
             max: settings.max_daemons,
         });
     }
-    let parts = u64::try_from(together.max(1)).unwrap_or(u64::MAX);
+    let ByteSize(disk_bytes) = settings.disk_per_daemon(together);
     let ByteSize(memory_bytes) = settings.memory_per_daemon(together);
     Ok(FleetShare {
         memory_bytes,
-        disk_bytes: settings.total_disk_budget.0 / parts,
+        disk_bytes,
     })
 }
 

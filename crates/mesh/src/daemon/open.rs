@@ -63,7 +63,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     // Databases and sockets get their modes from it.
     rustix::process::umask(Mode::from_raw_mode(0o077));
     survive_full_disks();
-    let mesh = joined_mesh(&options)?;
+    let (mesh, joined_meshes) = joined_mesh(&options)?;
     let folder = options.folder();
     folder.create().map_err(|error| failed(&folder, &error))?;
     let lock = folder.lock()?;
@@ -122,6 +122,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     let shared = Arc::new(DaemonShared::new(DaemonParts {
         slug: options.mesh.clone(),
         mesh_id: mesh.mesh_id.clone(),
+        joined_meshes,
         broker_url: broker_url.unwrap_or_else(|| mesh.broker_url.clone()),
         host_fingerprint,
         environment: options.environment,
@@ -228,9 +229,10 @@ fn failed(folder: &DaemonFolder, error: &io::Error) -> DaemonEnd {
     DaemonEnd::general(format!("{}: {error}", folder.path().display()))
 }
 
-fn joined_mesh(options: &DaemonOptions) -> Result<JoinedMesh, DaemonEnd> {
+/// The mesh of this daemon, and how many are joined.
+fn joined_mesh(options: &DaemonOptions) -> Result<(JoinedMesh, usize), DaemonEnd> {
     if let Some(joined) = &options.joined {
-        return Ok(joined.clone());
+        return Ok((joined.clone(), 1));
     }
     let path = options.joined_meshes();
     let slug = options.mesh.as_str();
@@ -248,12 +250,13 @@ fn joined_mesh(options: &DaemonOptions) -> Result<JoinedMesh, DaemonEnd> {
         DaemonEnd::new(DaemonExit::BadConfig, why)
     })?;
     let found = meshes.get(slug).cloned();
-    found.ok_or_else(|| {
+    let found = found.ok_or_else(|| {
         no_mesh(format!(
             "{} has no mesh {slug}; join it first",
             path.display()
         ))
-    })
+    })?;
+    Ok((found, meshes.meshes.len()))
 }
 
 /// Reads `config.toml`. The first start writes one that names the mesh.

@@ -87,6 +87,8 @@ impl LinkState {
 pub(super) struct DaemonShared {
     pub(super) slug: MeshSlug,
     pub(super) mesh_id: String,
+    /// How many meshes this user had joined at the start, this one included.
+    joined_meshes: usize,
     pub(super) broker_url: String,
     pub(super) folder: DaemonFolder,
     pub(super) environment: HostEnvironment,
@@ -127,6 +129,7 @@ pub(super) struct DaemonShared {
 pub(super) struct DaemonParts {
     pub(super) slug: MeshSlug,
     pub(super) mesh_id: String,
+    pub(super) joined_meshes: usize,
     pub(super) broker_url: String,
     pub(super) host_fingerprint: Option<String>,
     pub(super) folder: DaemonFolder,
@@ -153,6 +156,7 @@ impl DaemonShared {
         Self {
             slug: parts.slug,
             mesh_id: parts.mesh_id,
+            joined_meshes: parts.joined_meshes,
             broker_url: parts.broker_url,
             folder: parts.folder,
             environment: parts.environment,
@@ -187,6 +191,11 @@ impl DaemonShared {
     pub(super) fn config(&self) -> Arc<DaemonConfig> {
         let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&config)
+    }
+
+    /// The bytes that the outbox may have.
+    pub(super) fn disk_limit(&self) -> u64 {
+        self.config().disk_limit(self.joined_meshes).0
     }
 
     pub(super) fn set_config(&self, config: DaemonConfig) {

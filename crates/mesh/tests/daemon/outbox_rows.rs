@@ -453,9 +453,11 @@ async fn cm_095_free_pages_of_the_file_do_not_count_as_full() {
     assert_eq!(answer.status, 202, "{}", answer.text);
     assert_eq!(daemon.health().await["degraded"], false);
     daemon.down().await;
-    home.configure("[disk]\nreserved_bytes = 1000\n");
-    let daemon = home.up().await;
-    assert_eq!(daemon.send("more", "*", "hi").await.status, 507);
-    assert_eq!(daemon.health().await["degraded"], true);
-    daemon.down().await;
+    for limit in ["[disk]\nreserved_bytes", "[fleet]\ntotal_disk_budget"] {
+        home.configure(&format!("{limit} = 1000\n"));
+        let daemon = home.up().await;
+        assert_eq!(daemon.send("more", "*", "hi").await.status, 507, "{limit}");
+        assert_eq!(daemon.health().await["degraded"], true, "{limit}");
+        daemon.down().await;
+    }
 }

@@ -96,7 +96,7 @@ pub(super) async fn metrics(shared: &Arc<DaemonShared>) -> Response {
     }
     let lag_ms = shared.lag_ms.load(Ordering::Relaxed);
     metrics.set(DaemonMetric::LagMs, &[], lag_ms);
-    let reserved = config.disk.reserved_bytes.0.max(1);
+    let reserved = shared.disk_limit().max(1);
     let inbox = Arc::clone(&shared.inbox);
     let inbox_free = tokio::task::spawn_blocking(move || inbox.free_bytes().ok());
     // What cannot be read counts as used.
