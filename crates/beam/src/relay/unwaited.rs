@@ -167,21 +167,18 @@ impl Beam {
             let details: Value = serde_json::from_str(fact.detail.as_deref()?).ok()?;
             Some((fact.at, details["timeoutMs"].as_u64()?))
         });
-        let end = match stated {
-            Some((at, timeout_ms)) => {
-                let timeout_us = i64::try_from(timeout_ms.saturating_mul(1_000));
-                let at = Micros(at.0.saturating_add(timeout_us.unwrap_or(i64::MAX)));
-                WaitEnd {
-                    at: at.min(latest),
-                    timeout_ms,
-                }
+        let end = if let Some((at, timeout_ms)) = stated {
+            let timeout_us = i64::try_from(timeout_ms.saturating_mul(1_000));
+            let at = Micros(at.0.saturating_add(timeout_us.unwrap_or(i64::MAX)));
+            WaitEnd {
+                at: at.min(latest),
+                timeout_ms,
             }
-            None => {
-                let waited_us = latest.0 - row.claimed_at.unwrap_or(row.created_at).0;
-                WaitEnd {
-                    at: latest,
-                    timeout_ms: u64::try_from(waited_us / 1_000).unwrap_or(0),
-                }
+        } else {
+            let waited_us = latest.0 - row.claimed_at.unwrap_or(row.created_at).0;
+            WaitEnd {
+                at: latest,
+                timeout_ms: u64::try_from(waited_us / 1_000).unwrap_or(0),
             }
         };
         Ok(Some(end))

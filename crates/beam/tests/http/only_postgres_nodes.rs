@@ -286,7 +286,7 @@ async fn broken_endpoint() -> String {
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = [0; 65_536];
+            let mut head = [0; 8_192];
             let _ = stream.read(&mut head).await;
             let _ = stream
                 .write_all(b"HTTP/1.1 503 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
