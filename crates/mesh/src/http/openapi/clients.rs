@@ -97,7 +97,7 @@ fn send() -> Operation {
         optional("mentions", list(text())),
         optional("replyToId", text()),
         optional("reply_to_id", text()),
-        optional("meta", anything().nullable()),
+        optional("meta", anything()),
         optional("client_message_id", text().characters(1, 128)),
         optional("request_fingerprint", text().hex_digits(64)),
         optional("envelope_version", integer()),
