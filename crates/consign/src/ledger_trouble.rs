@@ -22,16 +22,24 @@ const FREE_BYTES_MIN: u64 = 256 * 1024;
 /// An error of the file at `path`.
 pub(crate) fn explained(error: Error, path: &Path) -> anyhow::Error {
     let shown = path.display();
-    match error {
-        Error::Corrupt(reason) => damaged(&format!("{shown} is damaged"), &reason, path).into(),
-        Error::Open { ref reason, .. } if is_damage(reason) => {
-            let message = format!("{shown} is damaged, or not a database at all");
-            damaged(&message, reason, path).into()
-        }
-        Error::DiskFull(reason) => full(&reason, path).into(),
-        Error::Unavailable(reason) if is_disk_full(path) => full(&reason, path).into(),
-        other => other.into(),
+    if let Error::Corrupt(reason) = &error {
+        return damaged(&format!("{shown} is damaged"), reason, path).into();
     }
+    if let Error::Open { reason, .. } = &error
+        && is_damage(reason)
+    {
+        let message = format!("{shown} is damaged, or not a database at all");
+        return damaged(&message, reason, path).into();
+    }
+    if let Error::DiskFull(reason) = &error {
+        return full(reason, path).into();
+    }
+    if let Error::Unavailable(reason) = &error
+        && is_disk_full(path)
+    {
+        return full(reason, path).into();
+    }
+    error.into()
 }
 
 /// A sentence about the backups beside a file.

@@ -48,7 +48,7 @@ pub use nightly::NightlyRun;
 pub use orphans::{OrphanReport, OrphanedId};
 pub use reads::{MessageOutline, PeerOutline};
 pub use records::{
-    DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicRecord, TopicSubscription,
+    DedupeRetention, MeshMember, MeshRecord, TopicMemberRecord, TopicQueue, TopicRecord,
 };
 pub use retention::RetentionReport;
 pub use subscriptions::automation_queue;

@@ -74,7 +74,8 @@ impl Place {
                     rusqlite::types::Value::Null => String::new(),
                     rusqlite::types::Value::Integer(number) => number.to_string(),
                     rusqlite::types::Value::Text(text) => text,
-                    other => format!("{other:?}"),
+                    rusqlite::types::Value::Real(number) => number.to_string(),
+                    rusqlite::types::Value::Blob(bytes) => format!("{bytes:?}"),
                 })
             });
             let shown: rusqlite::Result<Vec<String>> = shown.collect();

@@ -150,12 +150,12 @@ pub struct TopicRecord {
     pub members: Vec<TopicMemberRecord>,
     /// The queues that each post also goes to, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subscriptions: Vec<TopicSubscription>,
+    pub subscriptions: Vec<TopicQueue>,
 }
 
 /// A queue that a topic fills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopicSubscription {
+pub struct TopicQueue {
     pub queue: QueueName,
     /// It follows from the configuration of an automation, and ends with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -5,7 +5,7 @@
 
 use consign_engine::Operator;
 
-use super::records::{TopicRecord, TopicSubscription};
+use super::records::{TopicQueue, TopicRecord};
 use super::topics::bare;
 use super::{Broker, BrokerError};
 use crate::id::{QueueName, TopicName};
@@ -120,7 +120,7 @@ fn add(topic: &mut TopicRecord, queue: QueueName, by_automation: bool) -> Result
     if topic.subscriptions.len() >= TOPIC_SUBSCRIPTIONS_MAX {
         return Err(BrokerError::TooManySubscriptions(topic.name.to_string()));
     }
-    topic.subscriptions.push(TopicSubscription {
+    topic.subscriptions.push(TopicQueue {
         queue,
         by_automation,
     });
@@ -128,7 +128,7 @@ fn add(topic: &mut TopicRecord, queue: QueueName, by_automation: bool) -> Result
 }
 
 impl TopicRecord {
-    fn subscription_of(&mut self, queue: &QueueName) -> Option<&mut TopicSubscription> {
+    fn subscription_of(&mut self, queue: &QueueName) -> Option<&mut TopicQueue> {
         let mut known = self.subscriptions.iter_mut();
         known.find(|known| known.queue == *queue)
     }

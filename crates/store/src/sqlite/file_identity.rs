@@ -27,12 +27,10 @@ impl FileIdentity {
 
     /// Adds the path to an error that is about the disk.
     pub(super) fn named(&self, error: Error) -> Error {
-        match error {
-            Error::DiskFull(reason) => {
-                Error::DiskFull(format!("{}: {reason}", self.path.display()))
-            }
-            error => error,
+        if let Error::DiskFull(reason) = &error {
+            return Error::DiskFull(format!("{}: {reason}", self.path.display()));
         }
+        error
     }
 
     /// Fails as long as another file, or none, is at the path.
