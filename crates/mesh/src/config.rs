@@ -105,11 +105,6 @@ impl DaemonConfig {
                 "is for another address than loopback in ipc.http_bind",
             ),
             (
-                self.outbox.fsync_mode != FsyncMode::Off,
-                "outbox.fsync_mode",
-                "off is not offered, because a request is answered only when its row is on disk",
-            ),
-            (
                 !self.inbox.fts_enabled,
                 "inbox.fts_enabled",
                 "is not offered; GET /v1/inbox filters by time, topic and sender",

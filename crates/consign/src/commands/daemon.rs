@@ -5,6 +5,7 @@ mod detach;
 mod down;
 mod events;
 mod files;
+mod guest_rows;
 mod inbox;
 pub(crate) mod launch;
 mod logs;

@@ -1,10 +1,5 @@
 //! The clients in Python, JavaScript and Go against a running daemon, and their copies of the shared corpus.
 //! `cargo xtask test --only tools` installs the three languages.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -22,7 +17,10 @@ fn run(mut command: Command) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| {
-            panic!("{program:?}: {error}; install it with: cargo xtask test --only tools")
+            panic!(
+                "{}: {error}; install it with: cargo xtask test --only tools",
+                program.display()
+            )
         });
     let shown = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{shown:?}");

@@ -177,7 +177,6 @@ fn values_outside_of_their_limits_are_refused_by_name() {
             "[ipc]\nhttp_external_auth = \"token\"",
             "ipc.http_external_auth",
         ),
-        ("[outbox]\nfsync_mode = \"off\"", "outbox.fsync_mode"),
         ("[inbox]\nfts_enabled = true", "inbox.fts_enabled"),
         (
             "[metrics]\notel_endpoint = \"http://127.0.0.1:4317\"",

@@ -40,7 +40,7 @@ use super::{
     rebuild, rename, retention,
 };
 use crate::close::DaemonExit;
-use crate::config::DaemonConfig;
+use crate::config::{DaemonConfig, FsyncMode};
 use crate::environment::{self, HostEnvironment, IdentityMode};
 use crate::id::DisplayName;
 use crate::joined::{JoinedMesh, JoinedMeshes};
@@ -292,6 +292,10 @@ fn warn_of_choices(config: &DaemonConfig, environment: HostEnvironment, log: &Da
     }
     if opens(&|config| config.hooks_enabled(&environment)) {
         log.warn("hooks_enabled_against_default", &json!({}));
+    }
+    if config.outbox.fsync_mode == FsyncMode::Off {
+        // A request is answered only when its row is on disk.
+        log.warn("outbox_fsync_is_never_off", &json!({}));
     }
     if config.ipc.http_external_auth.is_some() {
         let fields = json!({"http_bind": config.ipc.http_bind});

@@ -194,6 +194,11 @@ impl OutboxLedger {
         Ok(found.into_iter().collect())
     }
 
+    /// Whether a message waits or is in flight.
+    pub(super) async fn messages_wait(&self) -> Result<bool, OutboxError> {
+        Ok(self.store.outbox_messages_wait().await?)
+    }
+
     pub(super) async fn tally(&self) -> Result<OutboxTally, OutboxError> {
         Ok(self.store.outbox_tally().await?)
     }

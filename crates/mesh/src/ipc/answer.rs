@@ -126,9 +126,8 @@ pub struct VersionAnswer {
 
 impl VersionAnswer {
     pub const API: &'static str = "v1";
-    pub const FEATURES: &'static [&'static str] = &[
-        "send", "topic", "peers", "files", "events", "health", "intents",
-    ];
+    pub const FEATURES: &'static [&'static str] =
+        &["send", "topic", "peers", "files", "events", "health"];
 
     /// Whether a command of this mesh may use the daemon; otherwise it connects to the broker by itself. The pid file is
     /// never asked.

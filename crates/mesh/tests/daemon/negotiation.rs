@@ -237,9 +237,7 @@ async fn cm_136_cm_137_cm_119_version_compat_and_health_have_their_members() {
     );
     assert_eq!(
         version["ipc_features"],
-        json!([
-            "send", "topic", "peers", "files", "events", "health", "intents"
-        ])
+        json!(["send", "topic", "peers", "files", "events", "health"])
     );
     assert_eq!(
         version["broker_feature_params"]["client_message_id_dedupe"]["dedupe_retention_days"],

@@ -29,8 +29,9 @@ const UPKEEP: &str = include_str!("outbox_upkeep.sql");
 const VACUUM_EVERY_MS: i64 = 7 * DAY_US / 1_000;
 const VACUUM_FREE_PARTS: i64 = 4;
 
-/// The life of a row that another program added, if it does not follow from an earlier row.
-const LIFE_US: i64 = 7 * DAY_US;
+/// The life of a row that another program added, if it does not follow from an earlier row: how old a message may be is known
+/// only after the negotiation with a broker.
+const LIFE_US: i64 = 3_650 * DAY_US;
 
 /// What the rows of the outbox are for. A daemon claims messages and intents apart from each other.
 pub const OUTBOX_SEND: &str = "send";

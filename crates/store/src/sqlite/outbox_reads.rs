@@ -146,6 +146,17 @@ impl Sqlite {
         .await
     }
 
+    /// Whether a message waits or is in flight; intents do not count.
+    pub async fn outbox_messages_wait(&self) -> Result<bool, Error> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM outbox WHERE status IN ('pending', 'inflight') \
+                   AND destination_kind IS NOT 'intent')";
+        self.read_outbox(move |connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([], |row| row.get(0))?)
+        })
+        .await
+    }
+
     /// From the counters of the ledger and the ends of indexes, so that it costs the same however many rows wait. The ledger
     /// counts retired rows with the dead ones; operators retire few.
     pub async fn outbox_tally(&self) -> Result<OutboxTally, Error> {

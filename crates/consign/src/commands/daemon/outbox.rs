@@ -191,21 +191,17 @@ impl RequeueArgs {
 
 /// The row and those that superseded it, in this order.
 async fn inspect(link: &DaemonLink, row_id: &str) -> anyhow::Result<Vec<Value>> {
-    // The newest rows, which is as many as one list has.
-    let answer = link.get(&format!("{}?limit=500", path::OUTBOX)).await?;
-    let rows = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
     let mut chain = Vec::new();
     let mut seen = HashSet::new();
     let mut next = Some(row_id.to_owned());
     while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
-        let found = rows
-            .iter()
-            .find(|row| row["id"] == id.as_str() || row["client_message_id"] == id.as_str());
-        let Some(row) = found else {
+        let one = with_query(path::OUTBOX, &[("id", Some(&id))]);
+        let answer = link.get(&one).await?;
+        let Some(row) = answer["items"].get(0).cloned() else {
             break;
         };
         next = row["superseded_by"].as_str().map(str::to_owned);
-        chain.push(row.clone());
+        chain.push(row);
     }
     if chain.is_empty() {
         let message = format!("the outbox has no row {row_id}");

@@ -14,10 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::DaemonSelector;
 use super::detach::{self, Started};
 use super::files::{accept, settings};
+use super::guest_rows;
 use super::launch::DaemonLaunch;
 use super::uninstall::end_membership;
 use crate::commands::mesh::join::join_unrecorded;
-use crate::data_dir::remove_note;
 use crate::failure::{Exit, Failure};
 use crate::lock;
 use crate::mesh_member::home::{self, MemberHome};
@@ -41,6 +41,10 @@ Exit codes:
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the protocol and independent of the others"
+)]
+#[expect(
+    clippy::unsafe_derive_deserialize,
+    reason = "the methods are written by clap, and any values of the fields are valid"
 )]
 pub(super) struct UpArgs {
     /// Stay in the foreground and log to standard error
@@ -132,21 +136,16 @@ impl UpArgs {
         let name = self.name.as_deref().unwrap_or_default();
         let name =
             DisplayName::parse(name).map_err(|error| Failure::usage(format!("--name: {error}")))?;
-        if let Some(pid) = lock::holder(&home.daemon_directory(&slug).join("pid")) {
-            let message = format!("a daemon of {slug} is running already, as process {pid}");
-            return Err(Failure::failed(message).into());
-        }
-        // What an earlier guest did not send was encrypted with its keys.
-        for file in ["outbox.db", "outbox.db-wal", "outbox.db-shm"] {
-            remove_note(&home.daemon_directory(&slug).join(file))?;
-        }
         admit_one(&home, &slug)?;
+        let directory = home.daemon_directory(&slug);
+        guest_rows::begin(&directory)?;
         let joined = join_unrecorded(payload, &name).await?;
         let options = DaemonOptions {
             joined: Some(joined.clone()),
             ..self.options(&home, &slug)?
         };
         let exit = self.become_daemon(options).await;
+        guest_rows::remove(&directory)?;
         let left = match joined.key() {
             Ok(key) => end_membership(&joined, &key).await,
             Err(error) => Err(error.into()),
@@ -160,11 +159,12 @@ impl UpArgs {
     /// Becomes the daemon, and returns when it has ended.
     async fn serve(&self, home: &MemberHome, slug: &MeshSlug) -> anyhow::Result<Exit> {
         admit_one(home, slug)?;
+        guest_rows::remove(&home.daemon_directory(slug))?;
         if self.accept_cloned_identity {
             accept(home, slug)?;
         }
         // It returns if the file of this program was removed. Then the daemon needs more memory, and that is all.
-        let _ = DaemonLaunch::new(slug, &self).replace_process();
+        let _ = DaemonLaunch::new(slug, self).replace_process();
         self.serve_launched(home, slug).await
     }
 
@@ -289,7 +289,7 @@ fn guest(invite: &str) -> anyhow::Result<(MemberHome, InvitePayload)> {
     let slug = invited_slug(&payload)?;
     if home.joined()?.get(slug.as_str()).is_some() {
         let message = format!("the mesh {slug} is joined already");
-        let hint = "start its daemon without --invite, or use another CLAUDEMESH_CONFIG_DIR";
+        let hint = "start its daemon without --invite, or set CLAUDEMESH_CONFIG_DIR and CLAUDEMESH_DAEMON_DIR to others";
         return Err(Failure::usage(message).hint(hint).into());
     }
     Ok((home, payload))

@@ -41,7 +41,7 @@ pub(super) struct RightArgs {
     #[arg(value_name = "RIGHT", value_parser = right, required_unless_present_any = ["block", "default"])]
     rights: Vec<PeerGrant>,
 
-    /// The member may do nothing
+    /// No direct messages and no posts of the member
     #[arg(long, conflicts_with_all = ["rights", "default"])]
     block: bool,
 

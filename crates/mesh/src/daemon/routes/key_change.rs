@@ -32,9 +32,9 @@ async fn rotate_now(shared: &DaemonShared) -> RouteAnswer {
         .ok_or_else(|| IpcRefusal::new(503, "broker_unreachable"))?;
     let mut archive = shared.archive.lock().await;
     let sealing = shared.sealing.write().await;
-    let tally = shared.outbox.tally().await;
-    let tally = tally.map_err(|error| unavailable(&error))?;
-    if tally.pending + tally.inflight > 0 {
+    // Intents are not encrypted with the key, and may wait for their server for hours.
+    let messages_wait = shared.outbox.messages_wait().await;
+    if messages_wait.map_err(|error| unavailable(&error))? {
         return Err(IpcRefusal::new(409, "outbox_not_empty"));
     }
     let keys = shared.keys();

@@ -48,7 +48,7 @@ fn outbox() -> Operation {
         .shows(
             "The rows.",
             rows.named("OutboxRows"),
-            r#"{"items":[{"id":"0193a5b4-7e10-7d3c-a1f0-2b9c4d5e6f70","client_message_id":"disk-7","status":"done","attempts":1,"enqueued_at":1767225600000,"next_attempt_at":1767225600000,"delivered_at":1767225600250,"broker_message_id":"01a1dea84e057f0880000abe27861073","last_error":null,"aborted_at":null,"aborted_by":null,"superseded_by":null,"destination_kind":"intent","destination_ref":"mail","payload_bytes":40,"request_fingerprint":"0b7a2f4c7648d18269dd9f0bbe21f9a6aeaec99172ae5cf8e2c610baa1dc0316"}]}"#,
+            r#"{"items":[{"id":"0193a5b4-7e10-7d3c-a1f0-2b9c4d5e6f70","client_message_id":"disk-7","status":"done","attempts":1,"enqueued_at":"2026-01-01T00:00:00.000Z","next_attempt_at":"2026-01-01T00:00:00.000Z","delivered_at":"2026-01-01T00:00:00.250Z","broker_message_id":"01a1dea84e057f0880000abe27861073","last_error":null,"aborted_at":null,"aborted_by":null,"superseded_by":null,"destination_kind":"intent","destination_ref":"mail","payload_bytes":40,"request_fingerprint":"0b7a2f4c7648d18269dd9f0bbe21f9a6aeaec99172ae5cf8e2c610baa1dc0316"}]}"#,
         )
         .refuses_with(&[503])
 }

@@ -209,7 +209,7 @@ fn version() -> Operation {
     operation(READING, "version", "Show versions and what was negotiated").shows(
         "The versions.",
         version.named("Version"),
-        r#"{"daemon_version":"0.9.0","ipc_api":"v1","ipc_minor":0,"ipc_features":["send","intents"],"schema_version":1,"mesh":"team","broker_features_negotiated":[],"broker_feature_params":{},"outbox_max_age_hours":168}"#,
+        r#"{"daemon_version":"0.9.0","ipc_api":"v1","ipc_minor":0,"ipc_features":["send","topic"],"schema_version":1,"mesh":"team","broker_features_negotiated":[],"broker_feature_params":{},"outbox_max_age_hours":168}"#,
     )
 }
 

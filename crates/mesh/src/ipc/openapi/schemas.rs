@@ -13,10 +13,6 @@ pub(super) fn count() -> Schema {
     integer().rule("minimum", 0)
 }
 
-pub(super) fn milliseconds() -> Schema {
-    integer().limit("milliseconds since 1970")
-}
-
 pub(super) fn time() -> Schema {
     text().rule("format", "date-time")
 }
@@ -117,9 +113,9 @@ pub(super) fn outbox_row() -> Schema {
         required("client_message_id", message_id()),
         required("status", status),
         required("attempts", count()),
-        required("enqueued_at", milliseconds()),
-        required("next_attempt_at", milliseconds()),
-        required("delivered_at", milliseconds().nullable()),
+        required("enqueued_at", time()),
+        required("next_attempt_at", time()),
+        required("delivered_at", time().nullable()),
         required(
             "broker_message_id",
             text()
@@ -127,7 +123,7 @@ pub(super) fn outbox_row() -> Schema {
                 .about("What the receiver calls it; for an intent its id."),
         ),
         required("last_error", text().nullable()),
-        required("aborted_at", milliseconds().nullable()),
+        required("aborted_at", time().nullable()),
         required("aborted_by", text().nullable()),
         required("superseded_by", text().nullable()),
         required(
