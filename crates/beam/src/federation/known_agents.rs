@@ -1,7 +1,9 @@
 //! The agents of other directories: to which peer each belongs, and its description as long as that counts.
 //!
-//! Invariant: an agent belongs to the first peer that described it until that peer is removed, however long ago that was. So no
-//! other peer can take over its messages, or sign for it, by waiting for the end of a description.
+//! Invariant: an agent belongs to the first peer that described it until that peer is removed or says that it does not have it,
+//! however long ago that was. So no other peer can take over its messages, or sign for it, by waiting for the end of a
+//! description. What a peer says about a sender whose intent it relays keeps other peers from stating another key for a while,
+//! and nothing else: otherwise a peer could take agents it never had.
 
 use std::collections::HashSet;
 
@@ -31,6 +33,20 @@ pub(super) struct KnownAgent {
     /// Until when the description counts. Records of older versions expire instead.
     #[serde(default)]
     described_until_us: i64,
+    /// The peer said it about a sender whose intent it relayed, and was not asked where the agent is.
+    #[serde(default)]
+    is_vouched: bool,
+}
+
+/// Why a peer described agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DescribedFor {
+    /// The agents belong to it from now on.
+    Binding,
+    /// The peer has them as long as the descriptions count, unless they belong to it already.
+    Time,
+    /// It relays their intents.
+    Relay,
 }
 
 impl KnownAgent {
@@ -50,7 +66,7 @@ impl Beam {
         let Some(known) = self.engine().load::<KnownAgent>(key(beam_id)).await? else {
             return Ok(None);
         };
-        if KnownAgent::described_until(&known) <= self.engine().now() {
+        if known.value.is_vouched || KnownAgent::described_until(&known) <= self.engine().now() {
             return Ok(None);
         }
         let peer = self.active_peer(&known.value.directory_url).await?;
@@ -59,6 +75,12 @@ impl Beam {
 
     /// The registered peer to which an agent belongs, with its last description.
     pub(super) async fn home_of_agent(&self, beam_id: &str) -> Result<Option<KnownAgent>, Error> {
+        let known = self.described_agent(beam_id).await?;
+        Ok(known.filter(|known| !known.is_vouched))
+    }
+
+    /// The registered peer that described an agent last, even if only as a sender.
+    pub(super) async fn described_agent(&self, beam_id: &str) -> Result<Option<KnownAgent>, Error> {
         let Some(known) = self.engine().load::<KnownAgent>(key(beam_id)).await? else {
             return Ok(None);
         };
@@ -92,11 +114,34 @@ impl Beam {
         }
     }
 
+    /// Releases an agent that its peer says it does not have. False if the agent was described anew meanwhile.
+    pub(super) async fn forget_agent(&self, beam_id: &str, peer_url: &str) -> Result<bool, Error> {
+        let Some(known) = self.engine().load::<KnownAgent>(key(beam_id)).await? else {
+            return Ok(true);
+        };
+        if known.value.directory_url != peer_url {
+            return Ok(false);
+        }
+        let mut unit = UnitOfWork::default();
+        unit.expect_unchanged(&known);
+        let _existed = unit.delete(known.key);
+        match self.engine().commit(unit).await {
+            Ok(_) => {}
+            Err(Error::Refused(Refusal::VersionMismatch)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        if known.expires_at.is_none() {
+            self.note_peer_agents(peer_url, -1).await?;
+        }
+        Ok(true)
+    }
+
     /// Stores descriptions of a peer, except of agents that belong to another peer.
     pub(super) async fn remember_agents(
         &self,
         peer_url: &str,
         described: &[Description],
+        why: DescribedFor,
     ) -> Result<(), Error> {
         let peers = self.peers().await?;
         let own = peers.iter().find(|peer| peer.directory_url == peer_url);
@@ -105,8 +150,14 @@ impl Beam {
             peers.into_iter().map(|peer| peer.directory_url).collect();
         for part in described.chunks(COMMIT_MAX) {
             for _ in 0..TRIES_MAX {
-                let room = AGENTS_PER_PEER_MAX.saturating_sub(bound);
-                let (unit, further) = self.descriptions(peer_url, part, &registered, room).await?;
+                let room = match why {
+                    DescribedFor::Binding => AGENTS_PER_PEER_MAX.saturating_sub(bound),
+                    DescribedFor::Time | DescribedFor::Relay => 0,
+                };
+                let is_relay = why == DescribedFor::Relay;
+                let (unit, further) = self
+                    .descriptions(peer_url, part, &registered, room, is_relay)
+                    .await?;
                 if unit.is_empty() {
                     break;
                 }
@@ -114,6 +165,7 @@ impl Beam {
                     Ok(_) => {
                         bound += further;
                         if further > 0 {
+                            let further = i64::try_from(further).unwrap_or(i64::MAX);
                             self.note_peer_agents(peer_url, further).await?;
                         }
                         break;
@@ -127,13 +179,14 @@ impl Beam {
     }
 
     /// The records of descriptions, and how many agents belong to the peer by them for the first time. It may have so many
-    /// more of them; others belong to it as long as their descriptions count.
+    /// more of them (`room`); others belong to it as long as their descriptions count.
     async fn descriptions(
         &self,
         peer_url: &str,
         described: &[Description],
         registered: &HashSet<String>,
         room: u64,
+        is_relay: bool,
     ) -> Result<(UnitOfWork, u64), Error> {
         let (mut unit, mut further) = (UnitOfWork::default(), 0);
         let now = self.engine().now();
@@ -150,13 +203,18 @@ impl Beam {
             if let Some(known) = &known {
                 let of = &known.value.directory_url;
                 let is_of_other = of != peer_url && registered.contains(of);
-                if is_of_other && !plant::on(Plant::LastPeerWins) {
+                let is_vouched = known.value.is_vouched && !is_relay;
+                if is_of_other && !is_vouched && !plant::on(Plant::LastPeerWins) {
                     continue;
                 }
                 is_bound = of == peer_url && known.expires_at.is_none();
+                // Otherwise a peer could keep an agent by relaying its intents.
+                if is_relay && of == peer_url && !is_bound && !known.value.is_vouched {
+                    continue;
+                }
                 let half_over = now.plus(ttl_us / 2);
                 let is_fresh = KnownAgent::described_until(known) > half_over;
-                if of == peer_url && known.value.agent == *agent && is_fresh {
+                if of == peer_url && known.value.agent == *agent && is_fresh && !is_vouched {
                     continue;
                 }
             }
@@ -172,6 +230,7 @@ impl Beam {
                     directory_url: peer_url.to_owned(),
                     agent: agent.clone(),
                     described_until_us: until.0,
+                    is_vouched: is_relay && !is_bound,
                 },
                 expires_at: (!is_bound).then_some(until),
             });

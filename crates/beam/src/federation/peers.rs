@@ -198,11 +198,11 @@ impl Beam {
         self.engine().update(BeamPeer::key(url), seen).await
     }
 
-    /// Stores that further agents belong to a peer.
-    pub(super) async fn note_peer_agents(&self, url: &str, further: u64) -> Result<(), Error> {
+    /// Stores that further agents belong to a peer, or fewer.
+    pub(super) async fn note_peer_agents(&self, url: &str, further: i64) -> Result<(), Error> {
         let count = |peer: &mut Option<BeamPeer>| -> Result<(), Error> {
             if let Some(peer) = peer {
-                peer.agents = peer.agents.saturating_add(further);
+                peer.agents = peer.agents.saturating_add_signed(further);
             }
             Ok(())
         };

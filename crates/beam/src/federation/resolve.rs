@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::calls::{AGENT_BYTES_MAX, READ_LIMIT};
+use super::known_agents::DescribedFor;
 use super::remote_agent::{Description, FederatedAgent};
 use super::unknown_agents::AskedAgent;
 use crate::beam_id::BeamId;
@@ -66,11 +67,20 @@ enum PeerAnswer {
 /// What several peers say.
 #[derive(Debug)]
 enum AskedPeers {
-    Found(String, Box<Description>),
+    Found(PeerFinding),
     /// None of them has the agent.
     Unknown,
     /// At least one did not answer.
     Unanswered,
+}
+
+/// What the peer with the highest trust level says that has an agent.
+#[derive(Debug)]
+struct PeerFinding {
+    peer_url: String,
+    described: Box<Description>,
+    /// All peers with a higher trust level say that they do not have it.
+    is_sure: bool,
 }
 
 impl Beam {
@@ -132,8 +142,9 @@ impl Beam {
             .await
     }
 
-    /// Asks the peer to which the agent belongs; if it belongs to none yet, asks active peers, and takes the answer of the one
-    /// with the highest trust level. Peers are not asked again at once for an agent that none of them knows.
+    /// Asks the peer to which the agent belongs; if it belongs to none yet, or its peer says that it does not have it, asks active
+    /// peers, and takes the answer of the one with the highest trust level. Peers are not asked again at once for an agent that
+    /// none of them knows.
     async fn resolve_at_peers(
         &self,
         beam_id: &BeamId,
@@ -150,38 +161,82 @@ impl Beam {
         }
         let mut peers = self.active_peers().await?;
         peers.retain(|peer| Some(peer.directory_url.as_str()) != except);
-        if let Some(home) = self.home_of_agent(beam_id.as_str()).await? {
-            peers.retain(|peer| peer.directory_url == home.directory_url);
-        }
-        let asking = async {
-            let mut is_unknown = true;
-            for some in peers.chunks(ASKED_MAX) {
-                match self.ask_together(some, beam_id).await {
-                    AskedPeers::Found(peer_url, found) => return Ok((peer_url, found)),
-                    AskedPeers::Unknown => {}
-                    AskedPeers::Unanswered => is_unknown = false,
+        let asking = self.ask_in_order(&peers, beam_id);
+        let found = match tokio::time::timeout(time, asking).await {
+            Ok(answer) => match answer? {
+                AskedPeers::Found(found) => found,
+                AskedPeers::Unknown => {
+                    if !peers.is_empty() {
+                        unknown.insert(asked, Instant::now());
+                    }
+                    return Ok(None);
                 }
-            }
-            Err(is_unknown)
-        };
-        let (peer_url, described) = match tokio::time::timeout(time, asking).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(is_unknown)) => {
-                if is_unknown && !peers.is_empty() {
-                    unknown.insert(asked, Instant::now());
-                }
-                return Ok(None);
-            }
+                AskedPeers::Unanswered => return Ok(None),
+            },
             Err(_) => return Ok(None),
         };
+        let PeerFinding {
+            peer_url,
+            described,
+            is_sure,
+        } = found;
         self.note_peer_seen(&peer_url).await?;
-        self.remember_agents(&peer_url, std::slice::from_ref(&*described))
+        // A peer that is not asked may have it too, and nothing proves that it is the source.
+        let why = if is_sure && except.is_none() {
+            DescribedFor::Binding
+        } else {
+            DescribedFor::Time
+        };
+        self.remember_agents(&peer_url, std::slice::from_ref(&*described), why)
             .await?;
         Ok(Some(ResolvedAgent {
             agent: described.agent,
             scope: AgentScope::Peer,
             directory_url: peer_url,
         }))
+    }
+
+    /// Asks the peer to which the agent belongs, or else some at a time.
+    async fn ask_in_order(
+        &self,
+        peers: &[BeamPeer],
+        beam_id: &BeamId,
+    ) -> Result<AskedPeers, Error> {
+        let mut others = peers.to_vec();
+        if let Some(home) = self.home_of_agent(beam_id.as_str()).await? {
+            let home_url = home.directory_url;
+            let Some(at) = others
+                .iter()
+                .position(|peer| peer.directory_url == home_url)
+            else {
+                return Ok(AskedPeers::Unanswered);
+            };
+            let own = others.remove(at);
+            let answer = self.ask_together(std::slice::from_ref(&own), beam_id).await;
+            if !matches!(answer, AskedPeers::Unknown) {
+                return Ok(answer);
+            }
+            if !self.forget_agent(beam_id.as_str(), &home_url).await? {
+                return Ok(AskedPeers::Unanswered);
+            }
+            tracing::info!(%beam_id, peer_url = home_url, "a peer does not have its agent any more; the other peers are asked");
+        }
+        let mut is_unknown = true;
+        for some in others.chunks(ASKED_MAX) {
+            match self.ask_together(some, beam_id).await {
+                AskedPeers::Found(mut found) => {
+                    found.is_sure &= is_unknown;
+                    return Ok(AskedPeers::Found(found));
+                }
+                AskedPeers::Unknown => {}
+                AskedPeers::Unanswered => is_unknown = false,
+            }
+        }
+        Ok(if is_unknown {
+            AskedPeers::Unknown
+        } else {
+            AskedPeers::Unanswered
+        })
     }
 
     /// The first description in the order of the peers, whatever the order in which they respond.
@@ -195,12 +250,18 @@ impl Beam {
         while let Some(joined) = asked.join_next().await {
             let Ok((rank, answer)) = joined else { continue };
             answers[rank] = Some(answer);
+            let mut is_sure = true;
             for (peer, answer) in peers.iter().zip(&answers) {
                 match answer {
                     Some(PeerAnswer::Described(found)) => {
-                        return AskedPeers::Found(peer.directory_url.clone(), found.clone());
+                        return AskedPeers::Found(PeerFinding {
+                            peer_url: peer.directory_url.clone(),
+                            described: found.clone(),
+                            is_sure,
+                        });
                     }
-                    Some(PeerAnswer::Unknown | PeerAnswer::Unanswered) => {}
+                    Some(PeerAnswer::Unknown) => {}
+                    Some(PeerAnswer::Unanswered) => is_sure = false,
                     None => break,
                 }
             }
@@ -258,7 +319,7 @@ impl Beam {
         let PeerAnswer::Described(described) = self.ask_peer(peer_url, beam_id).await else {
             return Ok(None);
         };
-        let known = self.home_of_agent(beam_id.as_str()).await?;
+        let known = self.described_agent(beam_id.as_str()).await?;
         let key = described.agent.public_key.clone();
         match known {
             Some(known) if known.directory_url != peer_url => {
@@ -269,7 +330,8 @@ impl Beam {
                 Ok(key.filter(|_| is_same))
             }
             _ => {
-                self.remember_agents(peer_url, std::slice::from_ref(&*described))
+                let described = std::slice::from_ref(&*described);
+                self.remember_agents(peer_url, described, DescribedFor::Relay)
                     .await?;
                 Ok(key)
             }

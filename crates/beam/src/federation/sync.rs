@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::calls::LIST_BYTES_MAX;
+use super::known_agents::DescribedFor;
 use super::remote_agent::Description;
 use crate::outbound::OutboundError;
 use crate::problem::BeamProblem;
@@ -49,7 +50,8 @@ impl Beam {
             .take(AGENTS_MAX)
             .filter_map(|agent| Description::parse(agent).ok())
             .collect();
-        self.remember_agents(peer_url, &described).await?;
+        self.remember_agents(peer_url, &described, DescribedFor::Binding)
+            .await?;
         self.note_peer_synced(peer_url).await?;
         Ok(())
     }

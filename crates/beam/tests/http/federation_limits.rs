@@ -1,5 +1,7 @@
 //! The limits of what a peer may make this directory believe, keep or do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -107,6 +109,107 @@ async fn be_132_a_description_ends_with_its_time_and_no_other_peer_may_describe_
     assert_eq!(removed.status, 204, "{}", removed.text);
     let found = resolved(&world, &carol().beam_id).await.1;
     assert_eq!(found["directoryUrl"], json!(thief.url));
+}
+
+#[tokio::test]
+async fn be_132_a_peer_that_relays_for_an_agent_does_not_get_the_agent() {
+    let world = World::with(federated).await;
+    world.add_agent(&Identity::bob()).await;
+    let mallory = Identity::new(&carol().beam_id, 66);
+    let thief = Stub::with_agent(described(&mallory), |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&thief.url, 0.1).await;
+    let real = Stub::with_agent(described(&carol()), |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&real.url, 0.9).await;
+    for nonce in ["nonce-1", "nonce-2"] {
+        let frame = mallory.message(&world, &Identity::bob(), nonce);
+        let answer = world.relayed(&thief.url, "1", &frame).await;
+        assert!(
+            !answer.text.contains("is not registered"),
+            "{}",
+            answer.text
+        );
+    }
+    assert!(!thief.asked().is_empty() && real.asked().is_empty());
+    for scope in ["peer", "cache"] {
+        let (status, found) = resolved(&world, &carol().beam_id).await;
+        assert_eq!(status, 200, "{found}");
+        assert_eq!(
+            (&found["directoryUrl"], &found["scope"]),
+            (&json!(real.url), &json!(scope))
+        );
+    }
+    // Now the agent belongs to the peer that has it.
+    let forged = mallory.message(&world, &Identity::bob(), "nonce-3");
+    let answer = world.relayed(&thief.url, "1", &forged).await;
+    let unknown = format!("Sender {} is not registered", carol().beam_id);
+    assert_eq!(answer.json()["error"], unknown);
+}
+
+#[tokio::test]
+async fn be_132_an_agent_found_while_a_better_peer_is_silent_is_not_kept() {
+    let world = World::with(federated).await;
+    let mut short = described(&Identity::new(&carol().beam_id, 66));
+    short["ttl"] = json!(1);
+    let thief = Stub::with_agent(short, |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&thief.url, 0.1).await;
+    let is_silent = Arc::new(AtomicBool::new(true));
+    let silent = Arc::clone(&is_silent);
+    let real = Stub::start(move |_| {
+        if silent.load(Ordering::SeqCst) {
+            return Reply::Status(503, String::new(), String::new());
+        }
+        Reply::Json(json!({"agent": described(&carol()), "scope": "local"}))
+    })
+    .await;
+    world.add_peer(&real.url, 0.9).await;
+    let of = async || resolved(&world, &carol().beam_id).await.1["directoryUrl"].clone();
+    assert_eq!(of().await, json!(thief.url));
+    is_silent.store(false, Ordering::SeqCst);
+    let ended = async {
+        while of().await != json!(real.url) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the description ends, and the better peer is asked");
+}
+
+#[tokio::test]
+async fn be_132_an_agent_that_its_peer_deleted_is_found_at_another_one() {
+    let world = World::with(federated).await;
+    let is_deleted = Arc::new(AtomicBool::new(false));
+    let deleted = Arc::clone(&is_deleted);
+    let first = Stub::start(move |_| {
+        if deleted.load(Ordering::SeqCst) {
+            return Reply::Status(404, String::new(), "{}".to_owned());
+        }
+        let mut short = described(&carol());
+        short["ttl"] = json!(1);
+        Reply::Json(json!({"agent": short, "scope": "local"}))
+    })
+    .await;
+    world.add_peer(&first.url, 0.9).await;
+    assert_eq!(resolved(&world, &carol().beam_id).await.0, 200);
+    let moved = Identity::new(&carol().beam_id, 7);
+    let second = Stub::with_agent(described(&moved), |_| Reply::Raw(Vec::new())).await;
+    world.add_peer(&second.url, 0.5).await;
+    is_deleted.store(true, Ordering::SeqCst);
+    let ended = async {
+        loop {
+            let (status, found) = resolved(&world, &carol().beam_id).await;
+            assert_eq!(status, 200, "no request fails: {found}");
+            if found["directoryUrl"] == json!(second.url) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the description ends, and the other peer is asked");
+    assert_eq!(found["agent"]["public_key"], json!(moved.public_key()));
+    assert_eq!(first.asked().len(), 2);
 }
 
 #[tokio::test]
