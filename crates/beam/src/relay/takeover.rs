@@ -176,6 +176,7 @@ impl Beam {
         Ok(taken)
     }
 
+    /// The rows that nodes left. A node that has begun since the heartbeats were read has left none.
     async fn left_rows(
         &self,
         profile: ProfileId,
@@ -189,11 +190,20 @@ impl Beam {
                 .active_rows(profile, state, after, ROWS)
                 .await?;
             let Some(last) = rows.last() else {
-                return Ok(left);
+                break;
             };
             after = last.seq;
             left.extend(rows.into_iter().filter(&is_left));
         }
+        if left.is_empty() {
+            return Ok(left);
+        }
+        let live = self.engine().live_nodes().await?;
+        left.retain(|row| {
+            let holder = row.holder.as_deref().unwrap_or_default();
+            BeamNode::id_of_holder(holder).is_some_and(|id| !live.contains(&id))
+        });
+        Ok(left)
     }
 
     /// Makes an interrupted message due. The attempt does not count, as after a restart. False if another node was faster.
