@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::RelayError;
 use super::begin::LEASE_MARGIN_US;
+use super::handoff::Handover;
 use crate::lifecycle;
 use crate::service::Beam;
 
@@ -83,14 +84,19 @@ impl Beam {
             return;
         }
         for (end, id, intent) in self.inner.unwaited.take_due(self.engine().now()) {
-            if let Err(error) = self.end_unwaited(id, intent).await {
+            if let Err(error) = self.end_unwaited(id, end, intent).await {
                 tracing::warn!(%error, intent = %id, "an intent without a result was not ended; trying again");
                 self.inner.unwaited.insert(end, id, intent);
             }
         }
     }
 
-    async fn end_unwaited(&self, id: IntentId, intent: UnwaitedIntent) -> Result<(), Error> {
+    async fn end_unwaited(
+        &self,
+        id: IntentId,
+        end: Micros,
+        intent: UnwaitedIntent,
+    ) -> Result<(), Error> {
         let Some(row) = self.engine().observe(id).await? else {
             return Ok(());
         };
@@ -100,6 +106,14 @@ impl Beam {
                 .attempt
                 .is_some_and(|attempt| attempt != row.attempts)
         {
+            return Ok(());
+        }
+        if intent.attempt.is_none()
+            && let Some(later) = self.wait_of_handover(id).await?
+            && later.at > end
+        {
+            // It was handed over again, and the time of that attempt counts.
+            self.leave_handover_to_sweep(id, later);
             return Ok(());
         }
         self.time_out(&row, intent.timeout_ms, "timeout_without_waiter")
@@ -144,6 +158,12 @@ impl Beam {
             timeout_ms: end.timeout_ms,
         };
         self.inner.unwaited.insert(end.at, id, intent);
+    }
+
+    /// When the wait for the end of the last hand-over of an intent ends.
+    async fn wait_of_handover(&self, id: IntentId) -> Result<Option<WaitEnd>, Error> {
+        let record = self.engine().load::<Handover>(Handover::key(id)).await?;
+        Ok(record.and_then(|record| Some(record.value.wait_end(record.expires_at?))))
     }
 
     /// When a wait that begins now ends.
