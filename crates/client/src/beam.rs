@@ -270,17 +270,21 @@ impl Client {
             .map(drop)
     }
 
-    /// The peers of a directory. Needs the secret that directories share.
-    pub async fn beam_peers(&self, secret: &SecretKey) -> Result<Value, Error> {
+    /// The peers of a directory. Needs the secret that directories share, or the session of an administrator as credential;
+    /// with a secret, the session does not count.
+    pub async fn beam_peers(&self, secret: Option<&SecretKey>) -> Result<Value, Error> {
         let call = self.beam_get("peers", "/federation/peers".to_owned());
-        self.fetch(call.secret_header(FEDERATION_SECRET, secret)?)
-            .await
+        self.fetch(with_federation_secret(call, secret)?).await
     }
 
-    /// Registers a peer, whose agents the server reads. Needs the secret that directories share.
-    pub async fn beam_add_peer(&self, secret: &SecretKey, peer: &Value) -> Result<Value, Error> {
+    /// Registers a peer, whose agents the server reads. Needs the same as [`Self::beam_peers`].
+    pub async fn beam_add_peer(
+        &self,
+        secret: Option<&SecretKey>,
+        peer: &Value,
+    ) -> Result<Value, Error> {
         let call = self.beam_post("peer", "/federation/peers".to_owned());
-        let call = call.secret_header(FEDERATION_SECRET, secret)?;
+        let call = with_federation_secret(call, secret)?;
         self.fetch(call.json(peer)?.extra_wait(DELIVERY_WAIT)).await
     }
 
@@ -307,5 +311,12 @@ impl Client {
         } else {
             Credential::None
         }
+    }
+}
+
+fn with_federation_secret(call: Call, secret: Option<&SecretKey>) -> Result<Call, Error> {
+    match secret {
+        Some(secret) => call.secret_header(FEDERATION_SECRET, secret),
+        None => Ok(call),
     }
 }

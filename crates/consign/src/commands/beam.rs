@@ -39,6 +39,10 @@ impl BeamLinkArgs {
         self.server.client_with_token(token)
     }
 
+    pub(crate) const fn has_token(&self) -> bool {
+        self.token.is_some() || self.token_file.is_some()
+    }
+
     fn client_of(&self, token: SecretKey) -> anyhow::Result<Client> {
         self.server.client_with_token(Some(token))
     }

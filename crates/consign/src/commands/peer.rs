@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use consign_client::SecretKey;
 
+use crate::commands::beam::BeamLinkArgs;
 use crate::failure::{Exit, Failure};
 use crate::link;
 
@@ -51,12 +52,14 @@ struct FederationArgs {
 }
 
 impl FederationArgs {
-    fn secret(&self) -> anyhow::Result<SecretKey> {
+    /// The secret, which a token makes optional: with a secret, the server ignores a session.
+    fn secret(&self, link: &BeamLinkArgs) -> anyhow::Result<Option<SecretKey>> {
         let given = link::given(self.secret.as_ref(), self.secret_file.as_deref())?;
-        given.ok_or_else(|| {
-            Failure::usage("the secret that the directories share is missing")
-                .hint("set the variable BEAM_FEDERATION_SHARED_SECRET, or use --secret-file")
-                .into()
-        })
+        if given.is_none() && !link.has_token() {
+            let failure = Failure::usage("the secret that the directories share is missing");
+            let hint = "set the variable BEAM_FEDERATION_SHARED_SECRET, or use --secret-file; from another machine, use the session of an administrator with --token-file";
+            return Err(failure.hint(hint).into());
+        }
+        Ok(given)
     }
 }

@@ -12,6 +12,7 @@ use crate::{out, render};
 #[command(after_help = "\
 Both directories need the same BEAM_FEDERATION_SHARED_SECRET, and each registers the other one. A URL that is
 not public or not https must be listed in BEAM_ALLOW_TARGETS of the server.
+From another machine: without the secret, with the session of an administrator (--token-file).
 
 Example:
   consign peer add https://peer.example --secret-file federation_secret")]
@@ -52,8 +53,9 @@ impl Args {
         if let Some(trust_level) = self.trust_level {
             peer["trustLevel"] = json!(trust_level);
         }
-        let secret = self.federation.secret()?;
-        let added = self.link.client()?.beam_add_peer(&secret, &peer).await?;
+        let secret = self.federation.secret(&self.link)?;
+        let client = self.link.client()?;
+        let added = client.beam_add_peer(secret.as_ref(), &peer).await?;
         if self.output.json {
             out::json(&added)?;
         } else {

@@ -8,6 +8,8 @@ use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+From another machine: without the secret, with the session of an administrator (--token-file).
+
 Example:
   consign peer list --secret-file federation_secret")]
 pub(crate) struct Args {
@@ -23,8 +25,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let secret = self.federation.secret()?;
-        let found = self.link.client()?.beam_peers(&secret).await?;
+        let secret = self.federation.secret(&self.link)?;
+        let found = self.link.client()?.beam_peers(secret.as_ref()).await?;
         if self.output.json {
             out::json(&found)?;
             return Ok(Exit::Done);
