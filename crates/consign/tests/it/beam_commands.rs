@@ -400,7 +400,11 @@ fn a_message_of_the_bus_is_polled_acknowledged_and_requeued() {
         );
     }
     let history = done(&place.consign(&["message", "history", "--recipient", BOB]));
-    has_line(&history, &format!("{dead}  acked"), INTENT);
+    let all = printed(&place.consign(&["message", "history", "--recipient", BOB, "--json"]));
+    let nonce = all["messages"].as_array().unwrap().iter();
+    let mut nonce = nonce.filter(|message| message["id"] == dead.as_str());
+    let nonce = word(&nonce.next().unwrap()["nonce"]);
+    has_line(&history, &format!("{dead}  acked"), &nonce);
     has_line(&history, &format!("{second}  failed"), "failed");
     let only = ["message", "history", "--status", "acked", "--json"];
     let only = printed(&place.consign(&only));
@@ -421,6 +425,10 @@ fn peers_are_added_listed_and_removed() {
     let url = far.base_url();
     let peer = |args: &[&str]| place.consign_with(&[&["peer"], args].concat(), &[SECRET]);
     fails(&place.consign(&["peer", "list"]), 2, "is missing", SECRET.0);
+    // A token makes the secret optional; this one is no session of an administrator.
+    let token = ["peer", "list", "--token", "not-a-session"];
+    let token = place.consign(&token);
+    fails(&token, 4, "FEDERATION_UNAUTHORIZED", SECRET.0);
     let wrong = place.consign_with(&["peer", "list"], &[(SECRET.0, "another")]);
     fails(&wrong, 4, "FEDERATION_UNAUTHORIZED", SECRET.0);
     assert_eq!(text(&peer(&["list"]).stderr), "no peers\n");

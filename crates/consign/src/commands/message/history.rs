@@ -73,6 +73,7 @@ impl Args {
                 cell(message, "sender"),
                 cell(message, "recipient"),
                 cell(message, "intent"),
+                cell(message, "nonce"),
                 cell(message, "error"),
             ]
         });
@@ -88,6 +89,7 @@ impl Args {
                 "SENDER",
                 "RECIPIENT",
                 "INTENT",
+                "NONCE",
                 "ERROR",
             ];
             out::data(&render::table(&heading, &messages))?;

@@ -9,7 +9,8 @@ use crate::{out, render};
 #[command(after_help = "\
 Only operators may read traces: their addresses are in BEAM_ADMIN_EMAILS, BEAM_OPERATOR_EMAILS or
 BEAM_VIEWER_EMAILS of the server. On the machine of the server --email begins a session; elsewhere
-give the token of a session with --token-file. The nonce is printed by consign message send.
+give the token of a session with --token-file. The nonce is printed by consign message send,
+consign message history and consign message list.
 
 Example:
   consign message trace 00000000-0000-4000-8000-000000000001 --email ops@example.com")]
