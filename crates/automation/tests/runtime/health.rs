@@ -32,11 +32,11 @@ async fn a_dispatcher_that_is_refused_or_panics_makes_the_service_unwell_and_goe
         (Claims::Panic, "the dispatcher is not running"),
         (Claims::Refused, "the ledger refuses claims"),
     ] {
-        world.obstacles.let_claims(claims);
+        world.obstacles.let_claims(claims).await;
         let id = run(&runtime, "quick", "poll", Value::Null).await;
         says(&runtime, said).await;
         assert_eq!(world.intent(id).await.state, State::Queued);
-        world.obstacles.let_claims(Claims::Pass);
+        world.obstacles.let_claims(Claims::Pass).await;
         assert_eq!(world.ended(id).await.state, State::Acked);
     }
 }

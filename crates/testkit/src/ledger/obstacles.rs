@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use consign_kernel::command::{Command, OnRefusal, Reply, Request};
 use consign_kernel::record::{self, Put};
 use consign_store::{BoxFuture, Error, Forwarding, SharedStore, TypedReads as _};
+use tokio::sync::RwLock;
 
 /// The current obstacles.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub struct Obstacles {
     refusing: AtomicBool,
     refusing_ends: AtomicBool,
     claims: Mutex<Claims>,
+    /// Each claim in flight reads it.
+    in_flight: RwLock<()>,
     rivals: AtomicUsize,
     met: AtomicUsize,
 }
@@ -58,15 +61,16 @@ impl Obstacles {
         self.met.load(Ordering::SeqCst)
     }
 
-    /// Sets how claims are handled.
-    pub fn let_claims(&self, claims: Claims) {
+    /// Sets how claims are handled, and waits for those that are in flight: one that passed before could otherwise still
+    /// claim what a test publishes next.
+    pub async fn let_claims(&self, claims: Claims) {
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
+        drop(self.in_flight.write().await);
     }
 
-    fn refuses_claim(&self, request: &Request) -> bool {
-        let claims = |step: &Command| matches!(step, Command::Claim(_));
+    fn refuses_claim(&self) -> bool {
         let fate = *self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        if fate == Claims::Pass || !request.steps.iter().any(claims) {
+        if fate == Claims::Pass {
             return false;
         }
         assert!(fate == Claims::Refused, "planned");
@@ -140,17 +144,23 @@ impl Forwarding for ObstructedStore {
 
     fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let obstacles = &self.obstacles;
-        if obstacles.refuses_claim(&request)
-            || obstacles.refuses(&request)
-            || obstacles.refuses_end(&request)
-        {
+        if obstacles.refuses(&request) || obstacles.refuses_end(&request) {
             return Box::pin(async { Err(Error::Busy) });
         }
-        let Some(key) = self.obstacles.contended(&request) else {
-            return self.store.execute(request);
-        };
         Box::pin(async move {
-            self.write_again(key, request.seed).await?;
+            let claims = |step: &Command| matches!(step, Command::Claim(_));
+            let _in_flight = if request.steps.iter().any(claims) {
+                let in_flight = obstacles.in_flight.read().await;
+                if obstacles.refuses_claim() {
+                    return Err(Error::Busy);
+                }
+                Some(in_flight)
+            } else {
+                None
+            };
+            if let Some(key) = obstacles.contended(&request) {
+                self.write_again(key, request.seed).await?;
+            }
             self.store.execute(request).await
         })
     }
