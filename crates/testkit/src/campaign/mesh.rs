@@ -177,7 +177,8 @@ impl MeshPool {
         }
     }
 
-    /// Repeats the messages of a round after the restart, and compares all answers.
+    /// Repeats the messages of a round after the restart, and compares all answers. An id without an answer is repeated with
+    /// each of its contents, because any of them may be the stored one.
     pub fn check_round(
         &mut self,
         round: u64,
@@ -186,12 +187,15 @@ impl MeshPool {
     ) -> io::Result<()> {
         let prefix = format!("r{round}-");
         let accepted = checks::accepted(&self.entries);
-        let repeated: BTreeMap<String, String> = checks::by_id(&self.entries)
+        let repeated: BTreeMap<String, BTreeSet<String>> = checks::by_id(&self.entries)
             .into_iter()
             .filter(|(id, _)| id.starts_with(&prefix))
             .map(|(id, sent)| {
-                let body = accepted.get(id).map_or(&sent[0].body, |sent| &sent.body);
-                (id.to_owned(), body.clone())
+                let bodies = match accepted.get(id) {
+                    Some(accepted) => BTreeSet::from([accepted.body.clone()]),
+                    None => sent.iter().map(|sent| sent.body.clone()).collect(),
+                };
+                (id.to_owned(), bodies)
             })
             .collect();
         let members = self.members();
@@ -201,7 +205,9 @@ impl MeshPool {
             let mut history = MemberHistory::open(&file)?;
             let mut connection = MemberConnection::open(http, sender, membership, None)?;
             let own = format!("r{round}-s{index}-");
-            for (id, body) in repeated.iter().filter(|(id, _)| id.starts_with(&own)) {
+            let own = repeated.iter().filter(|(id, _)| id.starts_with(&own));
+            for (id, body) in own.flat_map(|(id, bodies)| bodies.iter().map(move |body| (id, body)))
+            {
                 let ack = connection.send(&to, id, body, &mut history)?;
                 ack.ok_or_else(|| io::Error::other("the broker closed after the fault"))?;
             }
