@@ -39,7 +39,7 @@ impl Beam {
         proof: &AgentProof,
         is_local: bool,
     ) -> Result<RegisteredAgent, BeamProblem> {
-        let key_id = self.next_number("keys").await?;
+        let mut key_id = None;
         for _ in 0..TRIES_MAX {
             let id = self.registered_id(&registration.name).await?;
             let api_key = api_key::issue(id.as_str(), &self.drawn_secret());
@@ -57,13 +57,22 @@ impl Beam {
             };
             self.describe(&mut agent, registration);
             agent.api_key_hash = Some(api_key::digest(api_key.reveal()));
-            let key = AgentKey {
-                id: key_id,
-                public_key: registration.public_key.to_string(),
-                created_at: self.now_ms(),
-                revoked_at: None,
-            };
-            replace_key(&mut agent, key, &mut commit.unit)?;
+            let public_key = registration.public_key.to_string();
+            if (agent.active_key()).is_none_or(|active| active.public_key != public_key) {
+                // Drawn after the checks: a refused request must not cost a commit.
+                let id = match key_id {
+                    Some(id) => id,
+                    None => self.next_number("keys").await?,
+                };
+                key_id = Some(id);
+                let key = AgentKey {
+                    id,
+                    public_key,
+                    created_at: self.now_ms(),
+                    revoked_at: None,
+                };
+                replace_key(&mut agent, key, &mut commit.unit)?;
+            }
             let Versioned { key, version, .. } = record;
             let stored = Versioned {
                 version,

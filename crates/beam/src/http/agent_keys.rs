@@ -58,6 +58,7 @@ async fn rotate(
     let rotation = KeyRotation {
         new_public_key,
         rotation_proof: body_fields::text(&body, &["rotation_proof"]),
+        is_local: BeamAccess::of(&face, &parts).local,
         proof: key_proof(&face, &parts, &body).await?,
     };
     let (agent, previous) = face.beam.rotate_key(id.as_str(), &rotation).await?;
