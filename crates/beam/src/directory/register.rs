@@ -31,13 +31,21 @@ pub(crate) struct RegisteredAgent {
     pub(crate) api_key: SecretText,
 }
 
+/// From where a registration comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegistrationOrigin {
+    /// It may register a known agent with the same key without a proof.
+    pub(crate) is_local: bool,
+    /// It comes from another machine, and not from an operator. A full directory takes no new agent from there.
+    pub(crate) is_stranger: bool,
+}
+
 impl Beam {
-    /// `is_local`: the request may register a known agent with the same key without a proof.
     pub(crate) async fn register(
         &self,
         registration: &Registration,
         proof: &AgentProof,
-        is_local: bool,
+        from: RegistrationOrigin,
     ) -> Result<RegisteredAgent, BeamProblem> {
         let mut key_id = None;
         for _ in 0..TRIES_MAX {
@@ -49,9 +57,14 @@ impl Beam {
                 .await?;
             let mut commit = AgentCommit::default();
             let mut agent = match &record.value {
-                None => self.new_agent(&id),
+                None => {
+                    if from.is_stranger {
+                        self.check_is_not_full().await?;
+                    }
+                    self.new_agent(&id)
+                }
                 Some(known) => {
-                    self.check_known(known, registration, proof, is_local, &mut commit)?;
+                    self.check_known(known, registration, proof, from.is_local, &mut commit)?;
                     known.clone()
                 }
             };
@@ -87,6 +100,18 @@ impl Beam {
             }
         }
         Err(Error::Refused(Refusal::VersionMismatch).into())
+    }
+
+    /// Whether strangers may register further agents. Counts of many agents are a few seconds old.
+    async fn check_is_not_full(&self) -> Result<(), BeamProblem> {
+        let most = self.settings().agents_max;
+        if most == 0 || self.agent_counts().await?.total < most {
+            return Ok(());
+        }
+        let text = format!(
+            "The directory is full: it has {most} agents (BEAM_AGENTS_MAX); further ones are registered on its machine, or with the session of an operator"
+        );
+        Err(BeamProblem::new(Code::Forbidden, text))
     }
 
     /// Whether a known agent may be registered again, and with this key.

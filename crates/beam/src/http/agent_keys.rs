@@ -47,7 +47,7 @@ async fn rotate(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge_key_change(id.as_str())?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;
@@ -71,7 +71,7 @@ async fn revoke(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge_key_change(id.as_str())?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;

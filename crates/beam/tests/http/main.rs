@@ -35,6 +35,7 @@ mod relay;
 mod restart;
 mod schema_check;
 mod socket;
+mod strangers;
 mod test_socket;
 mod traces;
 mod unrouted;
