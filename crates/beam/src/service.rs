@@ -64,7 +64,7 @@ pub(crate) struct BeamState {
     pub(crate) unwaited: Unwaited,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
-    /// Intents per minute and client address that cost their sender nothing.
+    /// Intents per minute and client address that are not counted for their sender.
     pub(crate) uncharged_rate: SenderRate,
     /// Bytes per minute and client address of what strangers may have stored.
     pub(crate) stranger_bytes: RateLimit,

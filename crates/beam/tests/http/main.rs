@@ -34,6 +34,7 @@ mod only_postgres_nodes;
 mod relay;
 mod restart;
 mod schema_check;
+mod sender_rates;
 mod socket;
 mod strangers;
 mod test_socket;
