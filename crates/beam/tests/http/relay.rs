@@ -3,12 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use consign_beam::timestamp;
 use consign_kernel::command::{Advance, Command};
+use consign_kernel::ids::SECOND_US;
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::profile::Face;
 use consign_kernel::state::Verb;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
+use crate::admin::with_roles;
+use crate::observed::Viewer;
 use crate::world::{Answer, Identity, TestSocket, World};
 
 /// Of an intent that must not be delivered, so that a second delivery fails soon.
@@ -354,6 +360,39 @@ async fn be_096_an_intent_for_an_absent_agent_is_delivered_when_it_is_sent_again
     assert_eq!(trace[4].1["previousErrorCode"], "OFFLINE");
     drop(world);
     assert_eq!(answering.await.unwrap(), 1, "the handler ran once");
+}
+
+#[tokio::test]
+async fn be_096_a_repeated_nonce_delivers_the_new_frame_and_the_trace_says_which() {
+    let world = World::with(with_roles).await;
+    let (alice, bob) = world.alice_and_bob().await;
+    let now = timestamp::parse(&world.now_text()).unwrap();
+    let at = |seconds: i64| timestamp::format(now.plus(seconds * SECOND_US));
+    let frame = |seconds: i64, text: &str| {
+        let (to, payload) = (&bob.beam_id, json!({"message": text}));
+        alice.frame_at(&at(seconds), to, "conversation.message", &payload, "n-1")
+    };
+    let first = world.post("/intents/send", &frame(0, "first")).await;
+    assert_eq!(first.error(), (503, "OFFLINE".to_owned()));
+    let mut socket = world.connect(&bob.beam_id).await;
+    let repeated = frame(60, "second");
+    let payload = json!({});
+    let (answer, delivered) = tokio::join!(
+        world.post("/intents/send", &repeated),
+        socket.answer(&bob, &payload),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(delivered, repeated);
+    let trace = world.trace("n-1").await;
+    let (stage, details) = &trace[4];
+    assert_eq!(*stage, "queued", "{trace:?}");
+    assert_eq!(details["timestamp"], at(60), "{details}");
+    let digest = HEXLOWER.encode(&Sha256::digest(r#"{"message":"second"}"#));
+    assert_eq!(details["payloadSha256"], digest, "{details}");
+
+    let shown = Viewer::of(&world).await.trace("n-1").await;
+    assert_eq!(shown["intent"]["timestamp"], at(60), "{shown}");
+    assert_eq!(shown["stages"][0]["timestamp"], at(0), "{shown}");
 }
 
 #[tokio::test]
