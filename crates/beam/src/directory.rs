@@ -22,6 +22,7 @@ pub(crate) use delegations::{DelegationRequest, SCOPE_CHARS_MAX};
 pub(crate) use intent_stats::AnswerStats;
 pub(crate) use listing::{AgentFilter, PAGE_AGENTS_MAX};
 pub(crate) use proof::{AgentProof, NonceSignature, TimedSignature};
+pub(crate) use register::RegistrationOrigin;
 pub(crate) use registration::{Registration, RegistrationInput};
 pub(crate) use updates::{ConfigUpdate, FieldUpdate, ProfileUpdate};
 

@@ -29,6 +29,7 @@ mod receive;
 mod response;
 mod socket;
 mod stats;
+mod stranger_bytes;
 mod unrouted;
 
 use std::sync::Arc;

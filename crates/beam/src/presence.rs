@@ -1,4 +1,7 @@
 //! To which node an agent is connected, for the other nodes of the ledger.
+//!
+//! Invariant: the records of a node that runs agree with its sockets, or become so with the next read: a record whose write
+//! failed is written then, and one whose removal failed is removed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +35,15 @@ impl AgentsElsewhere {
     }
 }
 
+/// Where agents are connected, as of one read.
+#[derive(Debug, Default)]
+struct PresenceRead {
+    /// The agents that are connected to other live nodes.
+    elsewhere: HashSet<String>,
+    /// The records of this node.
+    own: HashMap<String, Versioned<BeamPresence>>,
+}
+
 /// A connection of an agent to this node.
 #[derive(Debug)]
 pub(crate) struct AgentPresence {
@@ -50,7 +62,8 @@ impl Beam {
     ) -> Option<AgentPresence> {
         let beam_id = &agent.beam_id;
         let sockets = &self.inner.sockets;
-        let number = sockets.next();
+        let connecting = sockets.begin_connecting();
+        let number = connecting.number();
         if self.inner.node.shared
             && let Err(error) = self.put_presence(beam_id, number).await
         {
@@ -59,6 +72,7 @@ impl Beam {
         sockets
             .connect(agent.clone(), number, sender, greeting)
             .ok()?;
+        drop(connecting);
         let (left, leave) = watch::channel(());
         if self.inner.node.shared {
             let (beam, beam_id) = (self.clone(), beam_id.clone());
@@ -147,8 +161,8 @@ impl Beam {
         here + others.count()
     }
 
-    /// Reads again and again where agents are connected, and closes sockets whose agents have connected to another node
-    /// since. Runs until the process ends.
+    /// Reads again and again where agents are connected, closes sockets whose agents have connected to another node since,
+    /// and corrects the records of this node. Runs until the process ends.
     pub async fn watch_presence(self) {
         if !self.inner.node.shared {
             return;
@@ -158,14 +172,17 @@ impl Beam {
             // Listed before the read: a connection that is made meanwhile may have an older record.
             let connections = self.inner.sockets.connections();
             match self.read_presence().await {
-                Ok(elsewhere) => {
-                    for (beam_id, connection) in connections {
-                        if elsewhere.contains(&beam_id) {
+                Ok(read) => {
+                    for (beam_id, connection) in &connections {
+                        if read.elsewhere.contains(beam_id) {
                             let sockets = &self.inner.sockets;
-                            sockets.replace_by_other_node(&beam_id, connection);
+                            sockets.replace_by_other_node(beam_id, *connection);
                         }
                     }
-                    self.inner.elsewhere.replace(elsewhere);
+                    if let Err(error) = self.correct_presence(&read, &connections).await {
+                        tracing::debug!(%error, "other nodes do not know yet where agents are connected");
+                    }
+                    self.inner.elsewhere.replace(read.elsewhere);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "it is unknown where agents are connected");
@@ -177,6 +194,60 @@ impl Beam {
             let pause = began.elapsed() * PAUSE_PER_READ;
             tokio::time::sleep(pause.max(CHECK_EVERY)).await;
         }
+    }
+
+    /// Writes the records of this node's connections that are missing, and removes those of connections that are gone. A record
+    /// that was changed since it was read is left to the next read.
+    async fn correct_presence(
+        &self,
+        read: &PresenceRead,
+        connections: &[(String, u64)],
+    ) -> Result<(), Error> {
+        let sockets = &self.inner.sockets;
+        for (beam_id, connection) in connections {
+            let own = BeamPresence {
+                node: self.inner.node.id,
+                connection: *connection,
+            };
+            let is_recorded = read
+                .own
+                .get(beam_id)
+                .is_some_and(|stored| stored.value == own);
+            if is_recorded || read.elsewhere.contains(beam_id) {
+                continue;
+            }
+            // It is read again, because the records of connections that are over are not among those that were read.
+            let key = BeamPresence::key(beam_id);
+            let stored = self.engine().load_or_default::<BeamPresence>(key).await?;
+            let is_taken = sockets.is_connecting(stored.value.connection)
+                && stored.value.node == own.node
+                || self.is_at_other_node(&stored.value).await?;
+            if !is_taken && sockets.is_current(beam_id, *connection) {
+                self.correct_record(beam_id, stored.version, &own).await?;
+            }
+        }
+        for (beam_id, stored) in &read.own {
+            // In this order: a connection that is no longer being made has its socket by now, or has ended.
+            let is_needed = sockets.is_connecting(stored.value.connection)
+                || sockets.connection_of(beam_id).is_some();
+            if !is_needed {
+                let none = BeamPresence::default();
+                self.correct_record(beam_id, stored.version, &none).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn correct_record(
+        &self,
+        beam_id: &str,
+        version: u64,
+        presence: &BeamPresence,
+    ) -> Result<(), Error> {
+        let mut record = Versioned::new(BeamPresence::key(beam_id), presence);
+        record.version = version;
+        self.engine().put_if_unchanged(record.put()).await?;
+        Ok(())
     }
 
     /// Closes connections of agents that another node has deleted, or whose API key it has replaced.
@@ -198,9 +269,9 @@ impl Beam {
         Ok(())
     }
 
-    /// The agents that are connected to other live nodes.
-    async fn read_presence(&self) -> Result<HashSet<String>, Error> {
-        let (mut elsewhere, mut after) = (HashSet::new(), String::new());
+    /// Reads the records of all agents.
+    async fn read_presence(&self) -> Result<PresenceRead, Error> {
+        let (mut read, mut after) = (PresenceRead::default(), String::new());
         let mut alive: HashMap<i64, bool> = HashMap::new();
         loop {
             let kind = Kind::BeamPresence;
@@ -209,18 +280,23 @@ impl Beam {
             for record in page {
                 after.clone_from(&record.key.name);
                 let beam_id = record.key.name.clone();
-                let presence = Versioned::<BeamPresence>::read(record)?.value;
-                let mut is_alive = alive.get(&presence.node).copied();
+                let presence = Versioned::<BeamPresence>::read(record)?;
+                let node = presence.value.node;
+                if node == self.inner.node.id {
+                    read.own.insert(beam_id, presence);
+                    continue;
+                }
+                let mut is_alive = alive.get(&node).copied();
                 if is_alive.is_none() {
-                    is_alive = Some(self.is_at_other_node(&presence).await?);
-                    alive.insert(presence.node, is_alive == Some(true));
+                    is_alive = Some(self.is_at_other_node(&presence.value).await?);
+                    alive.insert(node, is_alive == Some(true));
                 }
                 if is_alive == Some(true) {
-                    elsewhere.insert(beam_id);
+                    read.elsewhere.insert(beam_id);
                 }
             }
             if is_last {
-                return Ok(elsewhere);
+                return Ok(read);
             }
         }
     }

@@ -25,6 +25,7 @@ use consign_engine::Error;
 use consign_kernel::error::Code;
 
 pub(crate) use begin::{ATTEMPTS_MAX, NAMESPACE, NONCE_LIFETIME_US, fingerprint, nonce_key};
+pub(crate) use details::repeated_at;
 pub use rows::{IntentRow, StoredEnd, StoredHead};
 pub(crate) use rows::{error_code, relay_code};
 pub(crate) use unwaited::Unwaited;

@@ -1,31 +1,42 @@
 //! How many intents or messages one sender may send in a minute.
 //!
-//! Invariant: memory is bounded; when it is full of active senders, further ones share one window.
+//! Invariant: memory is bounded. When it is full of active senders, further ones share windows, by a secret hash: who fills it
+//! cannot choose whose window is used up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_mins(1);
 const SENDERS_MAX: usize = 10_000;
-/// The shared window of senders that do not fit into the table.
-const OTHERS: &str = "";
+/// The windows that senders share who do not fit into the table.
+const SHARED_WINDOWS: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct SenderRate {
     per_minute: u32,
-    windows: Mutex<HashMap<String, SenderWindow>>,
+    windows: Mutex<SenderWindows>,
+    secret: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct SenderWindows {
+    own: HashMap<String, SenderWindow>,
+    /// Empty until they are needed.
+    shared: Vec<SenderWindow>,
 }
 
 /// The times of the last requests, oldest first.
-#[derive(Debug, Default)]
-struct SenderWindow(std::collections::VecDeque<Instant>);
+#[derive(Clone, Debug, Default)]
+struct SenderWindow(VecDeque<Instant>);
 
 impl SenderRate {
     pub(crate) fn new(per_minute: u32) -> Self {
         Self {
             per_minute,
             windows: Mutex::default(),
+            secret: RandomState::new(),
         }
     }
 
@@ -40,27 +51,34 @@ impl SenderRate {
 
     fn charge_at(&self, sender: &str, now: Instant) -> bool {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        if windows.len() >= SENDERS_MAX && !windows.contains_key(sender) {
-            windows.retain(|_, window| window.is_active(now));
+        let SenderWindows { own, shared } = &mut *windows;
+        if let Some(window) = own.get_mut(sender) {
+            return window.charge(self.per_minute, now);
         }
-        let is_full = windows.len() >= SENDERS_MAX && !windows.contains_key(sender);
-        let name = if is_full { OTHERS } else { sender };
-        if !windows.contains_key(name) {
-            windows.insert(name.to_owned(), SenderWindow::default());
+        if own.len() >= SENDERS_MAX {
+            own.retain(|_, window| window.is_active(now));
         }
-        let Some(window) = windows.get_mut(name) else {
-            return false;
-        };
-        window.forget(now);
-        let is_free = window.0.len() < self.per_minute as usize;
-        if is_free {
-            window.0.push_back(now);
+        if own.len() < SENDERS_MAX {
+            let window = own.entry(sender.to_owned()).or_default();
+            return window.charge(self.per_minute, now);
         }
-        is_free
+        shared.resize(SHARED_WINDOWS, SenderWindow::default());
+        let at = self.secret.hash_one(sender) % SHARED_WINDOWS as u64;
+        let window = usize::try_from(at).ok().and_then(|at| shared.get_mut(at));
+        window.is_some_and(|window| window.charge(self.per_minute, now))
     }
 }
 
 impl SenderWindow {
+    fn charge(&mut self, per_minute: u32, now: Instant) -> bool {
+        self.forget(now);
+        let is_free = self.0.len() < per_minute as usize;
+        if is_free {
+            self.0.push_back(now);
+        }
+        is_free
+    }
+
     fn forget(&mut self, now: Instant) {
         while self
             .0
@@ -133,6 +151,27 @@ mod tests {
             rate.charge_at(&number.to_string(), now);
         }
         let windows = rate.windows.lock().expect("no test panicked");
-        assert!(windows.len() <= SENDERS_MAX + 1);
+        assert!(windows.own.len() <= SENDERS_MAX);
+        assert!(windows.shared.len() <= SHARED_WINDOWS);
+    }
+
+    #[test]
+    fn senders_beyond_the_memory_do_not_all_share_one_window() {
+        let rate = SenderRate::new(1);
+        let now = Instant::now();
+        for number in 0..SENDERS_MAX {
+            assert!(rate.charge_at(&number.to_string(), now));
+        }
+        let accepted = |prefix: &str| {
+            let names = (0..100).map(|number| format!("{prefix}-{number}"));
+            names.filter(|name| rate.charge_at(name, now)).count()
+        };
+        // Of two hundred senders, a few share a window of the four thousand.
+        assert!(accepted("one") > 80);
+        assert!(accepted("other") > 80);
+        // A sender has the same window each time.
+        assert_eq!(accepted("one"), 0);
+        let later = now + WINDOW;
+        assert!(rate.charge_at("one-0", later));
     }
 }

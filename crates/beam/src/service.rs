@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use consign_engine::Engine;
 use consign_kernel::command::Recover;
+use consign_web::rate_limit::RateLimit;
 
 use crate::bus::BusState;
 use crate::counters::BeamCounters;
@@ -63,8 +64,10 @@ pub(crate) struct BeamState {
     pub(crate) unwaited: Unwaited,
     /// Intents per minute and sender.
     pub(crate) sender_rate: SenderRate,
-    /// Intents per minute and client address that cost their sender nothing.
+    /// Intents per minute and client address that are not counted for their sender.
     pub(crate) uncharged_rate: SenderRate,
+    /// Bytes per minute and client address of what strangers may have stored.
+    pub(crate) stranger_bytes: RateLimit,
     pub(crate) bus: BusState,
     pub(crate) unknown_agents: UnknownAgents,
     pub(crate) agent_index: AgentIndex,
@@ -100,6 +103,7 @@ impl Beam {
                 uncharged_rate: SenderRate::new(
                     settings.rate_per_minute.saturating_mul(SENDERS_PER_SOURCE),
                 ),
+                stranger_bytes: RateLimit::new(0, settings.write_bytes_per_minute),
                 bus: BusState::new(&settings.bus),
                 unknown_agents: UnknownAgents::default(),
                 agent_index: AgentIndex::default(),

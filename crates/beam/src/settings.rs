@@ -13,6 +13,10 @@ use crate::outbound::{AddressGuard, AllowedTargets};
 pub const RATE_PER_MINUTE_DEFAULT: u32 = 60;
 /// Messages per minute and sender on the bus.
 pub const BUS_RATE_PER_MINUTE_DEFAULT: u32 = 10;
+/// Bytes per minute and address of another machine that may be stored.
+pub const WRITE_BYTES_PER_MINUTE_DEFAULT: u64 = 4 * 1024 * 1024;
+/// Agents up to which other machines may register further ones.
+pub const AGENTS_MAX_DEFAULT: u64 = 100_000;
 pub const RETRY_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 pub const RECOVERY_SWEEP_DEFAULT: Duration = Duration::from_secs(5);
 /// How long a sender over HTTP or federation waits for a result.
@@ -39,6 +43,10 @@ pub struct BeamSettings {
     pub open: bool,
     /// Rate limits of public routes per address.
     pub public_limits: bool,
+    /// How many bytes of registrations, intents and the like an address of another machine may send in a minute; zero for no limit.
+    pub write_bytes_per_minute: u64,
+    /// With so many agents, other machines register no further ones; zero for no limit.
+    pub agents_max: u64,
     /// The list of agents is for other directories only.
     pub private: bool,
     pub catalog: Catalog,
@@ -93,6 +101,8 @@ impl BeamSettings {
             guard: AddressGuard::new(AllowedTargets::default()),
             open: false,
             public_limits: false,
+            write_bytes_per_minute: WRITE_BYTES_PER_MINUTE_DEFAULT,
+            agents_max: AGENTS_MAX_DEFAULT,
             private: false,
             catalog: catalog::BUILT_IN.clone(),
             bus: BusSettings {

@@ -24,6 +24,8 @@ const OUTDATED: &str = "The agent or its API key was replaced";
 pub(crate) struct Sockets {
     last: AtomicU64,
     agents: Mutex<HashMap<String, AgentSocket>>,
+    /// The numbers of connections that are being made: other nodes may know of them already.
+    connecting: Mutex<BTreeSet<u64>>,
     feeds: Mutex<FeedReaders>,
 }
 
@@ -74,11 +76,43 @@ struct FeedReader {
     only: Option<ConnectedAgent>,
 }
 
+/// A connection that is being made, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Connecting<'a> {
+    sockets: &'a Sockets,
+    number: u64,
+}
+
+impl Connecting<'_> {
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.sockets.connecting().remove(&self.number);
+    }
+}
+
 /// The agent has no socket here, or reads too slowly to get more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotConnected;
 
 impl Sockets {
+    pub(crate) fn begin_connecting(&self) -> Connecting<'_> {
+        let number = self.next();
+        self.connecting().insert(number);
+        Connecting {
+            sockets: self,
+            number,
+        }
+    }
+
+    pub(crate) fn is_connecting(&self, connection: u64) -> bool {
+        self.connecting().contains(&connection)
+    }
+
     /// Connects an agent. The greeting is its first message, and when the agent reads it, it is connected.
     pub(crate) fn connect(
         &self,
@@ -176,6 +210,16 @@ impl Sockets {
             .is_some_and(|socket| !socket.sender.is_closed())
     }
 
+    /// The number of the agent's connection.
+    pub(crate) fn connection_of(&self, beam_id: &str) -> Option<u64> {
+        Some(self.agents().get(beam_id)?.connection)
+    }
+
+    /// Whether the connection is still that of the agent.
+    pub(crate) fn is_current(&self, beam_id: &str, connection: u64) -> bool {
+        self.connection_of(beam_id) == Some(connection)
+    }
+
     /// The agents and the numbers of their connections.
     pub(crate) fn connections(&self) -> Vec<(String, u64)> {
         let agents = self.agents();
@@ -258,6 +302,11 @@ impl Sockets {
 
     fn agents(&self) -> MutexGuard<'_, HashMap<String, AgentSocket>> {
         self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connecting(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        let connecting = self.connecting.lock();
+        connecting.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn feeds(&self) -> MutexGuard<'_, FeedReaders> {

@@ -55,8 +55,15 @@ impl RateLimit {
         }
         let peer = extensions.get::<Peer>();
         let origin = peer.map(|peer| Origin::of(*peer, headers, trust_proxy));
-        let address = origin.map_or(OTHERS, |origin| counted(origin.client));
-        let address = self.count(address, bytes as u64, Instant::now())?;
+        self.take_of(origin.map_or(OTHERS, |origin| origin.client), bytes)
+    }
+
+    /// The same for a message of a client with this address.
+    pub fn take_of(&self, client: IpAddr, bytes: usize) -> Result<RateCharge<'_>, u32> {
+        if self.per_minute == 0 && self.bytes_per_minute == 0 {
+            return Ok(RateCharge(None));
+        }
+        let address = self.count(counted_address(client), bytes as u64, Instant::now())?;
         Ok(RateCharge(Some((self, address))))
     }
 
@@ -119,8 +126,8 @@ impl RateCharge<'_> {
     }
 }
 
-/// An IPv6 client usually controls its whole /64 network.
-fn counted(address: IpAddr) -> IpAddr {
+/// The address under which a client is counted: an IPv6 client usually controls its whole /64 network.
+pub fn counted_address(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -165,7 +172,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_network_count_as_one() {
-        let counted = |text: &str| counted(text.parse().unwrap()).to_string();
+        let counted = |text: &str| counted_address(text.parse().unwrap()).to_string();
         assert_eq!(
             counted("2001:db8:1:2:aaaa:bbbb:cccc:dddd"),
             "2001:db8:1:2::"

@@ -7,7 +7,7 @@ use consign_kernel::error::Code;
 use consign_kernel::record::{Key, Kind};
 use serde::{Deserialize, Serialize};
 
-use super::proof::{AgentProof, active_public_key};
+use super::proof::{AgentProof, Proven, active_public_key};
 use super::records::{Agent, AgentKey, named};
 use super::registration::parse_key;
 use crate::problem::BeamProblem;
@@ -24,8 +24,10 @@ const REVOKED_LIST_MAX: u32 = 500;
 pub(crate) struct KeyRotation {
     /// As it was sent, which the signature covers.
     pub(crate) new_public_key: String,
-    /// A signature of the new key alone. It has no timestamp, but counts only while the key that made it is current.
+    /// A signature of the new key alone. It names no agent, action or time, so it counts only where anyone may act for agents.
     pub(crate) rotation_proof: Option<String>,
+    /// The request comes from there.
+    pub(crate) is_local: bool,
     pub(crate) proof: AgentProof,
 }
 
@@ -50,27 +52,17 @@ impl Beam {
         beam_id: &str,
         rotation: &KeyRotation,
     ) -> Result<(Agent, Option<String>), BeamProblem> {
-        let sent = rotation.new_public_key.as_str();
-        let public_key = parse_key(sent)?.to_string();
+        let public_key = parse_key(&rotation.new_public_key)?.to_string();
+        let check = |agent: &Agent| self.check_rotation(agent, rotation, &public_key);
+        // A request without a proof must not cost the commit of a number.
+        let agent = self.engine().load::<Agent>(Agent::key(beam_id)).await?;
+        check(&agent.ok_or_else(|| BeamProblem::no_agent(beam_id))?.value)?;
         let id = self.next_number("keys").await?;
         self.change_agent(beam_id, |agent, commit| {
+            if let Some(proven) = check(agent)? {
+                commit.use_up_proof(proven, Code::InvalidRotationProof);
+            }
             let previous = agent.active_key().map(|key| key.public_key.clone());
-            if previous.as_deref() == Some(public_key.as_str()) {
-                let text = "new_public_key must differ from the current key";
-                return Err(BeamProblem::new(Code::NoopRotation, text));
-            }
-            let text = |timestamp: &str| BeamSignedText::keys_rotate(beam_id, sent, timestamp);
-            match rotation.proof.check(agent, self.engine().wall(), text) {
-                Some(proven) => commit.use_up_proof(proven, Code::InvalidRotationProof),
-                None if rotation.is_proven_by_current_key(agent) => {}
-                None => {
-                    let text = "rotation_proof is invalid";
-                    return Err(BeamProblem::new(Code::InvalidRotationProof, text));
-                }
-            }
-            if agent.is_revoked(&public_key) {
-                return Err(revoked_before());
-            }
             let key = AgentKey {
                 id,
                 public_key: public_key.clone(),
@@ -81,6 +73,30 @@ impl Beam {
             Ok(previous)
         })
         .await
+    }
+
+    /// Whether the agent may have this key next, and by which proof; by none if its rotation proof counts.
+    fn check_rotation(
+        &self,
+        agent: &Agent,
+        rotation: &KeyRotation,
+        public_key: &str,
+    ) -> Result<Option<Proven>, BeamProblem> {
+        let active = agent.active_key();
+        if active.is_some_and(|active| active.public_key == public_key) {
+            let text = "new_public_key must differ from the current key";
+            return Err(BeamProblem::new(Code::NoopRotation, text));
+        }
+        let sent = rotation.new_public_key.as_str();
+        let text = |timestamp: &str| BeamSignedText::keys_rotate(&agent.beam_id, sent, timestamp);
+        let proven = rotation.proof.check(agent, self.engine().wall(), text);
+        if proven.is_none() && !rotation.is_proven_by_current_key(agent) {
+            return Err(rotation.unproven());
+        }
+        if agent.is_revoked(public_key) {
+            return Err(revoked_before());
+        }
+        Ok(proven)
     }
 
     /// Revokes a key that is not the current one. Returns the agent and the key.
@@ -134,11 +150,22 @@ impl Beam {
 
 impl KeyRotation {
     fn is_proven_by_current_key(&self, agent: &Agent) -> bool {
-        let Some(proof) = &self.rotation_proof else {
+        let Some(proof) = self.rotation_proof.as_ref().filter(|_| self.is_local) else {
             return false;
         };
         active_public_key(agent)
             .is_some_and(|key| key.verify(self.new_public_key.as_bytes(), proof))
+    }
+
+    fn unproven(&self) -> BeamProblem {
+        let text = match self.rotation_proof {
+            Some(_) if !self.is_local => {
+                "rotation_proof counts only from programs on the same machine; send the API key of the agent, \
+                 or signature and timestamp: the current key signs action keys.rotate, beamId, newPublicKey and timestamp"
+            }
+            _ => "rotation_proof is invalid",
+        };
+        BeamProblem::new(Code::InvalidRotationProof, text)
     }
 }
 

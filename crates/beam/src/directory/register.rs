@@ -31,15 +31,23 @@ pub(crate) struct RegisteredAgent {
     pub(crate) api_key: SecretText,
 }
 
+/// From where a registration comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegistrationOrigin {
+    /// It may register a known agent with the same key without a proof.
+    pub(crate) is_local: bool,
+    /// It comes from another machine, and not from an operator. A full directory takes no new agent from there.
+    pub(crate) is_stranger: bool,
+}
+
 impl Beam {
-    /// `is_local`: the request may register a known agent with the same key without a proof.
     pub(crate) async fn register(
         &self,
         registration: &Registration,
         proof: &AgentProof,
-        is_local: bool,
+        from: RegistrationOrigin,
     ) -> Result<RegisteredAgent, BeamProblem> {
-        let key_id = self.next_number("keys").await?;
+        let mut key_id = None;
         for _ in 0..TRIES_MAX {
             let id = self.registered_id(&registration.name).await?;
             let api_key = api_key::issue(id.as_str(), &self.drawn_secret());
@@ -49,21 +57,35 @@ impl Beam {
                 .await?;
             let mut commit = AgentCommit::default();
             let mut agent = match &record.value {
-                None => self.new_agent(&id),
+                None => {
+                    if from.is_stranger {
+                        self.check_is_not_full().await?;
+                    }
+                    self.new_agent(&id)
+                }
                 Some(known) => {
-                    self.check_known(known, registration, proof, is_local, &mut commit)?;
+                    self.check_known(known, registration, proof, from.is_local, &mut commit)?;
                     known.clone()
                 }
             };
             self.describe(&mut agent, registration);
             agent.api_key_hash = Some(api_key::digest(api_key.reveal()));
-            let key = AgentKey {
-                id: key_id,
-                public_key: registration.public_key.to_string(),
-                created_at: self.now_ms(),
-                revoked_at: None,
-            };
-            replace_key(&mut agent, key, &mut commit.unit)?;
+            let public_key = registration.public_key.to_string();
+            if (agent.active_key()).is_none_or(|active| active.public_key != public_key) {
+                // Drawn after the checks: a refused request must not cost a commit.
+                let id = match key_id {
+                    Some(id) => id,
+                    None => self.next_number("keys").await?,
+                };
+                key_id = Some(id);
+                let key = AgentKey {
+                    id,
+                    public_key,
+                    created_at: self.now_ms(),
+                    revoked_at: None,
+                };
+                replace_key(&mut agent, key, &mut commit.unit)?;
+            }
             let Versioned { key, version, .. } = record;
             let stored = Versioned {
                 version,
@@ -78,6 +100,18 @@ impl Beam {
             }
         }
         Err(Error::Refused(Refusal::VersionMismatch).into())
+    }
+
+    /// Whether strangers may register further agents. Counts of many agents are a few seconds old.
+    async fn check_is_not_full(&self) -> Result<(), BeamProblem> {
+        let most = self.settings().agents_max;
+        if most == 0 || self.agent_counts().await?.total < most {
+            return Ok(());
+        }
+        let text = format!(
+            "The directory is full: it has {most} agents (BEAM_AGENTS_MAX); further ones are registered on its machine, or with the session of an operator"
+        );
+        Err(BeamProblem::new(Code::Forbidden, text))
     }
 
     /// Whether a known agent may be registered again, and with this key.

@@ -1,8 +1,11 @@
 //! Who sends a request: a program on this machine, an agent with its API key, or an operator with a session.
 
+use std::net::IpAddr;
+
 use consign_web::credentials::{self, SecretDigest};
 use consign_web::cross_site::is_cross_site;
 use consign_web::proxy::Origin;
+use consign_web::rate_limit::counted_address;
 use consign_web::secret_text::SecretText;
 use consign_web::server::Peer;
 use http::HeaderMap;
@@ -152,11 +155,16 @@ impl BeamAccess {
     }
 }
 
-/// The address that a request came from, for limits.
+/// The address that a request came from. It has none if it came over the Unix socket.
+pub(super) fn client(face: &BeamFace, parts: &Parts) -> Option<IpAddr> {
+    let peer = parts.extensions.get::<Peer>()?;
+    Some(Origin::of(*peer, &parts.headers, face.policy.trust_proxy).client)
+}
+
+/// The address under which a request is counted.
 pub(crate) fn client_address(face: &BeamFace, parts: &Parts) -> String {
-    let peer = parts.extensions.get::<Peer>();
-    let origin = peer.map(|peer| Origin::of(*peer, &parts.headers, face.policy.trust_proxy));
-    origin.map_or_else(String::new, |origin| origin.client.to_string())
+    let client = client(face, parts).map(counted_address);
+    client.map_or_else(String::new, |address| address.to_string())
 }
 
 /// Whether the request comes from another directory, which presents the shared secret.

@@ -27,7 +27,7 @@ async fn add(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     let body = receive::json_object(&body)?;
     let part = |names: &[&str]| body_fields::text(&body, names).unwrap_or_default();
     let entry = AclEntry::new(
@@ -64,7 +64,7 @@ async fn remove(
     PathText(name): PathText<String>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, _) = receive::whole(request).await?;
+    let (parts, _) = face.receive_stored(request).await?;
     let id = name.parse().ok().filter(|id: &u64| *id > 0);
     let id = id.ok_or_else(|| BeamProblemResponse::new(Code::InvalidAclId, "Invalid ACL id"))?;
     let target = face.beam.target_of_rule(id).await?;

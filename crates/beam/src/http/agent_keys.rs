@@ -47,7 +47,7 @@ async fn rotate(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge_key_change(id.as_str())?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;
@@ -58,6 +58,7 @@ async fn rotate(
     let rotation = KeyRotation {
         new_public_key,
         rotation_proof: body_fields::text(&body, &["rotation_proof"]),
+        is_local: BeamAccess::of(&face, &parts).local,
         proof: key_proof(&face, &parts, &body).await?,
     };
     let (agent, previous) = face.beam.rotate_key(id.as_str(), &rotation).await?;
@@ -70,7 +71,7 @@ async fn revoke(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge_key_change(id.as_str())?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;

@@ -29,7 +29,7 @@ async fn profile(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;
     let update = ProfileUpdate {
@@ -51,7 +51,7 @@ async fn visibility(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;
     let word = body_fields::text(&body, &["visibility"]).map(|word| word.to_lowercase());
@@ -79,7 +79,7 @@ async fn config(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     known(&face, id.as_str()).await?;
     let body = receive::json_object(&body)?;
     let update = ConfigUpdate {

@@ -17,7 +17,9 @@ use super::receive::PathBeamId;
 use super::response::json_response;
 use super::{BeamFace, agent_view, body_fields, receive};
 use crate::directory::records::Agent;
-use crate::directory::{AgentFilter, PAGE_AGENTS_MAX, Registration, RegistrationInput};
+use crate::directory::{
+    AgentFilter, PAGE_AGENTS_MAX, Registration, RegistrationInput, RegistrationOrigin,
+};
 use crate::problem::BeamProblem;
 use crate::text::BeamValue;
 use crate::trust::VerificationTier;
@@ -40,7 +42,7 @@ async fn register(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge(PublicRoute::Register, &parts)?;
     let body = receive::json_object(&body)?;
     let guard = face.beam.inner.outbound.guard();
@@ -48,9 +50,13 @@ async fn register(
     let access = BeamAccess::of(&face, &parts);
     let mut proof = access.proof(&face).await?;
     proof.signature = body_fields::timed_signature(&body);
+    let from = RegistrationOrigin {
+        is_local: access.local,
+        is_stranger: face.is_stranger(&access).await?,
+    };
     let registered = face
         .beam
-        .register(&registration, &proof, access.local)
+        .register(&registration, &proof, from)
         .await
         .map_err(|problem| BeamProblemResponse::refused(problem, &access))?;
     let mut view = agent_view::agent_with_keys(&face, &registered.agent);
@@ -263,7 +269,7 @@ async fn heartbeat(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, _) = receive::whole(request).await?;
+    let (parts, _) = face.receive_stored(request).await?;
     let signature = body_fields::header_signature(&parts.headers);
     let agent = face.beam.heartbeat(id.as_str(), signature.as_ref()).await?;
     let view = agent_view::agent(&face, &agent);
@@ -275,7 +281,7 @@ async fn delete(
     PathBeamId(id): PathBeamId,
     request: Request,
 ) -> Result<StatusCode, BeamProblemResponse> {
-    let (parts, _) = receive::whole(request).await?;
+    let (parts, _) = face.receive_stored(request).await?;
     let access = BeamAccess::of(&face, &parts);
     let proof = access.proof(&face).await?;
     let deleted = face.beam.delete_agent(id.as_str(), &proof).await;

@@ -28,7 +28,7 @@ async fn grant(
     PathBeamId(grantor): PathBeamId,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (_, body) = receive::whole(request).await?;
+    let (_, body) = face.receive_stored(request).await?;
     super::agents::known(&face, grantor.as_str()).await?;
     let body = receive::json_object(&body)?;
     let request = delegation_request(&body).ok_or_else(|| {
@@ -68,7 +68,7 @@ async fn revoke(
     PathText((grantor, id)): PathText<(String, String)>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (_, body) = receive::whole(request).await?;
+    let (_, body) = face.receive_stored(request).await?;
     let grantor = receive::beam_id(&grantor)?;
     let id = id.parse().ok().filter(|id: &u64| *id > 0);
     let id = id.ok_or_else(|| {

@@ -33,7 +33,7 @@ async fn send(
     State(face): State<BeamFace>,
     request: Request,
 ) -> Result<Response, BeamProblemResponse> {
-    let (parts, body) = receive::whole(request).await?;
+    let (parts, body) = face.receive_stored(request).await?;
     face.charge(PublicRoute::SendIntent, &parts)?;
     let value = receive::json_object(&body)?;
     let frame = frame_of_request(&face, value).map_err(|error| relay_problem(&error))?;

@@ -1,5 +1,6 @@
 //! The WebSocket of agents, and of readers of the intent feed.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::BeamFace;
-use super::access::{BeamAccess, IntentReader};
+use super::access::{self, BeamAccess, IntentReader};
 use super::problem_response::{BeamProblemResponse, word};
 use super::query::QueryText;
 use crate::directory::records::Agent;
@@ -76,8 +77,10 @@ async fn connect(
     if !by_api_key && !access.local {
         return Err(closed());
     }
+    let stranger = face.is_stranger(&access).await?;
+    let stranger = access::client(&face, &parts).filter(|_| stranger);
     Ok(upgrade.accept(Options::new(), move |sender, messages| {
-        serve_agent(beam, agent, by_api_key, sender, messages)
+        serve_agent(beam, agent, by_api_key, stranger, sender, messages)
     }))
 }
 
@@ -130,11 +133,13 @@ async fn follow_feed(
     beam.inner.sockets.remove_feed(number);
 }
 
-/// Serves the socket of an agent whose right to it was checked, until it is closed.
+/// Serves the socket of an agent whose right to it was checked, until it is closed. What arrives counts for the address of a
+/// stranger.
 pub async fn serve_agent(
     beam: Beam,
     agent: Agent,
     by_api_key: bool,
+    stranger: Option<IpAddr>,
     sender: SocketSender,
     mut messages: SocketMessages,
 ) {
@@ -154,6 +159,7 @@ pub async fn serve_agent(
     let socket = AgentConnection {
         beam: beam.clone(),
         agent: agent.clone(),
+        stranger,
         sender,
         in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
     };
@@ -170,6 +176,7 @@ pub async fn serve_agent(
 struct AgentConnection {
     beam: Beam,
     agent: ConnectedAgent,
+    stranger: Option<IpAddr>,
     sender: SocketSender,
     in_flight: Arc<Semaphore>,
 }
@@ -181,6 +188,10 @@ impl AgentConnection {
         };
         let kind = value.get("type").and_then(BeamValue::as_str);
         let frame = value.get("frame").cloned().unwrap_or(BeamValue::Null);
+        if matches!(kind, Some("intent" | "result")) && !self.has_allowance(message.len()) {
+            let error = RelayError::RateLimited("the address of this connection".to_owned());
+            return self.report_relay(&error, nonce_of(&frame).as_deref());
+        }
         match kind {
             Some("intent") => self.send_intent(frame),
             Some("result") => {
@@ -194,12 +205,16 @@ impl AgentConnection {
         }
     }
 
+    /// Whether the client may send so many bytes that may be stored.
+    fn has_allowance(&self, bytes: usize) -> bool {
+        let allowance = &self.beam.inner.stranger_bytes;
+        self.stranger
+            .is_none_or(|client| allowance.take_of(client, bytes).is_ok())
+    }
+
     /// Relays in a task of its own, so that results are read meanwhile.
     fn send_intent(&self, frame: BeamValue) {
-        let nonce = frame
-            .get("nonce")
-            .and_then(BeamValue::as_str)
-            .map(str::to_owned);
+        let nonce = nonce_of(&frame);
         let frame = match IntentFrame::parse(frame) {
             Ok(frame) => frame,
             Err(error) => {
@@ -252,6 +267,11 @@ impl AgentConnection {
             self.sender.close_now(TRY_AGAIN_LATER, "Slow reader");
         }
     }
+}
+
+fn nonce_of(frame: &BeamValue) -> Option<String> {
+    let nonce = frame.get("nonce").and_then(BeamValue::as_str);
+    nonce.map(str::to_owned)
 }
 
 /// The code in an error frame: over a socket, a frame that is complete and refused is a bad request.

@@ -12,7 +12,7 @@ use consign_kernel::state::{State, Verb};
 use serde_json::{Value, json};
 
 use crate::lifecycle::{self, is_terminal};
-use crate::relay::{IntentRow, error_code, nonce_key};
+use crate::relay::{IntentRow, error_code, nonce_key, repeated_at};
 use crate::service::Beam;
 use crate::timestamp;
 
@@ -66,7 +66,7 @@ impl Beam {
             None => self.row_of(bus_nonce_key(nonce)).await?,
         };
         let Some(row) = row else { return Ok(None) };
-        let Some(intent) = view(&row, nonce) else {
+        let Some(mut intent) = view(&row, nonce) else {
             return Ok(None);
         };
         let facts = self.engine().timeline(row.seq).await?;
@@ -75,6 +75,12 @@ impl Beam {
         } else {
             facts.iter().map(|fact| stage(fact, &intent)).collect()
         };
+        if let Some(repeated) = last_repetition(&stages)
+            && let Some(at) = timestamp::parse(&repeated)
+        {
+            intent.requested_at_ms = at.0 / 1_000;
+            intent.timestamp = repeated;
+        }
         Ok(Some(IntentTrace { intent, stages }))
     }
 
@@ -127,6 +133,16 @@ fn stage(fact: &Fact, intent: &IntentRow) -> TraceStage {
         timestamp,
         details: details(fact),
     }
+}
+
+/// When its sender repeated the intent last.
+fn last_repetition(stages: &[TraceStage]) -> Option<String> {
+    let queued = stages
+        .iter()
+        .rev()
+        .filter(|stage| stage.state == State::Queued);
+    let mut repeated = queued.filter_map(|stage| repeated_at(stage.details.as_ref()?));
+    repeated.next().map(str::to_owned)
 }
 
 /// The details that the relay stored. Steps of the ledger itself have none, so they are derived from the fact.

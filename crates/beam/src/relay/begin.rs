@@ -215,7 +215,11 @@ impl Beam {
         // Another request with this nonce may have restarted and delivered it meanwhile.
         retry.from = Some(row.state);
         retry.actor = Some(frame.from().to_owned());
-        retry.detail = Some(details::restarted(previous, error_code(row).as_deref()));
+        retry.detail = Some(details::restarted(
+            previous,
+            error_code(row).as_deref(),
+            frame,
+        ));
         let mut unit = UnitOfWork::default();
         unit.require(Command::Advance(Box::new(retry)));
         if is_elsewhere {

@@ -1,8 +1,8 @@
 //! The checks of an intent, in the order that the protocol prescribes. A refused intent leaves no trace, so its nonce
 //! stays free.
 //!
-//! A frame with a valid signature may have been recorded by somebody else. It cannot use up the limit of its sender: a frame
-//! that is too old, or whose nonce is stored, is counted for the address that it came from instead.
+//! A frame cannot use up the limit of its sender if its signature is not valid, or if it may have been recorded by somebody
+//! else, because it is too old or its nonce is stored. It is counted for the address that it came from instead.
 
 use consign_engine::{Error, Versioned};
 use consign_kernel::plant::{self, Plant};
@@ -75,16 +75,18 @@ impl Beam {
         }
         let acting = match ingress {
             Ingress::Socket { beam_id, .. } if beam_id != frame.from() => {
-                self.check_delegation(frame, beam_id).await?;
+                let allowed = self.check_delegation(frame, beam_id).await;
+                self.or_charged(allowed, frame, address)?;
                 Some(beam_id.clone())
             }
             Ingress::Http | Ingress::Federation { .. } | Ingress::Socket { .. } => None,
         };
         let signer = acting.as_deref().unwrap_or(frame.from());
         let parties = self.parties(signer, frame.from(), frame.to()).await?;
-        let mut checked = self
+        let checked = self
             .check_sender(frame, ingress, acting, parties.signer)
-            .await?;
+            .await;
+        let mut checked = self.or_charged(checked, frame, address)?;
         checked.sender_since_us = parties.sender.map_or(0, |sender| sender.since_us);
         let at = timestamp::parse(frame.timestamp());
         let is_current = at.is_some_and(|at| timestamp::is_current(at, self.engine().wall()));
@@ -128,12 +130,32 @@ impl Beam {
         if is_new {
             return self.charge_sender(frame.from());
         }
+        self.charge_address(frame, address)
+    }
+
+    fn charge_address(&self, frame: &IntentFrame, address: Option<&str>) -> Result<(), RelayError> {
         match address {
             Some(address) if !self.inner.uncharged_rate.charge(address) => {
                 Err(RelayError::RateLimited(frame.from().to_owned()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Counts a frame for its address if nothing proves that its sender sent it.
+    fn or_charged<T>(
+        &self,
+        proven: Result<T, RelayError>,
+        frame: &IntentFrame,
+        address: Option<&str>,
+    ) -> Result<T, RelayError> {
+        if matches!(
+            proven,
+            Err(RelayError::BadRequest(_) | RelayError::Forbidden(_))
+        ) {
+            self.charge_address(frame, address)?;
+        }
+        proven
     }
 
     async fn parties(&self, signer: &str, from: &str, to: &str) -> Result<Parties, Error> {

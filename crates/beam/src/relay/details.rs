@@ -1,11 +1,16 @@
 //! The details of the facts of an intent: which transport did what.
 
 use consign_kernel::plant::{self, Plant};
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::Ingress;
 use super::check::Checked;
 use crate::frame::IntentFrame;
+
+/// The member with the timestamp of a repeated frame.
+const SENT_AT: &str = "timestamp";
 
 pub(super) fn received(ingress: &Ingress) -> String {
     with_ingress(ingress, json!({"transport": ingress.transport()}))
@@ -43,9 +48,22 @@ pub(super) fn by_socket(timeout_ms: u64) -> String {
     json!({"transport": "ws", "timeoutMs": timeout_ms}).to_string()
 }
 
-/// A repeated nonce begins anew.
-pub(super) fn restarted(previous: &str, code: Option<&str>) -> String {
-    json!({"retry": true, "previousStatus": previous, "previousErrorCode": code}).to_string()
+/// A repeated nonce begins anew. The row keeps the frame with which it began, so the step tells what the new one differs in.
+pub(super) fn restarted(previous: &str, code: Option<&str>, frame: &IntentFrame) -> String {
+    let payload = Sha256::digest(frame.payload_value().to_text());
+    json!({
+        "retry": true,
+        "previousStatus": previous,
+        "previousErrorCode": code,
+        (SENT_AT): frame.timestamp(),
+        "payloadSha256": HEXLOWER.encode(&payload),
+    })
+    .to_string()
+}
+
+/// When the sender repeated the intent, if these are the details of that.
+pub(crate) fn repeated_at(details: &Value) -> Option<&str> {
+    details.get(SENT_AT)?.as_str()
 }
 
 pub(super) fn failed(transport: &str, code: &str) -> Value {

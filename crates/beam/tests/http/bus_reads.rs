@@ -34,7 +34,7 @@ async fn be_035_a_poll_shows_delivered_messages_and_changes_nothing() {
     let queued = world.send(&message("n-queued")).await.json();
     let mut frames = answer_all(world.connect(agent).await, bob.clone());
     let mut sent = Vec::new();
-    for number in 0..12 {
+    for number in 0..103 {
         let mut body = message(&format!("n-{number}"));
         body["trace_id"] = json!("t-1");
         sent.push(world.send(&body).await.json());
@@ -80,10 +80,15 @@ async fn be_035_a_poll_shows_delivered_messages_and_changes_nothing() {
     for default in ["&limit=abc", "&limit=0", "&limit=-1"] {
         assert_eq!(poll(default).await["count"], 10, "{default}");
     }
-    assert_eq!(poll("&limit=1000").await["count"], 12);
+    for most in ["&limit=1000", "&limit=101", "&limit=100"] {
+        let list = poll(most).await;
+        assert_eq!(list["count"], 100, "{most}");
+        assert_eq!(ids(&list), expected[..100], "{most}");
+    }
+    assert_eq!(poll("&limit=99").await["count"], 99);
     // Later than the given time, not at it.
     let since = format!("&since={}", sent[9]["created_at"]);
-    assert_eq!(ids(&poll(&since).await), expected[10..]);
+    assert_eq!(ids(&poll(&since).await), expected[10..20]);
     assert_eq!(poll("&since=0").await["count"], 10);
     assert_eq!(
         ids(&poll("&status=queued").await),

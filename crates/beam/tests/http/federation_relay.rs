@@ -124,7 +124,7 @@ async fn be_134_a_relay_beyond_three_hops_is_refused() {
 }
 
 #[tokio::test]
-async fn be_092_be_135_a_refusal_of_the_peer_is_a_failed_delivery() {
+async fn be_092_be_113_be_135_a_refusal_of_the_peer_is_a_failed_delivery() {
     let pair = Pair::new().await;
     let payload = json!({"message": "hello"});
     let bob = &pair.bob.beam_id;
@@ -145,6 +145,19 @@ async fn be_092_be_135_a_refusal_of_the_peer_is_a_failed_delivery() {
         answer.json()["error"],
         "Federated relay failed with status 502"
     );
+    // Over a socket, the error names the nonce.
+    let mut socket = pair.near.connect(&eve.beam_id).await;
+    socket
+        .send(&json!({"type": "intent", "frame": frame}))
+        .await;
+    let error = socket.next_json().await.unwrap();
+    let expected = json!({
+        "type": "error",
+        "message": "Federated relay failed with status 502",
+        "errorCode": "DELIVERY_FAILED",
+        "nonce": "nonce-1",
+    });
+    assert_eq!(error, expected);
     let trace = pair.near.timed_trace("nonce-1").await;
     let peer = pair.far.url();
     let failed = json!({"peerUrl": peer, "transport": "federation", "latencyMs": 0, "errorCode": "DELIVERY_FAILED"});

@@ -95,14 +95,64 @@ async fn be_085_a_rotation_by_api_key_or_by_a_signature_of_the_new_key() {
         let proof = signer.key().sign(third.public_key().as_bytes());
         json!({"public_key": third.public_key(), "rotation_proof": proof})
     };
-    assert_eq!(
-        change(&world, "rotate", &[], &proof(&alice)).await.error(),
-        refused
-    );
-    assert_eq!(
-        change(&world, "rotate", &[], &proof(&next)).await.status,
-        200
-    );
+    assert_eq!(world.post(path, &proof(&alice)).await.error(), refused);
+    assert_eq!(world.post(path, &proof(&next)).await.status, 200);
+}
+
+/// A signature that names no agent, action or time, so that what the key signed for something else could serve as one.
+fn bare_rotation(signer: &Identity, new: &Identity) -> Value {
+    let key = new.public_key();
+    json!({"new_public_key": key, "rotation_proof": signer.key().sign(key.as_bytes())})
+}
+
+#[tokio::test]
+async fn a_rotation_proof_counts_only_from_this_machine_or_in_an_open_directory() {
+    let world = World::new().await;
+    let (alice, next) = (Identity::alice(), next_alice());
+    registered(&world, &alice).await;
+    let bare = bare_rotation(&alice, &next);
+    let answer = change(&world, "rotate", &[], &bare).await;
+    assert_eq!(answer.error(), (400, "INVALID_ROTATION_PROOF".to_owned()));
+    let text = answer.json()["error"].as_str().unwrap().to_owned();
+    for word in ["API key", "signature", "timestamp", "keys.rotate"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let path = "/agents/alice@acme.beam.directory/keys";
+    let state = world.get(path).await.json();
+    let active = &state["keyState"]["active"]["publicKey"];
+    assert_eq!(*active, alice.public_key(), "{state}");
+    // Beside a bound proof it changes nothing.
+    let mut both = rotation(&alice, &next, &world.now_text());
+    both["rotation_proof"] = bare["rotation_proof"].clone();
+    assert_eq!(change(&world, "rotate", &[], &both).await.status, 200);
+
+    let open = World::with(|settings| settings.open = true).await;
+    registered(&open, &alice).await;
+    assert_eq!(change(&open, "rotate", &[], &bare).await.status, 200);
+}
+
+#[tokio::test]
+async fn refused_registrations_and_rotations_draw_no_number() {
+    let world = World::new().await;
+    let (alice, next) = (Identity::alice(), next_alice());
+    let key = registered(&world, &alice).await;
+    let number_of_key = async || {
+        let path = "/agents/alice@acme.beam.directory/keys";
+        let state = world.get(path).await.json();
+        state["keyState"]["active"]["id"].as_u64().unwrap()
+    };
+    let before = number_of_key().await;
+    for _ in 0..3 {
+        let bare = bare_rotation(&next, &next);
+        assert_eq!(change(&world, "rotate", &[], &bare).await.status, 400);
+        let taking = registration(&next);
+        let answer = world.post("/agents/register", &taking).await;
+        assert_eq!(answer.error().1, "KEY_ROTATION_REQUIRED");
+    }
+    let headers = [("x-api-key", key.as_str())];
+    let body = json!({"publicKey": next.public_key()});
+    assert_eq!(change(&world, "rotate", &headers, &body).await.status, 200);
+    assert_eq!(number_of_key().await, before + 1);
 }
 
 #[tokio::test]

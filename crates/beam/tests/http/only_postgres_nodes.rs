@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use consign_beam::directory::records::BeamPresence;
 use consign_beam::outbound::{AddressGuard, AllowedTargets};
+use consign_kernel::record::Kind;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -178,6 +180,74 @@ async fn a_result_for_a_node_that_still_waits_overrules_the_timeout_of_the_sende
     let details = &trace.last().unwrap().1;
     assert_eq!(details["lateResult"], true, "{details}");
     assert_eq!(details["recoveredAfterFailure"], true, "{details}");
+}
+
+#[tokio::test]
+async fn a_connection_that_could_not_be_recorded_is_recorded_later() {
+    let (here, there) = pair().await;
+    let (alice, bob) = here.alice_and_bob().await;
+    there.obstacles.refuse_records(Some(Kind::BeamPresence));
+    let mut socket = there.connect(&bob.beam_id).await;
+    assert!(there.obstacles.met() > 0, "nothing was refused");
+    let frame = alice.message(&here, &bob, "n-unknown");
+    let answer = here.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (503, "OFFLINE".to_owned()));
+    there.obstacles.refuse_records(None);
+    until_presence_of(&here, &bob, 2).await;
+    let frame = alice.message(&here, &bob, "n-known");
+    let (answer, ()) = tokio::join!(
+        here.post("/intents/send", &frame),
+        answer_once(&mut socket, &bob, "from there"),
+    );
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    // The agent moves: its old node does not take it back.
+    let mut moved = here.connect(&bob.beam_id).await;
+    assert_eq!(socket.closed().await.0, 1001);
+    let frame = alice.message(&there, &bob, "n-moved");
+    let (answer, ()) = tokio::join!(
+        there.post("/intents/send", &frame),
+        answer_once(&mut moved, &bob, "from here"),
+    );
+    assert_eq!(answer.json()["payload"]["message"], "from here");
+}
+
+#[tokio::test]
+async fn a_record_that_could_not_be_removed_is_removed_later() {
+    let timeout = Duration::from_millis(300);
+    let here = World::with(|settings| settings.result_timeout = Some(timeout)).await;
+    let there = here.second(|_| ()).await.unwrap();
+    let (alice, bob) = here.alice_and_bob().await;
+    let socket = there.connect(&bob.beam_id).await;
+    there.obstacles.refuse_records(Some(Kind::BeamPresence));
+    let refused_before = there.obstacles.met();
+    drop(socket);
+    while there.obstacles.met() == refused_before {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let frame = alice.message(&here, &bob, "n-phantom");
+    let answer = here.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (504, "TIMEOUT".to_owned()));
+    there.obstacles.refuse_records(None);
+    until_presence_of(&here, &bob, 0).await;
+    let frame = alice.message(&here, &bob, "n-absent");
+    let answer = here.post("/intents/send", &frame).await;
+    assert_eq!(answer.error(), (503, "OFFLINE".to_owned()));
+}
+
+/// Waits until the record of an agent names this node; zero is none.
+async fn until_presence_of(world: &World, agent: &Identity, expected: i64) {
+    let node = async || {
+        let key = BeamPresence::key(&agent.beam_id);
+        let found = world.engine.load::<BeamPresence>(key).await.unwrap();
+        found.map_or(0, |found| found.value.node)
+    };
+    for _ in 0..150 {
+        if node().await == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the agent is recorded at node {}", node().await);
 }
 
 /// The next statuses of an intent in the feed.

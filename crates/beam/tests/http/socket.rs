@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use consign_beam::timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{Identity, TestSocket, World};
@@ -10,6 +11,18 @@ async fn error_of(socket: &mut TestSocket) -> Value {
     let message = socket.next_json().await.unwrap();
     assert_eq!(message["type"], "error", "{message}");
     message
+}
+
+/// Waits until the socket of an agent is gone.
+async fn until_offline(world: &World, agent: &Identity) {
+    let path = format!("/agents/{}", agent.beam_id);
+    for _ in 0..500 {
+        if world.get(&path).await.json()["connected"] == false {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} stayed connected", agent.beam_id);
 }
 
 #[tokio::test]
@@ -125,7 +138,7 @@ async fn a_sender_cannot_state_the_latency_of_its_intent() {
 #[tokio::test]
 async fn be_113_each_error_names_its_code_and_its_nonce() {
     let world =
-        World::with(|settings| settings.result_timeout = Some(Duration::from_millis(200))).await;
+        World::with(|settings| settings.result_timeout = Some(Duration::from_secs(2))).await;
     let (alice, bob) = world.alice_and_bob().await;
     let mut socket = world.connect(&alice.beam_id).await;
     for (text, message) in [
@@ -166,14 +179,73 @@ async fn be_113_each_error_names_its_code_and_its_nonce() {
             json!({"type": "error", "message": message, "errorCode": code, "nonce": "n-1"});
         assert_eq!(error, expected);
     }
-    let _silent = world.connect(&bob.beam_id).await;
+    let mut silent = world.connect(&bob.beam_id).await;
     socket.send(&json!({"type": "intent", "frame": good})).await;
-    let error = error_of(&mut socket).await;
-    assert_eq!(error["errorCode"], "TIMEOUT");
-    assert_eq!(
-        error["message"],
-        "Intent timed out waiting for result (200ms)"
-    );
+    silent.next_json().await.unwrap();
+    // Again while the recipient works on it, and then the end of the first one.
+    socket.send(&json!({"type": "intent", "frame": good})).await;
+    for (code, message) in [
+        (
+            "IN_PROGRESS",
+            "Intent with nonce n-1 is already being processed",
+        ),
+        ("TIMEOUT", "Intent timed out waiting for result (2000ms)"),
+    ] {
+        let error = error_of(&mut socket).await;
+        let expected =
+            json!({"type": "error", "message": message, "errorCode": code, "nonce": "n-1"});
+        assert_eq!(error, expected);
+    }
+}
+
+#[tokio::test]
+async fn be_113_payload_time_and_a_nonce_of_another_intent_are_bad_requests() {
+    let world = World::new().await;
+    let (alice, bob) = world.alice_and_bob().await;
+    world
+        .allow(&bob.beam_id, "agent.ping", &alice.beam_id)
+        .await;
+    let mut socket = world.connect(&alice.beam_id).await;
+    let offline = alice.message(&world, &bob, "n-used");
+    socket
+        .send(&json!({"type": "intent", "frame": offline}))
+        .await;
+    assert_eq!(error_of(&mut socket).await["errorCode"], "OFFLINE");
+    let to = &bob.beam_id;
+    let payload = json!({"message": "hello"});
+    let message = "conversation.message";
+    let old = "2020-01-01T00:00:00.000Z";
+    for (frame, nonce, text) in [
+        (
+            alice.frame(&world, to, message, &json!({"message": 7}), "n-schema"),
+            "n-schema",
+            "message",
+        ),
+        (
+            alice.frame_at(old, to, message, &payload, "n-old"),
+            "n-old",
+            "Timestamp outside allowed replay window (5 minutes)",
+        ),
+        (
+            alice.frame_at("today", to, message, &payload, "n-today"),
+            "n-today",
+            "Invalid timestamp format",
+        ),
+        (
+            alice.frame(&world, to, "agent.ping", &payload, "n-used"),
+            "n-used",
+            "Nonce n-used was already used for a different intent",
+        ),
+    ] {
+        socket
+            .send(&json!({"type": "intent", "frame": frame}))
+            .await;
+        let error = error_of(&mut socket).await;
+        assert_eq!(error["errorCode"], "BAD_REQUEST", "{error}");
+        assert_eq!(error["nonce"], nonce, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(text), "{error}");
+        assert_eq!(error.as_object().unwrap().len(), 4, "{error}");
+    }
 }
 
 #[tokio::test]
@@ -181,18 +253,18 @@ async fn be_113_a_sender_above_its_rate_is_told_so() {
     let world = World::with(|settings| settings.rate_per_minute = 1).await;
     let (alice, bob) = world.alice_and_bob().await;
     let mut socket = world.connect(&alice.beam_id).await;
-    for nonce in ["n-1", "n-2"] {
+    for (nonce, code, status) in [
+        ("n-1", "OFFLINE", Value::Null),
+        ("n-2", "RATE_LIMITED", json!(429)),
+    ] {
         let frame = alice.message(&world, &bob, nonce);
         socket
             .send(&json!({"type": "intent", "frame": frame}))
             .await;
         let error = error_of(&mut socket).await;
-        if nonce == "n-2" {
-            assert_eq!(
-                (&error["errorCode"], &error["status"]),
-                (&json!("RATE_LIMITED"), &json!(429))
-            );
-        }
+        assert_eq!(error["errorCode"], code, "{error}");
+        assert_eq!(error["status"], status, "{error}");
+        assert_eq!(error["nonce"], nonce, "{error}");
     }
 }
 
@@ -307,9 +379,42 @@ async fn be_117_the_feed_shows_dispatch_delivery_and_end() {
             (&message["type"], &message["entry"]["nonce"]),
             (&json!("intent_feed"), &json!("n-1"))
         );
-        states.push(message["entry"]["status"].clone());
+        let entry = &message["entry"];
+        let has_ended = entry["status"] == "acked";
+        let completed_at = entry["completedAt"].as_str();
+        assert_eq!(completed_at.is_some(), has_ended, "{entry}");
+        assert!(completed_at.is_none_or(|text| timestamp::parse(text).is_some()));
+        let latency = if has_ended { json!(3) } else { Value::Null };
+        let expected = json!({
+            "nonce": "n-1",
+            "from": alice.beam_id,
+            "to": bob.beam_id,
+            "intentType": "conversation.message",
+            "timestamp": frame["timestamp"],
+            "completedAt": completed_at,
+            "roundTripLatencyMs": latency,
+            "status": entry["status"],
+            "errorCode": null,
+        });
+        assert_eq!(*entry, expected);
+        states.push(entry["status"].clone());
     }
     assert_eq!(states, ["dispatched", "delivered", "acked"]);
+    // An end without success says why.
+    drop(to);
+    let failing = alice.message(&world, &bob, "n-2");
+    until_offline(&world, &bob).await;
+    let answer = world.post("/intents/send", &failing).await;
+    assert_eq!(answer.error().1, "OFFLINE");
+    for (status, code) in [("dispatched", Value::Null), ("failed", json!("OFFLINE"))] {
+        let message = feed.next_json().await.unwrap();
+        let entry = &message["entry"];
+        assert_eq!(
+            (&entry["nonce"], &entry["status"], &entry["errorCode"]),
+            (&json!("n-2"), &json!(status), &code),
+            "{entry}"
+        );
+    }
 }
 
 #[tokio::test]

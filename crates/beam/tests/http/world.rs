@@ -23,7 +23,7 @@ use consign_engine::{
 };
 use consign_kernel::once::{OnceKey, Scope};
 use consign_kernel::receipt::Signer;
-use consign_testkit::ledger::{Backend, Ledger};
+use consign_testkit::ledger::{Backend, Ledger, Obstacles};
 use consign_testkit::plants;
 use consign_web::credentials::SecretDigest;
 use consign_web::layers;
@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) beam: Beam,
     pub(crate) engine: Engine,
     pub(crate) clock: Arc<EngineClock>,
+    /// What the ledger refuses to this server.
+    pub(crate) obstacles: Arc<Obstacles>,
     ledger: Arc<Ledger>,
     drain: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
@@ -171,6 +173,8 @@ impl World {
     ) -> Self {
         plants::from_environment();
         let now: Arc<dyn Clock> = clock.clone();
+        let obstacles = Arc::new(Obstacles::default());
+        let store = obstacles.before(&store);
         let engine = Engine::new(EngineOptions {
             store,
             clock: now,
@@ -260,6 +264,7 @@ impl World {
             beam,
             engine,
             clock,
+            obstacles,
             ledger,
             drain,
             server,

@@ -100,6 +100,14 @@ pub(crate) fn read(
     // The protocol's own word for this one is `on`.
     settings.public_limits = is_on("BEAM_PUBLIC_LIMITS")
         || filled("BEAM_PUBLIC_LIMITS").is_some_and(|value| value.eq_ignore_ascii_case("on"));
+    let bytes = "BEAM_WRITE_BYTES_PER_MINUTE";
+    if let Some(number) = number(bytes, filled(bytes), 0, u64::MAX)? {
+        settings.write_bytes_per_minute = number;
+    }
+    let agents = "BEAM_AGENTS_MAX";
+    if let Some(number) = number(agents, filled(agents), 0, u64::MAX)? {
+        settings.agents_max = number;
+    }
     settings.private = is_on("BEAM_PRIVATE_DIRECTORY");
     if let Some(path) = filled("BEAM_CATALOG_PATH") {
         let text = text_of("BEAM_CATALOG_PATH", &path)?;
@@ -272,6 +280,10 @@ mod tests {
         assert!(!settings.open && !settings.private && !settings.public_limits);
         assert!(settings.bus.api_key.is_none() && settings.federation_secret.is_none());
         assert_eq!(settings.bus.retry_second_us, SECOND_US);
+        assert_eq!(
+            (settings.write_bytes_per_minute, settings.agents_max),
+            (4_194_304, 100_000)
+        );
     }
 
     #[test]
@@ -280,6 +292,19 @@ mod tests {
             let settings = read_with(&[("BEAM_PUBLIC_LIMITS", value)]).unwrap();
             assert_eq!(settings.public_limits, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn what_strangers_may_send_and_register_can_be_set() {
+        let settings = read_with(&[
+            ("BEAM_WRITE_BYTES_PER_MINUTE", "0"),
+            ("BEAM_AGENTS_MAX", "7"),
+        ])
+        .unwrap();
+        assert_eq!(
+            (settings.write_bytes_per_minute, settings.agents_max),
+            (0, 7)
+        );
     }
 
     #[test]
@@ -298,6 +323,8 @@ mod tests {
         for (name, value) in [
             ("BEAM_RATE_LIMIT_PER_MIN", "0"),
             ("BEAM_RATE_LIMIT_PER_MIN", "many"),
+            ("BEAM_WRITE_BYTES_PER_MINUTE", "4MiB"),
+            ("BEAM_AGENTS_MAX", "-1"),
             ("RELAY_TIMEOUT_MS", "1"),
             ("RETRY_INTERVAL_MS", "-5"),
             ("RETRY_TIME_SCALE", "0"),

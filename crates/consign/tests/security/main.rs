@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "shared with `it`, which uses more of it")]
 #[path = "../it/automation_world.rs"]
 mod automation_world;
+mod beam;
 mod first_start;
 mod guessing;
 mod guessing_automation;

@@ -1,10 +1,10 @@
-//! A ledger that refuses settlements, claims and cancellations while a test demands it. Other requests pass.
+//! A ledger that refuses settlements, claims, cancellations and records while a test demands it. Other requests pass.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use consign_kernel::command::{Command, OnRefusal, Reply, Request};
-use consign_kernel::record::{self, Put};
+use consign_kernel::record::{self, Kind, Put};
 use consign_store::{BoxFuture, Error, Forwarding, SharedStore, TypedReads as _};
 use tokio::sync::RwLock;
 
@@ -16,6 +16,7 @@ pub struct Obstacles {
     claims: Mutex<Claims>,
     /// Each claim in flight reads it.
     in_flight: RwLock<()>,
+    refused_kind: Mutex<Option<Kind>>,
     rivals: AtomicUsize,
     met: AtomicUsize,
 }
@@ -56,7 +57,7 @@ impl Obstacles {
         self.rivals.store(count, Ordering::SeqCst);
     }
 
-    /// The number of settlements that met an obstacle.
+    /// The number of settlements and records that met an obstacle.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
@@ -66,6 +67,22 @@ impl Obstacles {
     pub async fn let_claims(&self, claims: Claims) {
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
         drop(self.in_flight.write().await);
+    }
+
+    /// Sets which records cannot be written.
+    pub fn refuse_records(&self, kind: Option<Kind>) {
+        let refused = self.refused_kind.lock();
+        *refused.unwrap_or_else(PoisonError::into_inner) = kind;
+    }
+
+    fn refuses_record(&self, request: &Request) -> bool {
+        let refused = self.refused_kind.lock();
+        let refused = *refused.unwrap_or_else(PoisonError::into_inner);
+        let writes =
+            |step: &Command| matches!(step, Command::Put(put) if Some(put.key.kind) == refused);
+        let refuses = request.steps.iter().any(writes);
+        self.met.fetch_add(usize::from(refuses), Ordering::SeqCst);
+        refuses
     }
 
     fn refuses_claim(&self) -> bool {
@@ -144,7 +161,10 @@ impl Forwarding for ObstructedStore {
 
     fn execute(&self, request: Request) -> BoxFuture<'_, Reply> {
         let obstacles = &self.obstacles;
-        if obstacles.refuses(&request) || obstacles.refuses_end(&request) {
+        if obstacles.refuses(&request)
+            || obstacles.refuses_record(&request)
+            || obstacles.refuses_end(&request)
+        {
             return Box::pin(async { Err(Error::Busy) });
         }
         Box::pin(async move {

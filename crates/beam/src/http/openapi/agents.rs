@@ -85,6 +85,7 @@ fn register() -> Operation {
             Code::InvalidRotation,
             Code::KeyAlreadyRevoked,
             Code::KeyRotationRequired,
+            Code::Forbidden,
         ])
 }
 

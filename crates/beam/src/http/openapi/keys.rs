@@ -50,7 +50,9 @@ fn rotate() -> Operation {
         ),
         optional(
             "rotation_proof",
-            signature("Of the current key over the text of the new key."),
+            signature(
+                "Of the current key over the text of the new key. Counts from the same machine only, or with `BEAM_OPEN`.",
+            ),
         ),
         optional(
             "signature",

@@ -54,7 +54,7 @@ impl SimServer {
     pub(crate) fn connect(&self, agent: &TestAgent) -> InMemoryClient {
         let (client, sender, messages) = InMemoryClient::connect(Options::new());
         let (beam, agent) = (self.beam.clone(), agent_record(agent));
-        tokio::spawn(serve_agent(beam, agent, false, sender, messages));
+        tokio::spawn(serve_agent(beam, agent, false, None, sender, messages));
         client
     }
 }
