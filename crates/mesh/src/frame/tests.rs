@@ -223,6 +223,22 @@ fn the_inbox_uses_the_senders_id_if_there_is_one() {
 }
 
 #[test]
+fn a_push_that_cannot_be_read_is_acknowledged_by_its_ids() {
+    let unread = r#"{"type":"push","messageId":"b-1","client_message_id":"c-1","priority":7,"of":{"the":"future"}}"#;
+    assert!(BrokerFrame::parse(unread).is_err());
+    let ack = ClientAck::of_unread(unread).unwrap();
+    assert_eq!(ack.broker_message_id.as_deref(), Some("b-1"));
+    assert_eq!(ack.client_message_id.as_deref(), Some("c-1"));
+    for other in [
+        r#"{"type":"push","priority":7}"#,
+        r#"{"type":"ack","messageId":"b-1"}"#,
+        r#"{"type":"push","messageId":"b-1""#,
+    ] {
+        assert_eq!(ClientAck::of_unread(other), None, "{other}");
+    }
+}
+
+#[test]
 fn the_longest_body_fits_one_frame_beside_the_longest_id() {
     let text = |length: usize| Some("i".repeat(length));
     let sealed = vec![0; crate::limits::INLINE_BYTES_MAX + crate::nacl::MAC_BYTES];
@@ -247,6 +263,9 @@ fn the_longest_body_fits_one_frame_beside_the_longest_id() {
     };
     let written = ClientFrame::from(send.clone()).to_text(None);
     assert!(fits(&written), "{}", written.len());
+    let pushed = BrokerFrame::from(PushFrame::longest(&send, &"m".repeat(32), &"a".repeat(32)));
+    let pushed = pushed.to_text(None);
+    assert!(fits(&pushed), "{}", pushed.len());
     let mentions = Some(vec!["k".repeat(64); 16]);
     let with_mentions = ClientFrame::from(SendFrame { mentions, ..send });
     assert!(!fits(&with_mentions.to_text(None)));
