@@ -71,7 +71,7 @@ use topics::KeptTopics;
 use crate::invite::JoinRefusal;
 use crate::limits::{
     DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
-    TOPIC_SUBSCRIPTIONS_MAX,
+    TOPIC_SUBSCRIPTIONS_MAX, TOPICS_PER_MESH_MAX,
 };
 use crate::rotation::RotationRefusal;
 
@@ -173,6 +173,8 @@ pub enum BrokerError {
     NoSuchKey(String),
     #[error("the mesh shares too many values")]
     StateFull,
+    #[error("the mesh has {TOPICS_PER_MESH_MAX} topics already")]
+    TopicsFull,
     #[error("{0}")]
     Rotation(#[from] RotationRefusal),
     #[error("{}", .0.as_str())]

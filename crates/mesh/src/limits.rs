@@ -1,7 +1,10 @@
 //! Every limit and every fixed duration of the mesh, by name and unit.
 
 // One WebSocket frame.
+/// Of a client, and of a message that is pushed.
 pub const FRAME_BYTES_MAX: usize = 65_536;
+/// Of the broker: a list of everything that a mesh may have fits.
+pub const BROKER_FRAME_BYTES_MAX: usize = 8 << 20;
 pub const FRAME_DEPTH_MAX: usize = 64;
 /// The longest body: with its encryption and base64 it still fits one frame, beside an id of any length. A frame with `meta`
 /// or mentions may be too long nevertheless: [`crate::frame::fits`].
@@ -115,15 +118,20 @@ pub const GREETINGS_MAX: usize = 256;
 pub const HELLO_WAIT_MS: u64 = 30_000;
 /// Frames that wait for a client; one that reads too slowly is disconnected.
 pub const SEND_QUEUE_FRAMES_MAX: usize = 2_048;
-pub const SEND_QUEUE_BYTES_MAX: usize = 8 << 20;
+pub const SEND_QUEUE_BYTES_MAX: usize = 2 * BROKER_FRAME_BYTES_MAX;
 /// Pushes that wait for a client; more stay in the ledger.
 pub const PUSHES_AHEAD_MAX: usize = 32;
 /// Messages that a connection has not acknowledged; more stay in the ledger.
 pub const UNACKED_MAX: usize = 1_024;
 /// Messages of a connection that are being accepted.
 pub const SENDS_IN_FLIGHT_MAX: usize = 256;
-/// Shared values of a mesh.
+/// Shared values of a mesh, and the length of one.
 pub const STATE_KEYS_MAX: u32 = 1_000;
+pub const STATE_VALUE_BYTES_MAX: usize = 4_096;
+/// What a peer says about itself: its counters, and its profile.
+pub const STATS_BYTES_MAX: usize = 4_096;
+pub const PROFILE_BYTES_MAX: usize = 4_096;
+pub const TOPICS_PER_MESH_MAX: usize = 1_000;
 /// Queues that a topic fills.
 pub const TOPIC_SUBSCRIPTIONS_MAX: usize = 16;
 pub const TOPIC_HISTORY_DEFAULT: u32 = 50;

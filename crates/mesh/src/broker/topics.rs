@@ -12,6 +12,7 @@ use consign_kernel::record::Kind;
 use super::records::{TopicMemberRecord, TopicRecord};
 use super::{Broker, BrokerError, PAGE, was_changed};
 use crate::id::{SummaryText, TopicName};
+use crate::limits::TOPICS_PER_MESH_MAX;
 use crate::role::{TopicRole, TopicVisibility};
 
 /// Every new member joins it.
@@ -139,6 +140,13 @@ impl Broker {
         new: NewTopic,
     ) -> Result<(TopicRecord, bool), BrokerError> {
         let now = self.wall_ms();
+        let found = self.topic(mesh_id, new.name.as_str()).await?;
+        if let Some(found) = found.filter(|found| found.name == new.name) {
+            return Ok((found, false));
+        }
+        if self.topics(mesh_id).await?.len() >= TOPICS_PER_MESH_MAX {
+            return Err(BrokerError::TopicsFull);
+        }
         let topic = TopicRecord {
             id: self.new_id(),
             mesh_id: mesh_id.to_owned(),

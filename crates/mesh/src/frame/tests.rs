@@ -179,7 +179,10 @@ fn what_is_no_object_with_a_type_is_no_frame() {
         Err(MeshFrameError::NotAnObject(_))
     ));
     let long = format!(r#"{{"type":"x","a":"{}"}}"#, "a".repeat(FRAME_BYTES_MAX));
-    assert_eq!(ClientFrame::parse(&long), Err(MeshFrameError::TooLong));
+    assert_eq!(
+        ClientFrame::parse(&long),
+        Err(MeshFrameError::TooLong(FRAME_BYTES_MAX))
+    );
 }
 
 #[test]
@@ -269,4 +272,75 @@ fn the_longest_body_fits_one_frame_beside_the_longest_id() {
     let mentions = Some(vec!["k".repeat(64); 16]);
     let with_mentions = ClientFrame::from(SendFrame { mentions, ..send });
     assert!(!fits(&with_mentions.to_text(None)));
+}
+
+/// Characters that are as long as possible in JSON.
+fn escaped(length: usize) -> String {
+    "\u{1}".repeat(length)
+}
+
+#[test]
+fn lists_of_all_that_a_mesh_may_have_are_frames_that_daemons_read() {
+    use crate::limits::{
+        CONNECTIONS_PER_MESH_MAX, PROFILE_BYTES_MAX, STATE_KEYS_MAX, STATE_VALUE_BYTES_MAX,
+        STATS_BYTES_MAX, TOPICS_PER_MESH_MAX,
+    };
+    let value = |bytes: usize| RawJson::parse(&json!("v".repeat(bytes - 2)).to_string()).unwrap();
+    let (time, key) = ("t".repeat(24), "k".repeat(64));
+    let state = StateEntry {
+        key: "\"".repeat(256),
+        value: value(STATE_VALUE_BYTES_MAX),
+        updated_at: time.clone(),
+        updated_by: key.clone(),
+    };
+    let topic = TopicEntry {
+        id: "i".repeat(32),
+        name: "\u{10ffff}".repeat(64),
+        description: Some(escaped(1_000)),
+        visibility: crate::role::TopicVisibility::Private,
+        member_count: u64::MAX,
+        created_at: time.clone(),
+    };
+    let peer = PeerEntry {
+        pubkey: key.clone(),
+        member_pubkey: Some(key),
+        display_name: "\u{10ffff}".repeat(64),
+        status: crate::priority::PeerStatus::default(),
+        summary: Some(escaped(1_000)),
+        groups: vec![
+            GroupEntry {
+                name: "g".repeat(64),
+                role: Some("r".repeat(256)),
+            };
+            64
+        ],
+        session_id: "s".repeat(256),
+        connected_at: time,
+        cwd: "c".repeat(256),
+        peer_role: None,
+        hostname: Some("h".repeat(256)),
+        peer_type: None,
+        channel: None,
+        model: None,
+        stats: Some(value(STATS_BYTES_MAX)),
+        visible: Some(true),
+        profile: Some(value(PROFILE_BYTES_MAX)),
+    };
+    let state = vec![state; STATE_KEYS_MAX as usize];
+    let frames: [BrokerFrame; 3] = [
+        StateList { entries: state }.into(),
+        TopicListResponse {
+            topics: vec![topic; TOPICS_PER_MESH_MAX],
+        }
+        .into(),
+        PeersList {
+            peers: vec![peer; 2 * CONNECTIONS_PER_MESH_MAX],
+        }
+        .into(),
+    ];
+    for frame in frames {
+        let text = frame.to_text(Some("q-1"));
+        assert!(text.len() > 1 << 20, "{}", text.len());
+        assert_eq!(BrokerFrame::parse(&text).map(|read| read.frame), Ok(frame));
+    }
 }

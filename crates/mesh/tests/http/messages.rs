@@ -141,7 +141,7 @@ async fn a_message_whose_push_is_too_long_is_413_and_uses_no_id() {
             }
             post
         };
-        let (mut accepted, mut refused) = (1_000, 17_400);
+        let (mut accepted, mut refused) = (1_000, 17_300);
         let longest = post(refused, "c").to_string();
         assert!(longest.len() < consign_mesh::limits::FRAME_BYTES_MAX);
         while refused - accepted > 1 {

@@ -26,7 +26,7 @@ const BROKER_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How messages reach a member: at once.
 const MESSAGE_MODE: &str = "push";
 /// Groups of one connection.
-const GROUPS_MAX: usize = 64;
+pub(super) const GROUPS_MAX: usize = 64;
 /// Of a host fingerprint.
 const FINGERPRINT_DIGITS: usize = 64;
 /// Texts about a connection are cut to this length.
@@ -311,6 +311,6 @@ fn valid_groups(groups: &[GroupEntry]) -> Vec<GroupEntry> {
     valid
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(ABOUT_CHARS_MAX).collect()
 }

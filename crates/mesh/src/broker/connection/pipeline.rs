@@ -140,7 +140,7 @@ impl MeshLine {
             MeshFrameError::Malformed {
                 kind, id, req_id, ..
             } => (kind, id, req_id),
-            MeshFrameError::TooLong | MeshFrameError::NotAnObject(_) | MeshFrameError::NoType => {
+            MeshFrameError::TooLong(_) | MeshFrameError::NotAnObject(_) | MeshFrameError::NoType => {
                 (String::new(), None, None)
             }
         };
