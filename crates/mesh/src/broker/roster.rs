@@ -61,6 +61,11 @@ impl Roster {
         Some(member).filter(|member| member.pubkey == key)
     }
 
+    /// Whether a member has or had this key, whoever it is.
+    pub(super) fn is_of_member(&self, key: MeshPublicKey) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
     /// The member with this id, if it was revoked.
     pub(super) fn revoked(&self, id: &str) -> Option<&MeshMember> {
         self.members.get(id).filter(|member| !member.is_active())

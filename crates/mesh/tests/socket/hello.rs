@@ -112,6 +112,47 @@ async fn cm_146_refusals_of_a_hello_have_their_codes_in_their_order() {
 }
 
 #[tokio::test]
+async fn a_hello_to_a_mesh_that_does_not_exist_leaves_nothing_behind() {
+    let world = World::new().await;
+    let alice = world.member("alice", 1).await;
+    let invented = Member {
+        mesh_id: "invented".to_owned(),
+        ..alice
+    };
+    is_refused(&world, &hello(&invented, None), "unauthorized").await;
+    assert!(!format!("{:?}", world.broker).contains("invented"));
+    for (mesh_id, id) in [("m".repeat(129), "a".to_owned()), ("m".to_owned(), "a".repeat(129))] {
+        let long = Member {
+            id,
+            mesh_id,
+            name: "alice".to_owned(),
+            key: MeshPrivateKey::from_seed(&[1; 32]),
+        };
+        is_refused(&world, &hello(&long, None), "malformed").await;
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_a_session_is_no_member_s_and_no_other_member_s_session() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let carol = world.member("carol", 3).await;
+    let revoked = world.broker.revoke_member(operator(), "acme", carol.key.public_key());
+    revoked.await.unwrap();
+    for key in [&alice.key, &bob.key, &carol.key] {
+        is_refused(&world, &hello(&alice, Some(key)), "bad_session_pubkey").await;
+    }
+    let mut session = world.session(&bob, 60).await;
+    let stolen = hello(&alice, Some(&session_key(60)));
+    is_refused(&world, &stolen, "bad_session_pubkey").await;
+    let attested = session_hello(&alice, &session_key(60), now_ms() + 60_000);
+    is_refused(&world, &attested, "bad_session_pubkey").await;
+    session.settle().await;
+    // Its own member continues it.
+    world.session(&bob, 60).await.settle().await;
+}
+
+#[tokio::test]
 async fn cm_146_a_mesh_has_a_hundred_connections() {
     let world = World::new().await;
     let alice = world.member("alice", 1).await;

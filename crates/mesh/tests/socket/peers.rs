@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use consign_mesh::broker::BrokerError;
+use consign_mesh::invite::JoinRefusal;
 use consign_mesh::keys::MeshPrivateKey;
 use consign_mesh::rotation::{RotatingMember, rotation_frame};
 use serde_json::{Value, json};
@@ -201,7 +203,7 @@ async fn a_rotated_key_is_the_same_member_and_its_former_key_still_names_it() {
     let world = World::new().await;
     let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
     let (mut daemon, mut watching) = (world.daemon(&alice).await, world.daemon(&bob).await);
-    let new = MeshPrivateKey::from_seed(&[11; 32]);
+    let (new, alice_key) = (MeshPrivateKey::from_seed(&[11; 32]), alice.pubkey());
     let rotating = RotatingMember {
         mesh_id: &alice.mesh_id,
         member_id: &alice.id,
@@ -239,6 +241,14 @@ async fn a_rotated_key_is_the_same_member_and_its_former_key_still_names_it() {
         assert_eq!(body(&daemon.take().await), text);
     }
     let rotated = Member { key: new, ..alice };
+    let joined = world.try_join("mallory", 1).await;
+    assert!(
+        matches!(joined, Err(BrokerError::Join(JoinRefusal::KeyReplaced))),
+        "{joined:?}"
+    );
+    let ack = watching.deliver(&message(&alice_key, "still hers")).await;
+    assert_eq!(ack["code"], 201, "{ack}");
+    assert_eq!(body(&daemon.take().await), "still hers");
     let mut again = world.daemon(&rotated).await;
     again.settle().await;
     let mut old = world.connect().await;

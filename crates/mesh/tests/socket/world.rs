@@ -10,7 +10,8 @@ use consign_engine::{
 };
 use consign_kernel::receipt::Signer;
 use consign_mesh::broker::{
-    Broker, BrokerNode, BrokerSettings, DedupeRetention, NewInvite, NewMember, NewMesh,
+    Broker, BrokerError, BrokerNode, BrokerSettings, DedupeRetention, Joined, NewInvite,
+    NewMember, NewMesh,
 };
 use consign_mesh::http::MeshMount;
 use consign_mesh::id::{DisplayName, MeshSlug};
@@ -238,6 +239,25 @@ impl World {
     }
 
     async fn member_with(&self, role: MemberRole, name: &str, seed: u8) -> Member {
+        let joined = self.join_as(role, name, seed).await.unwrap();
+        Member {
+            id: joined.member_id,
+            mesh_id: self.mesh_id.clone(),
+            name: name.to_owned(),
+            key: MeshPrivateKey::from_seed(&[seed; 32]),
+        }
+    }
+
+    pub(crate) async fn try_join(&self, name: &str, seed: u8) -> Result<Joined, BrokerError> {
+        self.join_as(MemberRole::Member, name, seed).await
+    }
+
+    async fn join_as(
+        &self,
+        role: MemberRole,
+        name: &str,
+        seed: u8,
+    ) -> Result<Joined, BrokerError> {
         let invite = NewInvite {
             role,
             uses_max: 1,
@@ -251,13 +271,7 @@ impl World {
             pubkey: key.public_key(),
             display_name: DisplayName::parse(name).unwrap(),
         };
-        let joined = self.broker.join(&request).await.unwrap();
-        Member {
-            id: joined.member_id,
-            mesh_id: self.mesh_id.clone(),
-            name: name.to_owned(),
-            key,
-        }
+        self.broker.join(&request).await
     }
 
     pub(crate) async fn connect(&self) -> Client {

@@ -10,6 +10,7 @@ use crate::broker::Broker;
 use crate::broker::accept::MeshSender;
 use crate::broker::peers::PeerState;
 use crate::broker::records::{MeshMember, MeshRecord};
+use crate::broker::roster::Roster;
 use crate::frame::{
     BrokerFrame, GroupEntry, HelloAck, HelloFrame, MemberProfile, RawJson, SessionHello,
 };
@@ -140,6 +141,11 @@ impl Broker {
         };
         let mesh = self.mesh(arrival.mesh_id).await;
         let mesh = mesh.map_err(|error| unavailable(&error))?;
+        // Ordering: lists of members are read and kept of meshes that exist.
+        let Some(mesh) = mesh else {
+            check(arrival.member_id, Membership::Stranger)?;
+            return Err(HelloRefusal::Unauthorized);
+        };
         let roster = self.current_roster(arrival.mesh_id).await;
         let roster = roster.map_err(|error| unavailable(&error))?;
         let holder = roster.holder_of(arrival.member_key);
@@ -149,15 +155,34 @@ impl Broker {
             None => Membership::Stranger,
         };
         check(arrival.member_id, membership)?;
-        let (Some(mesh), Some(member)) = (mesh, holder) else {
+        let Some(member) = holder else {
             return Err(HelloRefusal::Unauthorized);
         };
+        self.check_session_key(arrival, &roster)?;
         let member = self.keep_groups(arrival, member).await;
         let line = self.connect(arrival, mesh, &member, sender, req_id);
         if let Some(fingerprint) = arrival.daemon_fingerprint() {
             self.note_host(&line.mesh, &member, fingerprint).await;
         }
         Ok(line)
+    }
+
+    /// A key of a session is its own: messages to a member, or to the session of another one, do not reach it.
+    fn check_session_key(
+        &self,
+        arrival: &PeerArrival<'_>,
+        roster: &Roster,
+    ) -> Result<(), HelloRefusal> {
+        let Some(session) = arrival.session else {
+            return Ok(());
+        };
+        let peers = &self.inner.peers;
+        let holder = peers.member_of_session(arrival.mesh_id, session);
+        let is_foreign = holder.is_some_and(|holder| holder != arrival.member_id);
+        if is_foreign || roster.is_of_member(session) {
+            return Err(HelloRefusal::BadSessionPubkey);
+        }
+        Ok(())
     }
 
     /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
