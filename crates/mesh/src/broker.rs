@@ -28,6 +28,7 @@ mod roster;
 mod shared_state;
 mod subscriptions;
 mod time_text;
+mod told;
 mod topics;
 mod worker_queue;
 
@@ -65,6 +66,7 @@ pub(crate) use counters::{BrokerCounters, BrokerMetric};
 use accept::{LastMessageId, SendRate};
 use peers::Peers;
 use roster::Rosters;
+use told::ToldMeshes;
 use tokio::sync::{Notify, Semaphore};
 use topics::KeptTopics;
 
@@ -141,6 +143,7 @@ struct BrokerState {
     last_message_id: LastMessageId,
     counters: BrokerCounters,
     peers: Peers,
+    told: ToldMeshes,
     /// Connections that have not said hello.
     greetings: Arc<Semaphore>,
     presence_changed: Notify,
@@ -195,6 +198,7 @@ impl Broker {
                 last_message_id: LastMessageId::default(),
                 counters: BrokerCounters::default(),
                 peers: Peers::default(),
+                told: ToldMeshes::default(),
                 presence_changed: Notify::new(),
                 greetings: Arc::new(Semaphore::new(connection::greetings_max())),
             }),
@@ -205,6 +209,11 @@ impl Broker {
     fn holder(&self) -> String {
         let node = &self.inner.settings.node;
         Recover::holder(&node.name, &node.start)
+    }
+
+    /// Whether other nodes may use the ledger.
+    fn has_other_nodes(&self) -> bool {
+        self.inner.settings.node.shared
     }
 
     fn engine(&self) -> &Engine {

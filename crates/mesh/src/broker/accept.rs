@@ -74,7 +74,11 @@ pub(super) struct LastMessageId(Mutex<Micros>);
 impl Broker {
     /// Accepts a message, or says why not. The answer repeats the `id` of the frame.
     pub async fn accept(&self, sender: &MeshSender, send: &SendFrame) -> AckFrame {
-        let prepared = self.prepare(sender, send).await;
+        // The recipients may be sessions of other nodes, and none of this mesh may be here.
+        let prepared = match self.know_elsewhere(&sender.mesh.id).await {
+            Ok(()) => self.prepare(sender, send).await,
+            Err(error) => answered(unavailable(&error).to_ack(send.id.as_deref(), None)),
+        };
         self.submit(sender, send, prepared).await
     }
 

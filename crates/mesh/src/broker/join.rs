@@ -92,6 +92,7 @@ impl Broker {
             joined_at: self.wall_ms(),
             revoked_at: None,
             former_keys: Vec::new(),
+            key_id: None,
             groups: Vec::new(),
             grants: PeerGrants::default(),
             last_seen_host_fingerprint: None,

@@ -3,12 +3,14 @@
 //! Invariant: a presence has at most one live connection. When that ends, the presence stays for a grace period, and a
 //! connection that continues it within that time takes it over, so that other members do not notice the gap.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use consign_web::websocket::{CloseCode, SocketSender};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::close::MeshCloseCode;
 use crate::concurrent::MemberConnection;
@@ -117,7 +119,23 @@ struct MeshPeers {
     here: BTreeMap<String, LocalPeer>,
     /// On other nodes.
     elsewhere: Vec<PeerState>,
+    /// What other nodes report was read once.
+    is_read: bool,
+    /// The mesh is in use until then, also without a presence here.
+    followed_until: Option<Instant>,
 }
+
+/// What changed on other nodes.
+#[derive(Debug, Default)]
+pub(super) struct ElsewhereNews {
+    pub(super) came: Vec<PeerState>,
+    pub(super) left: Vec<PeerState>,
+    /// Those that show or hide themselves.
+    pub(super) turned: Vec<PeerState>,
+}
+
+/// How long a mesh is followed after a request about it at a node without its connections.
+const FOLLOWED_FOR: Duration = Duration::from_mins(1);
 
 /// All connections of this node.
 #[derive(Debug, Default)]
@@ -410,27 +428,56 @@ impl Peers {
         each.collect()
     }
 
-    /// Replaces what other nodes report of a mesh. Returns those that came, and those that left.
-    pub(super) fn set_elsewhere(
-        &self,
-        mesh_id: &str,
-        elsewhere: Vec<PeerState>,
-    ) -> (Vec<PeerState>, Vec<PeerState>) {
+    /// Lets this node read what others report of a mesh for a while. Whether it does so already.
+    pub(super) fn follow(&self, mesh_id: &str) -> bool {
         let mut meshes = self.meshes();
         let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        let now = Instant::now();
+        let is_in_use = peers.is_in_use(now);
+        peers.followed_until = Some(now + FOLLOWED_FOR);
+        peers.is_read && is_in_use
+    }
+
+    /// The meshes of which this node has to know what others report. What it knows of the others is forgotten, because it would
+    /// be outdated when they are in use again.
+    pub(super) fn in_use(&self) -> BTreeSet<String> {
+        let now = Instant::now();
+        let mut meshes = self.meshes();
+        meshes.retain(|_, peers| peers.is_in_use(now));
+        meshes.keys().cloned().collect()
+    }
+
+    /// Replaces what other nodes report of a mesh. Returns what is new.
+    pub(super) fn set_elsewhere(&self, mesh_id: &str, elsewhere: Vec<PeerState>) -> ElsewhereNews {
+        let mut meshes = self.meshes();
+        let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        peers.is_read = true;
         let before = std::mem::replace(&mut peers.elsewhere, elsewhere);
         let has = |list: &[PeerState], one: &PeerState| {
             let mut list = list.iter();
             list.any(|other| other.presence_id == one.presence_id)
         };
         let came = peers.elsewhere.iter().filter(|one| !has(&before, one));
-        let came = came.cloned().collect();
         let left = before.iter().filter(|one| !has(&peers.elsewhere, one));
-        (came, left.cloned().collect())
+        let turned = peers.elsewhere.iter().filter(|one| {
+            let mut before = before.iter();
+            before.any(|other| {
+                other.presence_id == one.presence_id && other.visible != one.visible
+            })
+        });
+        ElsewhereNews {
+            came: came.cloned().collect(),
+            left: left.cloned().collect(),
+            turned: turned.cloned().collect(),
+        }
     }
 }
 
 impl MeshPeers {
+    fn is_in_use(&self, now: Instant) -> bool {
+        !self.here.is_empty() || self.followed_until.is_some_and(|until| until > now)
+    }
+
     /// The presences on all nodes that have a connection.
     fn live(&self) -> impl Iterator<Item = &PeerState> {
         let here = self.here.values().filter(|peer| peer.connection.is_some());

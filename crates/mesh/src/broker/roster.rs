@@ -50,6 +50,10 @@ impl Roster {
         roster
     }
 
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The active member with this id.
     pub(super) fn active(&self, id: &str) -> Option<&MeshMember> {
         self.members.get(id).filter(|member| member.is_active())

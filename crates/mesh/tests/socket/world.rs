@@ -107,10 +107,17 @@ impl World {
 
     /// A second node on the same ledger; `None` if the ledger belongs to one process.
     pub(crate) async fn second(&self) -> Option<Self> {
+        self.second_with(|_| ()).await
+    }
+
+    pub(crate) async fn second_with(
+        &self,
+        change: impl FnOnce(&mut BrokerSettings),
+    ) -> Option<Self> {
         let clock = Arc::new(EngineClock::start(None));
         let store = self.ledger.other_node(clock.clone())?;
         let ledger = Arc::clone(&self.ledger);
-        let mut world = Self::start(ledger, store, clock, (SECOND_NODE, "start-1"), |_| ()).await;
+        let mut world = Self::start(ledger, store, clock, (SECOND_NODE, "start-1"), change).await;
         world.mesh_id.clone_from(&self.mesh_id);
         Some(world)
     }

@@ -238,14 +238,10 @@ impl MeshLine {
     fn set_visible(&self, visible: bool) {
         let mut before = visible;
         self.change(|state| before = std::mem::replace(&mut state.visible, visible));
-        if before != visible {
-            let event = if visible {
-                "peer_visible"
-            } else {
-                "peer_hidden"
-            };
-            self.broker
-                .announce(&self.mesh.id, event, &self.presence_id);
+        let peers = &self.broker.inner.peers;
+        let state = peers.update(&self.mesh.id, &self.presence_id, |_| ());
+        if let Some(state) = state.filter(|_| before != visible) {
+            self.broker.announce_visibility(&self.mesh.id, &state);
         }
     }
 
