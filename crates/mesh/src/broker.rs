@@ -72,7 +72,7 @@ use topics::KeptTopics;
 
 use crate::invite::JoinRefusal;
 use crate::limits::{
-    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
+    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, REQUEST_BURST_DEFAULT, REQUESTS_PER_MINUTE_DEFAULT, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
     TOPIC_SUBSCRIPTIONS_MAX, TOPICS_PER_MESH_MAX,
 };
 use crate::rotation::RotationRefusal;
@@ -87,6 +87,9 @@ pub struct BrokerSettings {
     /// How many messages a member may send: in a minute, and at once.
     pub sends_per_minute: u32,
     pub send_burst: u32,
+    /// How many other frames it may send.
+    pub requests_per_minute: u32,
+    pub request_burst: u32,
     /// Off, ids of messages are neither compared nor used up, and the feature is not offered.
     pub dedupe_is_enforced: bool,
     /// How long a recipient may take to acknowledge before a message is delivered again.
@@ -105,6 +108,8 @@ impl BrokerSettings {
             url,
             sends_per_minute: SENDS_PER_MINUTE_DEFAULT,
             send_burst: SEND_BURST_DEFAULT,
+            requests_per_minute: REQUESTS_PER_MINUTE_DEFAULT,
+            request_burst: REQUEST_BURST_DEFAULT,
             dedupe_is_enforced: true,
             delivery_lease: Duration::from_millis(DELIVERY_LEASE_MS),
             presence_grace: Duration::from_millis(PRESENCE_GRACE_MS),
@@ -137,6 +142,7 @@ pub struct Broker {
 struct BrokerState {
     engine: Engine,
     send_rate: SendRate,
+    request_rate: SendRate,
     settings: BrokerSettings,
     rosters: Rosters,
     topics: KeptTopics,
@@ -192,6 +198,7 @@ impl Broker {
             inner: Arc::new(BrokerState {
                 engine,
                 send_rate: SendRate::new(settings.sends_per_minute, settings.send_burst),
+                request_rate: SendRate::new(settings.requests_per_minute, settings.request_burst),
                 settings,
                 rosters: Rosters::default(),
                 topics: KeptTopics::default(),

@@ -31,6 +31,10 @@ pub const KEY_PREFIX_DIGITS_MIN: usize = 16;
 
 // Connections.
 pub const CONNECTIONS_PER_MESH_MAX: usize = 100;
+/// One member alone does not use up the places of its mesh.
+pub const CONNECTIONS_PER_MEMBER_MAX: usize = 64;
+/// Presences of a mesh whose connections are closed.
+pub const PRESENCES_IN_GRACE_MAX: usize = 100;
 pub const HELLO_SKEW_MS_MAX: u64 = 60_000;
 pub const HELLO_TIMEOUT_MS: u64 = 5_000;
 pub const NEGOTIATION_TIMEOUT_MS: u64 = 5_000;
@@ -46,6 +50,9 @@ pub const DELIVERY_SWEEP_MS: u64 = 15_000;
 pub const UNDELIVERED_DAYS: u32 = 7;
 pub const SENDS_PER_MINUTE_DEFAULT: u32 = 6_000;
 pub const SEND_BURST_DEFAULT: u32 = 1_000;
+/// Frames of a member other than messages.
+pub const REQUESTS_PER_MINUTE_DEFAULT: u32 = 6_000;
+pub const REQUEST_BURST_DEFAULT: u32 = 1_000;
 
 // Retention of dedupe records.
 pub const DEDUPE_DAYS_DEFAULT: u32 = 365;

@@ -155,16 +155,44 @@ async fn the_key_of_a_session_is_no_member_s_and_no_other_member_s_session() {
 #[tokio::test]
 async fn cm_146_a_mesh_has_a_hundred_connections() {
     let world = World::new().await;
-    let alice = world.member("alice", 1).await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let carol = world.member("carol", 3).await;
     let mut clients = Vec::new();
-    for seed in 100..200 {
+    for seed in 100..164 {
         clients.push(world.session(&alice, seed).await);
     }
+    // One member does not take all places.
     let one_more = hello(&alice, Some(&session_key(201)));
     is_refused(&world, &one_more, "capacity").await;
+    for seed in 164..200 {
+        clients.push(world.session(&bob, seed).await);
+    }
+    let one_more = hello(&carol, Some(&session_key(201)));
+    is_refused(&world, &one_more, "capacity").await;
     // A connection that replaces one needs no place of its own.
-    let mut again = world.session(&alice, 150).await;
-    again.settle().await;
+    for (member, seed) in [(&alice, 150), (&bob, 170)] {
+        world.session(member, seed).await.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn a_mesh_has_a_hundred_presences_that_wait_for_their_clients() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let mut watching = world.daemon(&bob).await;
+    for seed in 100..202 {
+        let session = world.session(&alice, seed).await;
+        watching.event("peer_joined").await;
+        session.drop_line();
+    }
+    for seed in [100, 101] {
+        let left = watching.event("peer_left").await;
+        let key = session_key(seed).public_key().to_string();
+        assert_eq!(left["eventData"]["pubkey"], key);
+    }
+    let list = watching.request(json!({"type": "list_peers"})).await;
+    assert_eq!(list["peers"].as_array().unwrap().len(), 101);
+    assert!(watching.unread("push").is_empty(), "the others stay");
 }
 
 #[tokio::test]

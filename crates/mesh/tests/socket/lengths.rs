@@ -156,3 +156,33 @@ async fn a_mesh_has_a_thousand_topics() {
     let created = world.broker.create_topic(&world.mesh_id, &alice.id, new(0));
     assert!(matches!(created.await, Err(BrokerError::TopicsFull)));
 }
+
+#[tokio::test]
+async fn a_member_has_a_bucket_of_requests_for_all_of_its_connections() {
+    let few = |settings: &mut consign_mesh::broker::BrokerSettings| {
+        settings.requests_per_minute = 1;
+        settings.request_burst = 5;
+    };
+    let world = World::with(few, |_| ()).await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let (mut one, mut two) = (world.session(&alice, 60).await, world.session(&alice, 61).await);
+    for _ in 0..2 {
+        for client in [&mut one, &mut two] {
+            let list = client.request(json!({"type": "list_peers"})).await;
+            assert_eq!(list["type"], "peers_list");
+        }
+    }
+    one.request(json!({"type": "topic_list"})).await;
+    for client in [&mut one, &mut two] {
+        let refused = client.request(json!({"type": "list_peers"})).await;
+        assert_eq!(refused["code"], "rate_limit", "{refused}");
+    }
+    // Messages have a bucket of their own, and so have other members.
+    let mut other = world.plain(&bob).await;
+    assert_eq!(one.deliver(&message(&bob.pubkey(), "hi")).await["code"], 201);
+    let push = other.take().await;
+    let list = other.request(json!({"type": "list_peers"})).await;
+    assert_eq!(list["type"], "peers_list");
+    let status = json!({"type": "message_status", "messageId": push["messageId"]});
+    assert_eq!(other.request(status).await["delivered"], true);
+}

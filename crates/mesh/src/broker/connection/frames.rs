@@ -26,6 +26,10 @@ const PEERS_BYTES_MAX: usize = BROKER_FRAME_BYTES_MAX - 1_024;
 impl MeshLine {
     pub(super) async fn handle(&self, framed: Framed<ClientFrame>) {
         let req_id = framed.req_id.as_deref();
+        if let Err(wait_ms) = self.charge_request() {
+            let text = format!("too many requests; retry in {wait_ms} ms");
+            return self.send_error("rate_limit", text, req_id);
+        }
         match framed.frame {
             ClientFrame::Hello(_) | ClientFrame::SessionHello(_) => {
                 self.send_error(
@@ -120,6 +124,12 @@ impl MeshLine {
             // These do not come here.
             ClientFrame::Send(_) | ClientFrame::ClientAck(_) | ClientFrame::Unknown(_) => {}
         }
+    }
+
+    /// Counts a frame that is no message. If the member has sent too many, says in how many milliseconds it may send again.
+    pub(super) fn charge_request(&self) -> Result<(), u64> {
+        let rate = &self.broker.inner.request_rate;
+        rate.charge(&self.mesh.id, &self.member_id, None)
     }
 
     fn send_grants(&self, grants: Result<PeerGrants, BrokerError>, req_id: Option<&str>) {
@@ -349,11 +359,15 @@ impl MeshLine {
         let Some(departure) = left else {
             return;
         };
+        if let Some(state) = departure.ended {
+            self.broker
+                .announce_state(&self.mesh.id, "peer_left", &state);
+        }
         let (broker, mesh_id) = (self.broker.clone(), self.mesh.id.clone());
         let presence_id = self.presence_id.clone();
         tokio::spawn(async move {
             tokio::time::sleep(broker.inner.settings.presence_grace).await;
-            let ended = broker.inner.peers.end(&mesh_id, &presence_id, departure);
+            let ended = broker.inner.peers.end(&mesh_id, &presence_id, departure.number);
             broker.publish_presences();
             if let Some(state) = ended {
                 broker.announce_state(&mesh_id, "peer_left", &state);

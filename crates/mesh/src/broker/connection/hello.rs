@@ -19,6 +19,7 @@ use crate::hello::{
 };
 use crate::id::{DisplayName, GroupName};
 use crate::keys::MeshPublicKey;
+use crate::limits::CONNECTIONS_PER_MEMBER_MAX;
 use crate::priority::PeerStatus;
 use crate::role::PresenceRole;
 
@@ -38,6 +39,8 @@ struct PeerArrival<'a> {
     mesh_id: &'a str,
     member_id: &'a str,
     member_key: MeshPublicKey,
+    /// Of the same member, without one that this one replaces.
+    own_connections: usize,
     session: Option<MeshPublicKey>,
     session_id: Option<&'a str>,
     display_name: Option<&'a str>,
@@ -73,13 +76,14 @@ impl Broker {
         let session = session.and_then(|key| MeshPublicKey::parse(key).ok());
         let session_id = hello.session_id.as_deref();
         let peers = &self.inner.peers;
-        let connections =
+        let (connections, own) =
             peers.count_without(&hello.mesh_id, &hello.member_id, session, session_id);
         let member_key = check_hello(hello, self.now_ms(), connections)?;
         let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id: &hello.member_id,
             member_key,
+            own_connections: own,
             session,
             session_id,
             display_name: hello.display_name.as_deref(),
@@ -106,12 +110,14 @@ impl Broker {
         let session = MeshPublicKey::parse(&hello.session_pubkey).ok();
         let (member_id, session_id) = (&hello.parent_member_id, hello.session_id.as_deref());
         let peers = &self.inner.peers;
-        let connections = peers.count_without(&hello.mesh_id, member_id, session, session_id);
+        let (connections, own) =
+            peers.count_without(&hello.mesh_id, member_id, session, session_id);
         let (session, member_key) = check_session_hello(hello, self.now_ms(), connections)?;
         let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id,
             member_key,
+            own_connections: own,
             session: Some(session),
             session_id,
             display_name: hello.display_name.as_deref(),
@@ -155,6 +161,9 @@ impl Broker {
             None => Membership::Stranger,
         };
         check(arrival.member_id, membership)?;
+        if arrival.own_connections >= CONNECTIONS_PER_MEMBER_MAX {
+            return Err(HelloRefusal::Capacity);
+        }
         let Some(member) = holder else {
             return Err(HelloRefusal::Unauthorized);
         };
