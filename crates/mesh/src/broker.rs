@@ -66,14 +66,14 @@ pub(crate) use counters::{BrokerCounters, BrokerMetric};
 use accept::{LastMessageId, SendRate};
 use peers::Peers;
 use roster::Rosters;
-use told::ToldMeshes;
 use tokio::sync::{Notify, Semaphore};
+use told::ToldMeshes;
 use topics::KeptTopics;
 
 use crate::invite::JoinRefusal;
 use crate::limits::{
-    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, REQUEST_BURST_DEFAULT, REQUESTS_PER_MINUTE_DEFAULT, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
-    TOPIC_SUBSCRIPTIONS_MAX, TOPICS_PER_MESH_MAX,
+    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, REQUEST_BURST_DEFAULT, REQUESTS_PER_MINUTE_DEFAULT,
+    SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT, TOPIC_SUBSCRIPTIONS_MAX, TOPICS_PER_MESH_MAX,
 };
 use crate::rotation::RotationRefusal;
 

@@ -11,8 +11,15 @@ pub const FRAME_DEPTH_MAX: usize = 64;
 pub const INLINE_BYTES_MAX: usize = 48_000;
 /// What the protocol names as the size of a file.
 pub const BLOB_BYTES_MAX: u64 = 524_288_000;
-/// Uploads and downloads of files at the same time.
+/// Uploads and downloads of files at the same time, and those of one member.
 pub const BLOB_TRANSFERS_MAX: usize = 16;
+pub const BLOB_TRANSFERS_PER_MEMBER_MAX: usize = 4;
+/// A transfer that is slower than this, after its first seconds, is ended.
+pub const BLOB_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+/// All files of a mesh.
+pub const BLOB_BYTES_PER_MESH_DEFAULT: u64 = 10 << 30;
+/// An upload leaves this much of the disk to the ledger and the log.
+pub const BLOB_FREE_BYTES_MIN: u64 = 1 << 30;
 pub const MENTIONS_MAX: usize = 16;
 /// A close frame of a WebSocket has room for this much reason.
 pub const CLOSE_REASON_BYTES_MAX: usize = 123;

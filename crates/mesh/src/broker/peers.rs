@@ -490,9 +490,7 @@ impl Peers {
         let left = before.iter().filter(|one| !has(&peers.elsewhere, one));
         let turned = peers.elsewhere.iter().filter(|one| {
             let mut before = before.iter();
-            before.any(|other| {
-                other.presence_id == one.presence_id && other.visible != one.visible
-            })
+            before.any(|other| other.presence_id == one.presence_id && other.visible != one.visible)
         });
         ElsewhereNews {
             came: came.cloned().collect(),

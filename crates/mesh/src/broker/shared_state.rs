@@ -98,7 +98,9 @@ impl Broker {
         let text: Arc<str> = BrokerFrame::from(change).to_text(None).into();
         let setter = value.presence_id;
         let peers = &self.inner.peers;
-        peers.broadcast(mesh_id, &text, |peer| Some(&peer.presence_id) != setter.as_ref());
+        peers.broadcast(mesh_id, &text, |peer| {
+            Some(&peer.presence_id) != setter.as_ref()
+        });
     }
 
     /// Tells the connections of this node the values that were set since they were told.

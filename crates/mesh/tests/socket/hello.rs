@@ -121,7 +121,10 @@ async fn a_hello_to_a_mesh_that_does_not_exist_leaves_nothing_behind() {
     };
     is_refused(&world, &hello(&invented, None), "unauthorized").await;
     assert!(!format!("{:?}", world.broker).contains("invented"));
-    for (mesh_id, id) in [("m".repeat(129), "a".to_owned()), ("m".to_owned(), "a".repeat(129))] {
+    for (mesh_id, id) in [
+        ("m".repeat(129), "a".to_owned()),
+        ("m".to_owned(), "a".repeat(129)),
+    ] {
         let long = Member {
             id,
             mesh_id,
@@ -137,7 +140,9 @@ async fn the_key_of_a_session_is_no_member_s_and_no_other_member_s_session() {
     let world = World::new().await;
     let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
     let carol = world.member("carol", 3).await;
-    let revoked = world.broker.revoke_member(operator(), "acme", carol.key.public_key());
+    let revoked = world
+        .broker
+        .revoke_member(operator(), "acme", carol.key.public_key());
     revoked.await.unwrap();
     for key in [&alice.key, &bob.key, &carol.key] {
         is_refused(&world, &hello(&alice, Some(key)), "bad_session_pubkey").await;
@@ -297,4 +302,47 @@ async fn cm_149_a_session_needs_an_attestation_of_at_most_a_day() {
     assert_eq!(first["presenceId"], second["presenceId"]);
     assert_eq!(second["restored"], true);
     assert_eq!(client.closed().await, (1000, "session_replaced".to_owned()));
+}
+
+#[tokio::test]
+async fn cm_115_connections_refusals_and_copied_daemons_are_counted() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let on_machine = |digit: &str| {
+        let mut frame = hello(&alice, None);
+        frame["hostFingerprint"] = json!(digit.repeat(64));
+        frame
+    };
+    let suspected = format!(
+        "cm_broker_member_clone_suspected_total{{mesh_id=\"{}\"}}",
+        world.mesh_id
+    );
+    let mut watching = world.plain(&bob).await;
+    let mut daemon = world.connect().await;
+    daemon.say_hello(&on_machine("a")).await;
+    daemon.settle().await;
+    assert_eq!(world.metric("broker_connections_active").await, 2);
+    assert_eq!(world.metric(&suspected).await, 0);
+    daemon.drop_line();
+    let mut moved = world.connect().await;
+    moved.say_hello(&on_machine("b")).await;
+    moved.settle().await;
+    assert_eq!(world.metric(&suspected).await, 1);
+    assert_eq!(world.metric("broker_connections_total").await, 3);
+    moved.drop_line();
+    // The end of a connection is noticed a little later.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while world.metric("broker_connections_active").await != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "two are gone");
+    }
+    let mut wrong = hello(&alice, None);
+    wrong["signature"] = json!("0".repeat(128));
+    is_refused(&world, &wrong, "bad_signature").await;
+    let refused = "broker_connections_rejected_total{reason=\"bad_signature\"}";
+    assert_eq!(world.metric(refused).await, 1);
+    watching
+        .deliver(&crate::client::message("#none", "x"))
+        .await;
+    let refused = "broker_messages_rejected_total{reason=\"not_found\"}";
+    assert_eq!(world.metric(refused).await, 1);
 }

@@ -141,7 +141,9 @@ async fn a_mesh_has_a_thousand_topics() {
     };
     // One is there from the start.
     for number in 1..TOPICS_PER_MESH_MAX {
-        let created = world.broker.create_topic(&world.mesh_id, &alice.id, new(number));
+        let created = world
+            .broker
+            .create_topic(&world.mesh_id, &alice.id, new(number));
         assert!(created.await.unwrap().1);
     }
     let mut client = world.daemon(&alice).await;
@@ -165,7 +167,10 @@ async fn a_member_has_a_bucket_of_requests_for_all_of_its_connections() {
     };
     let world = World::with(few, |_| ()).await;
     let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
-    let (mut one, mut two) = (world.session(&alice, 60).await, world.session(&alice, 61).await);
+    let (mut one, mut two) = (
+        world.session(&alice, 60).await,
+        world.session(&alice, 61).await,
+    );
     for _ in 0..2 {
         for client in [&mut one, &mut two] {
             let list = client.request(json!({"type": "list_peers"})).await;
@@ -179,7 +184,10 @@ async fn a_member_has_a_bucket_of_requests_for_all_of_its_connections() {
     }
     // Messages have a bucket of their own, and so have other members.
     let mut other = world.plain(&bob).await;
-    assert_eq!(one.deliver(&message(&bob.pubkey(), "hi")).await["code"], 201);
+    assert_eq!(
+        one.deliver(&message(&bob.pubkey(), "hi")).await["code"],
+        201
+    );
     let push = other.take().await;
     let list = other.request(json!({"type": "list_peers"})).await;
     assert_eq!(list["type"], "peers_list");

@@ -90,7 +90,10 @@ async fn a_node_without_connections_reaches_the_sessions_of_another_one() {
     let deadline = Instant::now() + PATIENCE;
     // Until the other node has written its presence.
     while post(&one, &alice, &key, "to the session").await != Some(201) {
-        assert!(Instant::now() < deadline, "the session is not known in time");
+        assert!(
+            Instant::now() < deadline,
+            "the session is not known in time"
+        );
     }
     assert_eq!(body(&session.push().await), "to the session");
     assert_eq!(post(&one, &alice, "@ops", "to the group").await, Some(201));
@@ -130,7 +133,10 @@ async fn changes_of_members_and_values_reach_the_connections_of_all_nodes_once()
         .await;
     for client in [&mut here, &mut beside, &mut away] {
         let renamed = client.event("member_renamed").await;
-        let (old, new) = (&renamed["eventData"]["old_name"], &renamed["eventData"]["new_name"]);
+        let (old, new) = (
+            &renamed["eventData"]["old_name"],
+            &renamed["eventData"]["new_name"],
+        );
         assert_eq!((old, new), (&json!("alice"), &json!("alicia")));
     }
     here.send(&json!({"type": "set_visible", "visible": false}))

@@ -126,13 +126,25 @@ async fn cm_150_a_reconnect_within_the_grace_time_is_silent_and_its_end_is_repor
     assert_eq!(entry(&list, &alice.pubkey()), None);
 }
 
-#[test]
-fn cm_150_pings_stale_time_and_grace_time_are_as_listed() {
+#[tokio::test]
+async fn cm_150_a_broker_waits_90_seconds_for_a_client_and_30_for_an_acknowledgement() {
     let settings = consign_mesh::broker::BrokerSettings::new(String::new());
     assert_eq!(settings.presence_grace, Duration::from_secs(90));
     assert_eq!(settings.delivery_lease, Duration::from_secs(30));
-    assert_eq!(consign_mesh::limits::PING_INTERVAL_MS, 30_000);
-    assert_eq!(consign_mesh::limits::STALE_AFTER_MS, 75_000);
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let mut watching = world.daemon(&bob).await;
+    let daemon = world.daemon(&alice).await;
+    watching.event("peer_joined").await;
+    daemon.drop_line();
+    // The connection is gone, and the presence is not.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while world.metric("broker_connections_active").await != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "it is gone");
+    }
+    let list = watching.request(json!({"type": "list_peers"})).await;
+    assert!(entry(&list, &alice.pubkey()).is_some());
+    assert!(watching.unread("push").is_empty());
 }
 
 #[tokio::test]

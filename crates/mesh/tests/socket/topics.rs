@@ -177,12 +177,17 @@ async fn a_topic_whose_name_is_the_id_of_another_one_does_not_get_its_posts() {
     assert_eq!(twin["created"], true);
     assert_ne!(twin["topic"]["id"], id.as_str());
     let again = other.request(create(&id)).await;
-    assert_eq!((&again["created"], &again["topic"]), (&json!(false), &twin["topic"]));
+    assert_eq!(
+        (&again["created"], &again["topic"]),
+        (&json!(false), &twin["topic"])
+    );
     let members = lead
         .request(json!({"type": "topic_members", "topic": id}))
         .await;
     assert_eq!(members["topic"], "plans");
-    let ack = lead.deliver(&message(&format!("#{id}"), "for the lead alone")).await;
+    let ack = lead
+        .deliver(&message(&format!("#{id}"), "for the lead alone"))
+        .await;
     assert_eq!(ack["code"], 201, "{ack}");
     lead.deliver(&message(&bob.pubkey(), "marker")).await;
     assert_eq!(body(&other.take().await), "marker");

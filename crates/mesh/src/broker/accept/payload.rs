@@ -55,6 +55,7 @@ const ESCAPED_BYTES_MAX: usize = 6;
 const OTHER_BYTES_MAX: usize = 8_192;
 
 /// What a push takes from the row of its message.
+#[derive(Clone, Copy)]
 struct PushedRow<'a> {
     id: IntentId,
     mesh_id: &'a str,
@@ -146,7 +147,11 @@ impl MeshPayload {
 
     /// Whether its push is a frame that every client reads. `topic` is the name of the topic that it goes to.
     pub(super) fn fits_push(&self, sender: &MeshSender, topic: Option<&str>) -> bool {
-        let chosen = [Some(&self.nonce), Some(&self.ciphertext), self.reply_to_id.as_ref()];
+        let chosen = [
+            Some(&self.nonce),
+            Some(&self.ciphertext),
+            self.reply_to_id.as_ref(),
+        ];
         let chosen: usize = chosen.iter().flatten().map(|text| text.len()).sum();
         let chosen = chosen + self.meta.as_ref().map_or(0, |meta| meta.text().len());
         // Escaped at its longest, it fits beside everything else: the frame of a short message is not written twice.

@@ -16,7 +16,9 @@ use crate::frame::{
     ClientFrame, FeatureRequest, Framed, GrantsList, GroupEntry, JoinGroup, KeyRotationFrame,
     MessageStatusRequest, PeerEntry, PeersList, SetProfile,
 };
-use crate::limits::{BROKER_FRAME_BYTES_MAX, PROFILE_BYTES_MAX, STATE_VALUE_BYTES_MAX, STATS_BYTES_MAX};
+use crate::limits::{
+    BROKER_FRAME_BYTES_MAX, PROFILE_BYTES_MAX, STATE_VALUE_BYTES_MAX, STATS_BYTES_MAX,
+};
 use crate::max_age::DedupeWindow;
 use crate::role::{ClonePolicy, PeerGrants, PresenceRole};
 
@@ -367,7 +369,10 @@ impl MeshLine {
         let presence_id = self.presence_id.clone();
         tokio::spawn(async move {
             tokio::time::sleep(broker.inner.settings.presence_grace).await;
-            let ended = broker.inner.peers.end(&mesh_id, &presence_id, departure.number);
+            let ended = broker
+                .inner
+                .peers
+                .end(&mesh_id, &presence_id, departure.number);
             broker.publish_presences();
             if let Some(state) = ended {
                 broker.announce_state(&mesh_id, "peer_left", &state);
