@@ -1,9 +1,9 @@
 //! Accepts messages: the look-up of the id, the rate limit, the recipients, and one commit for all that an accepted message
 //! leaves behind.
 //!
-//! Invariant: what is accepted can be pushed: the frame for its recipients is as short as a frame must be. A refusal writes nothing, so it does not use up the id; an id that was used is answered before the rate limit
+//! Invariant: a refusal writes nothing, so it does not use up the id; an id that was used is answered before the rate limit
 //! counts it. The commit expects the lists from which the recipients were taken, so it admits nothing for a member that is
-//! revoked or has left meanwhile.
+//! revoked or has left meanwhile. What is accepted can be pushed: the frame for its recipients is not too long.
 //! Ordering: ids of messages are drawn in the order in which their commits are queued, so their texts have the order of
 //! acceptance.
 
