@@ -28,6 +28,7 @@ mod roster;
 mod shared_state;
 mod subscriptions;
 mod time_text;
+mod told;
 mod topics;
 mod worker_queue;
 
@@ -66,12 +67,13 @@ use accept::{LastMessageId, SendRate};
 use peers::Peers;
 use roster::Rosters;
 use tokio::sync::{Notify, Semaphore};
+use told::ToldMeshes;
 use topics::KeptTopics;
 
 use crate::invite::JoinRefusal;
 use crate::limits::{
-    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT,
-    TOPIC_SUBSCRIPTIONS_MAX,
+    DELIVERY_LEASE_MS, PRESENCE_GRACE_MS, REQUEST_BURST_DEFAULT, REQUESTS_PER_MINUTE_DEFAULT,
+    SEND_BURST_DEFAULT, SENDS_PER_MINUTE_DEFAULT, TOPIC_SUBSCRIPTIONS_MAX, TOPICS_PER_MESH_MAX,
 };
 use crate::rotation::RotationRefusal;
 
@@ -85,6 +87,9 @@ pub struct BrokerSettings {
     /// How many messages a member may send: in a minute, and at once.
     pub sends_per_minute: u32,
     pub send_burst: u32,
+    /// How many other frames it may send.
+    pub requests_per_minute: u32,
+    pub request_burst: u32,
     /// Off, ids of messages are neither compared nor used up, and the feature is not offered.
     pub dedupe_is_enforced: bool,
     /// How long a recipient may take to acknowledge before a message is delivered again.
@@ -103,6 +108,8 @@ impl BrokerSettings {
             url,
             sends_per_minute: SENDS_PER_MINUTE_DEFAULT,
             send_burst: SEND_BURST_DEFAULT,
+            requests_per_minute: REQUESTS_PER_MINUTE_DEFAULT,
+            request_burst: REQUEST_BURST_DEFAULT,
             dedupe_is_enforced: true,
             delivery_lease: Duration::from_millis(DELIVERY_LEASE_MS),
             presence_grace: Duration::from_millis(PRESENCE_GRACE_MS),
@@ -135,12 +142,14 @@ pub struct Broker {
 struct BrokerState {
     engine: Engine,
     send_rate: SendRate,
+    request_rate: SendRate,
     settings: BrokerSettings,
     rosters: Rosters,
     topics: KeptTopics,
     last_message_id: LastMessageId,
     counters: BrokerCounters,
     peers: Peers,
+    told: ToldMeshes,
     /// Connections that have not said hello.
     greetings: Arc<Semaphore>,
     presence_changed: Notify,
@@ -173,6 +182,8 @@ pub enum BrokerError {
     NoSuchKey(String),
     #[error("the mesh shares too many values")]
     StateFull,
+    #[error("the mesh has {TOPICS_PER_MESH_MAX} topics already")]
+    TopicsFull,
     #[error("{0}")]
     Rotation(#[from] RotationRefusal),
     #[error("{}", .0.as_str())]
@@ -187,12 +198,14 @@ impl Broker {
             inner: Arc::new(BrokerState {
                 engine,
                 send_rate: SendRate::new(settings.sends_per_minute, settings.send_burst),
+                request_rate: SendRate::new(settings.requests_per_minute, settings.request_burst),
                 settings,
                 rosters: Rosters::default(),
                 topics: KeptTopics::default(),
                 last_message_id: LastMessageId::default(),
                 counters: BrokerCounters::default(),
                 peers: Peers::default(),
+                told: ToldMeshes::default(),
                 presence_changed: Notify::new(),
                 greetings: Arc::new(Semaphore::new(connection::greetings_max())),
             }),
@@ -203,6 +216,11 @@ impl Broker {
     fn holder(&self) -> String {
         let node = &self.inner.settings.node;
         Recover::holder(&node.name, &node.start)
+    }
+
+    /// Whether other nodes may use the ledger.
+    fn has_other_nodes(&self) -> bool {
+        self.inner.settings.node.shared
     }
 
     fn engine(&self) -> &Engine {

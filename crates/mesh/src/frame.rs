@@ -87,8 +87,8 @@ pub struct Framed<F> {
 /// Why a message is no frame.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshFrameError {
-    #[error("the frame is longer than {FRAME_BYTES_MAX} bytes")]
-    TooLong,
+    #[error("the frame is longer than {0} bytes")]
+    TooLong(usize),
     #[error("the frame is not a JSON object: {0}")]
     NotAnObject(#[from] Defect),
     #[error("the frame has no type")]
@@ -112,9 +112,9 @@ struct Head {
 }
 
 impl Head {
-    fn read(text: &str) -> Result<Self, MeshFrameError> {
-        if !fits(text) {
-            return Err(MeshFrameError::TooLong);
+    fn read(text: &str, bytes_max: usize) -> Result<Self, MeshFrameError> {
+        if text.len() > bytes_max {
+            return Err(MeshFrameError::TooLong(bytes_max));
         }
         let object = Object::parse(text.as_bytes(), FRAME_DEPTH_MAX)?;
         let short = |key| {
@@ -155,9 +155,9 @@ fn write<B: Serialize>(kind: &str, body: &B, req_id: Option<&str>) -> String {
     serde_json::to_string(&tagged).expect("frames have string keys")
 }
 
-/// Declares the frames of one direction: variants with their bodies and types.
+/// Declares the frames of one direction: the length of the longest one, variants with their bodies and types.
 macro_rules! frames {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident($body:ty) => $kind:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident, at most $bytes_max:ident { $($variant:ident($body:ty) => $kind:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         pub enum $name {
@@ -171,7 +171,7 @@ macro_rules! frames {
             pub const KINDS: &[&str] = &[$($kind),*];
 
             pub fn parse(text: &str) -> Result<$crate::frame::Framed<Self>, $crate::frame::MeshFrameError> {
-                let head = $crate::frame::Head::read(text)?;
+                let head = $crate::frame::Head::read(text, $crate::limits::$bytes_max)?;
                 let frame = match head.kind.as_str() {
                     $($kind => Self::$variant(Box::new(head.body::<$body>(text)?)),)*
                     _ => Self::Unknown(head.kind),

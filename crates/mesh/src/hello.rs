@@ -8,6 +8,7 @@ mod tests;
 
 use crate::close::MeshCloseCode;
 use crate::frame::{HelloFrame, SessionHello};
+use crate::id::{MemberId, MeshId};
 use crate::keys::MeshPublicKey;
 use crate::limits::{ATTESTATION_MS_MAX, CONNECTIONS_PER_MESH_MAX, HELLO_SKEW_MS_MAX};
 use crate::signed_text::MeshSignedText;
@@ -89,6 +90,7 @@ pub fn check_hello(
         MeshPublicKey::parse(session).map_err(|_| HelloRefusal::BadSessionPubkey)?;
     }
     check_arrival(now_ms, hello.timestamp, connections)?;
+    check_ids(&hello.mesh_id, &hello.member_id)?;
     let key = MeshPublicKey::parse(&hello.pubkey).map_err(|_| HelloRefusal::Malformed)?;
     let text = MeshSignedText::hello(
         &hello.mesh_id,
@@ -118,6 +120,7 @@ pub fn check_session_hello(
     let session =
         MeshPublicKey::parse(&hello.session_pubkey).map_err(|_| HelloRefusal::BadSessionPubkey)?;
     check_arrival(now_ms, hello.timestamp, connections)?;
+    check_ids(&hello.mesh_id, &hello.parent_member_id)?;
     let parent = MeshPublicKey::parse(&hello.parent_member_pubkey)
         .map_err(|_| HelloRefusal::BadParentPubkey)?;
     let attestation = &hello.parent_attestation;
@@ -166,6 +169,13 @@ fn check_arrival(now_ms: u64, timestamp_ms: u64, connections: usize) -> Result<(
         return Err(HelloRefusal::TimestampSkew);
     }
     Ok(())
+}
+
+/// What no broker assigned is not looked up.
+fn check_ids(mesh_id: &str, member_id: &str) -> Result<(), HelloRefusal> {
+    let mesh = MeshId::parse(mesh_id).map(drop);
+    let both = mesh.and_then(|()| MemberId::parse(member_id));
+    both.map(drop).map_err(|_| HelloRefusal::Malformed)
 }
 
 fn check_signature(

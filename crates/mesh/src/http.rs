@@ -3,6 +3,7 @@
 //! `join` and `messages` have the bodies that clients outside of this repository use; each module with routes has their
 //! handlers, and `face` what they share. Errors have the format of the server, except that of `/join`.
 
+mod blob_transfers;
 mod blobs;
 mod face;
 mod join;

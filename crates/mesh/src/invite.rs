@@ -160,10 +160,29 @@ pub enum JoinRefusal {
     InviteBadSignature,
     InviteMeshMismatch,
     InviteOwnerMismatch,
+    /// The key was a member's, which has another one by now.
+    KeyReplaced,
     MemberInsertFailed,
 }
 
 impl JoinRefusal {
+    /// Whether the request had no invite that was handed out, so that it may be an attempt to guess.
+    pub const fn is_wrong_credential(self) -> bool {
+        match self {
+            Self::MeshNotFound
+            | Self::MeshMissingOwnerKey
+            | Self::InviteNotFound
+            | Self::InviteBadSignature
+            | Self::InviteMeshMismatch
+            | Self::InviteOwnerMismatch => true,
+            Self::InviteExpired
+            | Self::InviteExhausted
+            | Self::InviteRevoked
+            | Self::KeyReplaced
+            | Self::MemberInsertFailed => false,
+        }
+    }
+
     /// The word on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -176,24 +195,34 @@ impl JoinRefusal {
             Self::InviteBadSignature => "invite_bad_signature",
             Self::InviteMeshMismatch => "invite_mesh_mismatch",
             Self::InviteOwnerMismatch => "invite_owner_mismatch",
+            Self::KeyReplaced => "key_replaced",
             Self::MemberInsertFailed => "member_insert_failed",
         }
     }
 }
 
-/// Decides a request to join. The signature is checked before the row of the invite, so that a stranger learns nothing about
-/// rows.
-pub fn decide_join(payload: &InvitePayload, facts: &JoinFacts<'_>) -> Result<Join, JoinRefusal> {
-    if !facts.mesh_exists {
-        return Err(JoinRefusal::MeshNotFound);
-    }
-    let owner = facts.owner.ok_or(JoinRefusal::MeshMissingOwnerKey)?;
+/// Whether the owner of the mesh signed an invite. `owner` is its key; the outer `None` says that there is no such mesh.
+///
+/// It needs no more than the mesh, so what a stranger invents costs the ledger one read.
+pub fn check_origin(
+    payload: &InvitePayload,
+    owner: Option<Option<MeshPublicKey>>,
+) -> Result<(), JoinRefusal> {
+    let owner = owner.ok_or(JoinRefusal::MeshNotFound)?;
+    let owner = owner.ok_or(JoinRefusal::MeshMissingOwnerKey)?;
     if MeshPublicKey::parse(&payload.owner_pubkey) != Ok(owner) {
         return Err(JoinRefusal::InviteOwnerMismatch);
     }
     if !payload.is_signed() {
         return Err(JoinRefusal::InviteBadSignature);
     }
+    Ok(())
+}
+
+/// Decides a request to join. The signature is checked before the row of the invite, so that a stranger learns nothing about
+/// rows.
+pub fn decide_join(payload: &InvitePayload, facts: &JoinFacts<'_>) -> Result<Join, JoinRefusal> {
+    check_origin(payload, facts.mesh_exists.then_some(facts.owner))?;
     let invite = facts.invite.ok_or(JoinRefusal::InviteNotFound)?;
     if invite.mesh_id != payload.mesh_id {
         return Err(JoinRefusal::InviteMeshMismatch);

@@ -1,15 +1,25 @@
 //! Every limit and every fixed duration of the mesh, by name and unit.
 
 // One WebSocket frame.
+/// Of a client, and of a message that is pushed.
 pub const FRAME_BYTES_MAX: usize = 65_536;
+/// Of the broker: a list of everything that a mesh may have fits.
+pub const BROKER_FRAME_BYTES_MAX: usize = 8 << 20;
 pub const FRAME_DEPTH_MAX: usize = 64;
 /// The longest body: with its encryption and base64 it still fits one frame, beside an id of any length. A frame with `meta`
 /// or mentions may be too long nevertheless: [`crate::frame::fits`].
 pub const INLINE_BYTES_MAX: usize = 48_000;
 /// What the protocol names as the size of a file.
 pub const BLOB_BYTES_MAX: u64 = 524_288_000;
-/// Uploads and downloads of files at the same time.
+/// Uploads and downloads of files at the same time, and those of one member.
 pub const BLOB_TRANSFERS_MAX: usize = 16;
+pub const BLOB_TRANSFERS_PER_MEMBER_MAX: usize = 4;
+/// A transfer that is slower than this, after its first seconds, is ended.
+pub const BLOB_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+/// All files of a mesh.
+pub const BLOB_BYTES_PER_MESH_DEFAULT: u64 = 10 << 30;
+/// An upload leaves this much of the disk to the ledger and the log.
+pub const BLOB_FREE_BYTES_MIN: u64 = 1 << 30;
 pub const MENTIONS_MAX: usize = 16;
 /// A close frame of a WebSocket has room for this much reason.
 pub const CLOSE_REASON_BYTES_MAX: usize = 123;
@@ -28,6 +38,10 @@ pub const KEY_PREFIX_DIGITS_MIN: usize = 16;
 
 // Connections.
 pub const CONNECTIONS_PER_MESH_MAX: usize = 100;
+/// One member alone does not use up the places of its mesh.
+pub const CONNECTIONS_PER_MEMBER_MAX: usize = 64;
+/// Presences of a mesh whose connections are closed.
+pub const PRESENCES_IN_GRACE_MAX: usize = 100;
 pub const HELLO_SKEW_MS_MAX: u64 = 60_000;
 pub const HELLO_TIMEOUT_MS: u64 = 5_000;
 pub const NEGOTIATION_TIMEOUT_MS: u64 = 5_000;
@@ -43,6 +57,9 @@ pub const DELIVERY_SWEEP_MS: u64 = 15_000;
 pub const UNDELIVERED_DAYS: u32 = 7;
 pub const SENDS_PER_MINUTE_DEFAULT: u32 = 6_000;
 pub const SEND_BURST_DEFAULT: u32 = 1_000;
+/// Frames of a member other than messages.
+pub const REQUESTS_PER_MINUTE_DEFAULT: u32 = 6_000;
+pub const REQUEST_BURST_DEFAULT: u32 = 1_000;
 
 // Retention of dedupe records.
 pub const DEDUPE_DAYS_DEFAULT: u32 = 365;
@@ -115,15 +132,20 @@ pub const GREETINGS_MAX: usize = 256;
 pub const HELLO_WAIT_MS: u64 = 30_000;
 /// Frames that wait for a client; one that reads too slowly is disconnected.
 pub const SEND_QUEUE_FRAMES_MAX: usize = 2_048;
-pub const SEND_QUEUE_BYTES_MAX: usize = 8 << 20;
+pub const SEND_QUEUE_BYTES_MAX: usize = 2 * BROKER_FRAME_BYTES_MAX;
 /// Pushes that wait for a client; more stay in the ledger.
 pub const PUSHES_AHEAD_MAX: usize = 32;
 /// Messages that a connection has not acknowledged; more stay in the ledger.
 pub const UNACKED_MAX: usize = 1_024;
 /// Messages of a connection that are being accepted.
 pub const SENDS_IN_FLIGHT_MAX: usize = 256;
-/// Shared values of a mesh.
+/// Shared values of a mesh, and the length of one.
 pub const STATE_KEYS_MAX: u32 = 1_000;
+pub const STATE_VALUE_BYTES_MAX: usize = 4_096;
+/// What a peer says about itself: its counters, and its profile.
+pub const STATS_BYTES_MAX: usize = 4_096;
+pub const PROFILE_BYTES_MAX: usize = 4_096;
+pub const TOPICS_PER_MESH_MAX: usize = 1_000;
 /// Queues that a topic fills.
 pub const TOPIC_SUBSCRIPTIONS_MAX: usize = 16;
 pub const TOPIC_HISTORY_DEFAULT: u32 = 50;

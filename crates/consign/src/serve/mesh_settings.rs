@@ -11,6 +11,7 @@ use super::beam_settings::number;
 use super::site_settings::UnusableSetting;
 
 const SENDS_MAX: u64 = 100_000_000;
+const MESH_BYTES_MAX: u64 = 1 << 50;
 
 /// `base_url` is the address of this server, for invites where no variable names another one; `own_folder` is where files of
 /// members are without a variable, if that is possible.
@@ -42,6 +43,11 @@ pub(super) fn read(
     let bytes_max = number(largest, filled(largest), 1, BLOB_BYTES_MAX)?;
     if let (Some(blobs), Some(bytes_max)) = (&mut settings.blobs, bytes_max) {
         blobs.bytes_max = bytes_max;
+    }
+    let of_mesh = "MESH_BLOB_MESH_BYTES_MAX";
+    let of_mesh = number(of_mesh, filled(of_mesh), 1, MESH_BYTES_MAX)?;
+    if let (Some(blobs), Some(bytes_max)) = (&mut settings.blobs, of_mesh) {
+        blobs.mesh_bytes_max = bytes_max;
     }
     let dedupe = "MESH_DEDUPE_ENFORCED";
     settings.dedupe_is_enforced = flag(dedupe, filled(dedupe).as_deref())?;
@@ -109,6 +115,7 @@ mod tests {
         let blobs = settings.blobs.unwrap();
         assert_eq!(blobs.folder, PathBuf::from("data/mesh-blobs"));
         assert_eq!(blobs.bytes_max, BLOB_BYTES_MAX);
+        assert_eq!(blobs.mesh_bytes_max, 10 << 30);
         assert_eq!(socket_url("https://[::1]:7070"), "wss://[::1]:7070/ws");
     }
 
@@ -121,6 +128,7 @@ mod tests {
             ("MESH_DEDUPE_ENFORCED", "false"),
             ("MESH_BLOB_DIR", "/srv/blobs"),
             ("MESH_BLOB_BYTES_MAX", "1000"),
+            ("MESH_BLOB_MESH_BYTES_MAX", "2000"),
         ]);
         let settings = settings.unwrap();
         assert_eq!(settings.url, "wss://mesh.example/ws");
@@ -128,7 +136,7 @@ mod tests {
         assert!(!settings.dedupe_is_enforced);
         let blobs = settings.blobs.unwrap();
         assert_eq!(blobs.folder, PathBuf::from("/srv/blobs"));
-        assert_eq!(blobs.bytes_max, 1_000);
+        assert_eq!((blobs.bytes_max, blobs.mesh_bytes_max), (1_000, 2_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a refusal writes nothing, so it does not use up the id; an id that was used is answered before the rate limit
 //! counts it. The commit expects the lists from which the recipients were taken, so it admits nothing for a member that is
-//! revoked or has left meanwhile.
+//! revoked or has left meanwhile. What is accepted can be pushed: the frame for its recipients is not too long.
 //! Ordering: ids of messages are drawn in the order in which their commits are queued, so their texts have the order of
 //! acceptance.
 
@@ -33,6 +33,7 @@ use super::records::{DedupeRetention, MeshRecord};
 use super::{Broker, BrokerMetric, was_changed};
 use crate::accept::{AcceptReason, AcceptRefusal, Accepted, CheckedSend, SendKey, check_send};
 use crate::client_message_id::ClientMessageId;
+use crate::destination::ResolvedTarget;
 use crate::frame::{AckFrame, SendFrame};
 use crate::id::BrokerMessageId;
 use crate::keys::MeshPublicKey;
@@ -63,6 +64,7 @@ pub(crate) struct ReadySend {
     checked: CheckedSend,
     key: SendKey,
     plan: Plan,
+    stored: MeshPayload,
 }
 
 /// The last id of a message that this node gave.
@@ -72,7 +74,11 @@ pub(super) struct LastMessageId(Mutex<Micros>);
 impl Broker {
     /// Accepts a message, or says why not. The answer repeats the `id` of the frame.
     pub async fn accept(&self, sender: &MeshSender, send: &SendFrame) -> AckFrame {
-        let prepared = self.prepare(sender, send).await;
+        // The recipients may be sessions of other nodes, and none of this mesh may be here.
+        let prepared = match self.know_elsewhere(&sender.mesh.id).await {
+            Ok(()) => self.prepare(sender, send).await,
+            Err(error) => answered(unavailable(&error).to_ack(send.id.as_deref(), None)),
+        };
         self.submit(sender, send, prepared).await
     }
 
@@ -193,15 +199,16 @@ impl Broker {
                 return refused(AcceptRefusal::new(AcceptReason::RateLimit, text));
             }
         }
+        let refused_when_counted = |refusal: AcceptRefusal| {
+            if !again {
+                let counters = &self.inner.counters;
+                counters.count(BrokerMetric::RATE_THEN_REJECTED, &[]);
+            }
+            refused(refusal)
+        };
         let plan = match self.plan(sender, &checked).await? {
             Ok(plan) => plan,
-            Err(refusal) => {
-                if !again {
-                    let counters = &self.inner.counters;
-                    counters.count(BrokerMetric::RATE_THEN_REJECTED, &[]);
-                }
-                return refused(refusal);
-            }
+            Err(refusal) => return refused_when_counted(refusal),
         };
         let key = match checked.key(&plan.target) {
             Ok(_) if !self.compares_fingerprints() => SendKey::Unkeyed,
@@ -213,7 +220,20 @@ impl Broker {
                 return refused(refusal);
             }
         };
-        Ok(Ok(ReadySend { checked, key, plan }))
+        let stored = MeshPayload::new(sender, &checked, &key, &plan);
+        let topic = plan.topic.as_ref().map(|topic| topic.value.name.as_str());
+        let is_pushed = !matches!(plan.target, ResolvedTarget::Queue(_));
+        // No client could read it, so it would be delivered again and again until its end.
+        if is_pushed && !stored.fits_push(sender, topic) {
+            let text = "the frame for its recipients is too long";
+            return refused_when_counted(AcceptRefusal::new(AcceptReason::PayloadTooLarge, text));
+        }
+        Ok(Ok(ReadySend {
+            checked,
+            key,
+            plan,
+            stored,
+        }))
     }
 
     fn count_mismatch(&self, sender: &MeshSender) {
@@ -261,10 +281,14 @@ impl Broker {
 
 /// All that an accepted message writes.
 fn unit_of(sender: &MeshSender, ready: &ReadySend, id: IntentId) -> UnitOfWork {
-    let ReadySend { checked, key, plan } = ready;
+    let ReadySend {
+        checked,
+        key,
+        plan,
+        stored,
+    } = ready;
     let mesh = &sender.mesh;
     let destination = plan.target.destination();
-    let stored = MeshPayload::new(sender, checked, key, plan);
     let kept_us = i64::from(mesh.message_days).saturating_mul(DAY_US);
     let lives_us = if plan.is_history {
         kept_us

@@ -10,15 +10,15 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use consign_engine::{Error, UnitOfWork};
+use consign_engine::{Error, UnitOfWork, Versioned};
 use consign_kernel::ids::DAY_US;
 use consign_kernel::record::{Key, Kind};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Broker, BrokerError, MeshRecord};
-use crate::limits::BLOB_BYTES_MAX;
+use super::{Broker, BrokerError, MeshRecord, PAGE};
+use crate::limits::{BLOB_BYTES_MAX, BLOB_BYTES_PER_MESH_DEFAULT, BLOB_FREE_BYTES_MIN};
 
 /// An upload that a crash cut off is removed after this time.
 const UNFINISHED_FOR: Duration = Duration::from_hours(24);
@@ -28,6 +28,10 @@ const UNFINISHED_FOR: Duration = Duration::from_hours(24);
 pub struct BlobSettings {
     pub folder: PathBuf,
     pub bytes_max: u64,
+    /// Of all files of a mesh.
+    pub mesh_bytes_max: u64,
+    /// An upload that would leave less of the disk is refused.
+    pub free_bytes_min: u64,
 }
 
 impl BlobSettings {
@@ -35,7 +39,16 @@ impl BlobSettings {
         Self {
             folder,
             bytes_max: BLOB_BYTES_MAX,
+            mesh_bytes_max: BLOB_BYTES_PER_MESH_DEFAULT,
+            free_bytes_min: BLOB_FREE_BYTES_MIN,
         }
+    }
+
+    /// How many bytes may be written before the disk is as full as it may be. Blocks.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(&self.folder)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        Ok(free.saturating_sub(self.free_bytes_min))
     }
 }
 
@@ -134,6 +147,35 @@ impl Broker {
             temporary,
             path,
         })
+    }
+
+    /// How many bytes a mesh may still store under this name: a file that it has already takes no more room.
+    pub(crate) async fn blob_room(
+        &self,
+        settings: &BlobSettings,
+        mesh_id: &str,
+        name: &BlobName,
+    ) -> Result<u64, BrokerError> {
+        let now = self.engine().now();
+        let (mut stored, mut after) = (0_u64, String::new());
+        loop {
+            let engine = self.engine();
+            let page = engine
+                .records(Kind::MeshBlob, mesh_id, &after, PAGE)
+                .await?;
+            let is_last = page.len() < PAGE as usize;
+            for record in page {
+                after.clone_from(&record.key.name);
+                let is_over = record.expires_at.is_some_and(|end| end <= now);
+                if !is_over && record.key.name != name.0 {
+                    let blob = Versioned::<BlobRecord>::read(record)?.value;
+                    stored = stored.saturating_add(blob.bytes);
+                }
+            }
+            if is_last {
+                return Ok(settings.mesh_bytes_max.saturating_sub(stored));
+            }
+        }
     }
 
     /// Notes a blob of a mesh, or keeps one for longer. Answers whether it is new.

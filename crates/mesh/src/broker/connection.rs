@@ -25,8 +25,8 @@ use crate::frame::{BrokerFrame, ClientFrame, ErrorFrame, Framed, MeshFrameError}
 use crate::hello::HelloRefusal;
 use crate::keys::MeshPublicKey;
 use crate::limits::{
-    FRAME_BYTES_MAX, GREETINGS_MAX, HELLO_WAIT_MS, PING_INTERVAL_MS, SEND_QUEUE_BYTES_MAX,
-    SEND_QUEUE_FRAMES_MAX, STALE_AFTER_MS,
+    BROKER_FRAME_BYTES_MAX, FRAME_BYTES_MAX, GREETINGS_MAX, HELLO_WAIT_MS, PING_INTERVAL_MS,
+    SEND_QUEUE_BYTES_MAX, SEND_QUEUE_FRAMES_MAX, STALE_AFTER_MS,
 };
 use crate::priority::PeerStatus;
 use pushed::PushedMessages;
@@ -189,9 +189,18 @@ impl MeshLine {
         self.give_back_all().await;
     }
 
-    /// Queues a frame. A client that reads too slowly is disconnected.
+    /// Queues a frame. A client that reads too slowly is disconnected, and an answer that no client would read is an error.
     fn send(&self, frame: impl Into<BrokerFrame>, req_id: Option<&str>) {
-        if self.sender.try_send(frame.into().to_text(req_id)).is_err() {
+        let mut text = frame.into().to_text(req_id);
+        if text.len() > BROKER_FRAME_BYTES_MAX {
+            let error = ErrorFrame {
+                code: "answer_too_long".to_owned(),
+                message: "the answer is longer than a frame may be".to_owned(),
+                id: req_id.map(str::to_owned),
+            };
+            text = BrokerFrame::from(error).to_text(req_id);
+        }
+        if self.sender.try_send(text).is_err() {
             self.sender
                 .close_now(CloseCode::TRY_AGAIN_LATER, "slow reader");
         }
@@ -219,5 +228,19 @@ impl MeshLine {
     /// Whether the connection claims the mail of its member.
     fn serves_member_lane(&self) -> bool {
         self.session.is_none() || self.current_state().has_negotiated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the socket does with these options is tested where it is served.
+    #[test]
+    fn cm_150_cm_144_sockets_have_the_times_and_lengths_of_the_protocol() {
+        let options = socket_options();
+        assert_eq!(options.ping_interval, Duration::from_secs(30));
+        assert_eq!(options.silence_timeout, Duration::from_secs(75));
+        assert_eq!(options.message_bytes_max, 65_536);
     }
 }

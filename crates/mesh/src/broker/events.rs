@@ -8,11 +8,13 @@ use super::peers::PeerState;
 use super::records::{MeshMember, RosterRecord};
 use super::roster::Roster;
 use super::time_text::text_of_ms;
+use super::told::MemberNews;
 use super::{Broker, BrokerError};
 use crate::close::MeshCloseCode;
 use crate::frame::{BrokerFrame, KeyRotationFrame, PushFrame, RawJson};
 use crate::id::{BrokerMessageId, DisplayName, GroupName};
 use crate::keys::MeshPublicKey;
+use crate::limits::OPAQUE_ID_BYTES_MAX;
 use crate::role::MemberRole;
 use crate::rotation::{RotatingMember, check_rotation};
 use consign_engine::{UnitOfWork, Versioned};
@@ -39,6 +41,28 @@ impl Broker {
         });
         let own = state.presence_id.clone();
         self.tell(mesh_id, event, &data, |peer| peer.presence_id != own);
+    }
+
+    /// Tells the others that a presence shows or hides itself.
+    pub(super) fn announce_visibility(&self, mesh_id: &str, state: &PeerState) {
+        let event = if state.visible {
+            "peer_visible"
+        } else {
+            "peer_hidden"
+        };
+        self.announce_state(mesh_id, event, state);
+    }
+
+    /// Tells the connections of this node what they do not know of the members of a mesh.
+    pub(super) fn tell_member_news(&self, mesh_id: &str, roster: &Roster) {
+        let (version, members) = (roster.version(), roster.all_active());
+        let news = self.inner.told.compare_members(mesh_id, version, members);
+        for (member, news) in news {
+            match news {
+                MemberNews::Renamed { old } => self.on_renamed(member, Some(&old)),
+                MemberNews::Rotated { old } => self.on_rotated(member, old),
+            }
+        }
     }
 
     /// Tells the connected admins of a mesh.
@@ -76,28 +100,35 @@ impl Broker {
         name: &DisplayName,
     ) -> Result<MeshMember, BrokerError> {
         let roster = self.current_roster(mesh_id).await?;
-        let old_name = roster
-            .active(member_id)
-            .map(|member| member.display_name.clone());
+        let old = roster.active(member_id);
+        if let Some(old) = old.filter(|_| self.has_other_nodes()) {
+            self.inner.told.expect_change(old);
+        }
         let member = self
             .change_member(mesh_id, member_id, |member| {
                 name.as_str().clone_into(&mut member.display_name);
             })
             .await?;
-        self.inner.peers.update_member(mesh_id, member_id, |peer| {
-            name.as_str().clone_into(&mut peer.display_name);
-        });
-        if old_name.as_deref() != Some(name.as_str()) {
-            let data = json!({
-                "member_id": member.id,
-                "pubkey": member.pubkey,
-                "old_name": old_name,
-                "new_name": name,
-                "name": name,
-            });
-            self.tell(mesh_id, "member_renamed", &data, |_| true);
+        if self.has_other_nodes() {
+            self.show_name(&member);
+            self.publish_presences();
+        } else if old.is_none_or(|old| old.display_name != name.as_str()) {
+            self.on_renamed(&member, old.map(|old| old.display_name.as_str()));
         }
         Ok(member)
+    }
+
+    fn on_renamed(&self, member: &MeshMember, old: Option<&str>) {
+        self.show_name(member);
+        let name = &member.display_name;
+        let data = json!({
+            "member_id": member.id,
+            "pubkey": member.pubkey,
+            "old_name": old,
+            "new_name": name,
+            "name": name,
+        });
+        self.tell(&member.mesh_id, "member_renamed", &data, |_| true);
     }
 
     /// Replaces the key of a member, which stays the same member, and tells all connections.
@@ -112,6 +143,9 @@ impl Broker {
         let mut member: Versioned<MeshMember> =
             self.engine().load(key).await?.ok_or_else(missing)?;
         let old = member.value.pubkey;
+        if self.has_other_nodes() {
+            self.inner.told.expect_change(&member.value);
+        }
         let rotating = RotatingMember {
             mesh_id,
             member_id,
@@ -121,6 +155,8 @@ impl Broker {
         member.value.pubkey = new;
         member.value.former_keys.retain(|key| *key != new);
         member.value.former_keys.push(old);
+        let key_id = Some(frame.key_id.clone());
+        member.value.key_id = key_id.filter(|id| id.len() <= OPAQUE_ID_BYTES_MAX);
         let mut unit = UnitOfWork::default();
         unit.replace(&member);
         // The key of no other member, present or past.
@@ -135,27 +171,38 @@ impl Broker {
                 error.into()
             }
         })?;
-        self.on_rotated(mesh_id, member_id, old, new, &frame.key_id);
+        if self.has_other_nodes() {
+            self.show_key(&member.value);
+            self.publish_presences();
+        } else {
+            self.on_rotated(&member.value, old);
+        }
         Ok(())
     }
 
-    fn on_rotated(
-        &self,
-        mesh_id: &str,
-        member_id: &str,
-        old: MeshPublicKey,
-        new: MeshPublicKey,
-        key_id: &str,
-    ) {
-        let peers = &self.inner.peers;
-        peers.update_member(mesh_id, member_id, |peer| peer.member_key = new);
+    fn on_rotated(&self, member: &MeshMember, old: MeshPublicKey) {
+        self.show_key(member);
         let data = json!({
-            "member_id": member_id,
+            "member_id": member.id,
             "old_pubkey": old,
-            "new_pubkey": new,
-            "key_id": key_id,
+            "new_pubkey": member.pubkey,
+            "key_id": member.key_id,
         });
-        self.tell(mesh_id, "member_keypair_rotated", &data, |_| true);
+        self.tell(&member.mesh_id, "member_keypair_rotated", &data, |_| true);
+    }
+
+    fn show_name(&self, member: &MeshMember) {
+        let peers = &self.inner.peers;
+        peers.update_member(&member.mesh_id, &member.id, |peer| {
+            peer.display_name.clone_from(&member.display_name);
+        });
+    }
+
+    fn show_key(&self, member: &MeshMember) {
+        let peers = &self.inner.peers;
+        peers.update_member(&member.mesh_id, &member.id, |peer| {
+            peer.member_key = member.pubkey;
+        });
     }
 
     /// The groups of a presence.

@@ -5,8 +5,10 @@ use consign_engine::{TRIES_MAX, UnitOfWork, Versioned};
 use super::invites::digest;
 use super::records::{InviteRecord, MeshMember, RosterRecord};
 use super::{Broker, BrokerError, was_changed};
-use crate::id::DisplayName;
-use crate::invite::{InvitePayload, Join, JoinFacts, JoinRefusal, StoredInvite, decide_join};
+use crate::id::{DisplayName, MeshId};
+use crate::invite::{
+    InvitePayload, Join, JoinFacts, JoinRefusal, StoredInvite, check_origin, decide_join,
+};
 use crate::keys::MeshPublicKey;
 use crate::role::PeerGrants;
 
@@ -40,7 +42,12 @@ impl Broker {
 
     async fn try_join(&self, request: &NewMember) -> Result<Joined, BrokerError> {
         let payload = &request.payload;
-        let mesh = self.mesh(&payload.mesh_id).await?;
+        let mesh = match MeshId::parse(&payload.mesh_id) {
+            Ok(id) => self.mesh(id.as_str()).await?,
+            Err(_) => None,
+        };
+        let owner = mesh.as_ref().map(|mesh| Some(mesh.owner_pubkey));
+        check_origin(payload, owner).map_err(BrokerError::Join)?;
         let invite = self.stored_invite(request).await?;
         let member = self.member_by_key(&payload.mesh_id, request.pubkey).await?;
         let member = member.filter(|member| member.is_active() && member.pubkey == request.pubkey);
@@ -85,6 +92,7 @@ impl Broker {
             joined_at: self.wall_ms(),
             revoked_at: None,
             former_keys: Vec::new(),
+            key_id: None,
             groups: Vec::new(),
             grants: PeerGrants::default(),
             last_seen_host_fingerprint: None,
@@ -94,6 +102,14 @@ impl Broker {
         // The key of a revoked member may join again, as another member.
         let by_key = MeshMember::pubkey_key(mesh_id, request.pubkey);
         let mut by_key: Versioned<String> = self.engine().load_or_default(by_key).await?;
+        if !by_key.value.is_empty() {
+            let holder = MeshMember::key(mesh_id, &by_key.value);
+            let holder: Option<Versioned<MeshMember>> = self.engine().load(holder).await?;
+            // Messages to a former key reach the member that had it, and a rotation may have its reason in a stolen key.
+            if holder.is_some_and(|holder| holder.value.pubkey != request.pubkey) {
+                return Err(BrokerError::Join(JoinRefusal::KeyReplaced));
+            }
+        }
         by_key.value.clone_from(&member.id);
         let mut unit = UnitOfWork::default();
         unit.replace(&invite);

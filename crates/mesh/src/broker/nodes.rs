@@ -15,11 +15,14 @@ use consign_kernel::record::{Key, Kind, Record};
 use serde::{Deserialize, Serialize};
 
 use super::peers::PeerState;
+use super::roster::Roster;
 use super::{Broker, PAGE};
 use crate::concurrent::{NodeConnection, decide_across_nodes};
 
-/// How often a node reads who is connected to others; a change of its own is written at once.
+/// How often a node reads who is connected to others; a change of its own is written soon.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// Changes of the presences of this node within this time are one commit.
+const GATHERED_FOR: Duration = Duration::from_millis(200);
 
 /// A presence as its node reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,7 +163,10 @@ impl Broker {
                 tracing::debug!(%error, "it is unknown who is connected to other nodes");
             }
             let changed = self.inner.presence_changed.notified();
-            let _woken = tokio::time::timeout(CHECK_EVERY, changed).await;
+            if tokio::time::timeout(CHECK_EVERY, changed).await.is_ok() {
+                // What changes at once is written at once.
+                tokio::time::sleep(GATHERED_FOR).await;
+            }
         }
     }
 
@@ -190,12 +196,16 @@ impl Broker {
             self.engine().commit(unit).await?;
         }
         *published = local;
-        let meshes: BTreeSet<String> = published.keys().map(|(mesh, _)| mesh.clone()).collect();
+        let meshes = self.inner.peers.in_use();
+        self.inner.told.keep(|mesh| meshes.contains(mesh));
         for mesh in &meshes {
             let own = self.read_elsewhere(mesh).await?;
             // What others removed while this node was silent is written again.
             published.retain(|(of, presence), _| of != mesh || own.contains(presence));
-            self.end_revoked(mesh).await?;
+            let roster = self.current_roster(mesh).await?;
+            self.end_revoked(mesh, &roster);
+            self.tell_member_news(mesh, &roster);
+            self.tell_value_news(mesh).await?;
         }
         self.release_of_silent_nodes().await
     }
@@ -213,14 +223,25 @@ impl Broker {
             self.engine().commit(unit).await?;
         }
         self.close_outdated(mesh_id, &elsewhere).await?;
-        let (came, left) = self.inner.peers.set_elsewhere(mesh_id, elsewhere);
-        for state in came {
+        let news = self.inner.peers.set_elsewhere(mesh_id, elsewhere);
+        for state in news.came {
             self.announce_state(mesh_id, "peer_joined", &state);
         }
-        for state in left {
+        for state in news.left {
             self.announce_state(mesh_id, "peer_left", &state);
         }
+        for state in news.turned {
+            self.announce_visibility(mesh_id, &state);
+        }
         Ok(own)
+    }
+
+    /// Lets this node know who is connected to others, also if none of the mesh's connections is here.
+    pub(super) async fn know_elsewhere(&self, mesh_id: &str) -> Result<(), Error> {
+        if !self.inner.settings.node.shared || self.inner.peers.follow(mesh_id) {
+            return Ok(());
+        }
+        self.read_elsewhere(mesh_id).await.map(drop)
     }
 
     async fn stored_presences(&self, mesh_id: &str) -> Result<StoredPresences, Error> {
@@ -310,8 +331,7 @@ impl Broker {
         Ok(())
     }
 
-    async fn end_revoked(&self, mesh_id: &str) -> Result<(), Error> {
-        let roster = self.current_roster(mesh_id).await?;
+    fn end_revoked(&self, mesh_id: &str, roster: &Roster) {
         let local = self.inner.peers.local().into_iter();
         let members: BTreeSet<String> = local
             .filter(|(mesh, _)| mesh == mesh_id)
@@ -322,7 +342,6 @@ impl Broker {
                 self.end_member(member);
             }
         }
-        Ok(())
     }
 }
 

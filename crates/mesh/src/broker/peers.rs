@@ -3,18 +3,21 @@
 //! Invariant: a presence has at most one live connection. When that ends, the presence stays for a grace period, and a
 //! connection that continues it within that time takes it over, so that other members do not notice the gap.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use consign_web::websocket::{CloseCode, SocketSender};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::close::MeshCloseCode;
 use crate::concurrent::MemberConnection;
 use crate::frame::{GroupEntry, RawJson, SetProfile};
 use crate::id::GroupName;
 use crate::keys::MeshPublicKey;
+use crate::limits::PRESENCES_IN_GRACE_MAX;
 use crate::priority::PeerStatus;
 use crate::role::PresenceRole;
 
@@ -103,6 +106,17 @@ struct LocalPeer {
     connection: Option<PeerConnection>,
     /// Counts departures, so that an earlier end of a grace period does not end a later one.
     departures: u64,
+    /// The place of the last departure among those of this node.
+    left: u64,
+}
+
+/// A connection that ended.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) number: u64,
+    /// Another presence that waited for its client for the longest time, and has ended because too many wait. Others see that
+    /// it left.
+    pub(super) ended: Option<PeerState>,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +131,23 @@ struct MeshPeers {
     here: BTreeMap<String, LocalPeer>,
     /// On other nodes.
     elsewhere: Vec<PeerState>,
+    /// What other nodes report was read once.
+    is_read: bool,
+    /// The mesh is in use until then, also without a presence here.
+    followed_until: Option<Instant>,
 }
+
+/// What changed on other nodes.
+#[derive(Debug, Default)]
+pub(super) struct ElsewhereNews {
+    pub(super) came: Vec<PeerState>,
+    pub(super) left: Vec<PeerState>,
+    /// Those that show or hide themselves.
+    pub(super) turned: Vec<PeerState>,
+}
+
+/// How long a mesh is followed after a request about it at a node without its connections.
+const FOLLOWED_FOR: Duration = Duration::from_mins(1);
 
 /// All connections of this node.
 #[derive(Debug, Default)]
@@ -181,6 +211,7 @@ impl Peers {
             state,
             connection: Some(PeerConnection { number, sender }),
             departures,
+            left: 0,
         };
         peers.here.insert(presence_id.clone(), peer);
         Connected {
@@ -190,17 +221,27 @@ impl Peers {
         }
     }
 
-    /// Ends a connection. Returns the number of the departure, after whose grace period the presence ends, or `None` if the
-    /// presence has another connection by now.
-    pub(super) fn disconnect(&self, mesh_id: &str, presence_id: &str, number: u64) -> Option<u64> {
+    /// Ends a connection. After the grace period of the departure the presence ends. `None` if the presence has another
+    /// connection by now.
+    pub(super) fn disconnect(
+        &self,
+        mesh_id: &str,
+        presence_id: &str,
+        number: u64,
+    ) -> Option<Departure> {
+        let left = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut meshes = self.meshes();
-        let peer = meshes.get_mut(mesh_id)?.here.get_mut(presence_id)?;
+        let peers = meshes.get_mut(mesh_id)?;
+        let peer = peers.here.get_mut(presence_id)?;
         if peer.connection.as_ref()?.number != number {
             return None;
         }
         peer.connection = None;
         peer.departures += 1;
-        Some(peer.departures)
+        peer.left = left;
+        let number = peer.departures;
+        let ended = peers.end_oldest_in_grace();
+        Some(Departure { number, ended })
     }
 
     /// Removes a presence whose client did not return after this departure. Returns it if others see that it left.
@@ -293,25 +334,31 @@ impl Peers {
         all.filter(|state| wants(state)).cloned().collect()
     }
 
-    /// The number of live connections of a mesh on all nodes, without one that `state` would replace.
+    /// The number of live connections of a mesh on all nodes, and how many of them are the member's. One that the new
+    /// connection would replace is not counted.
     pub(super) fn count_without(
         &self,
         mesh_id: &str,
         member_id: &str,
         session: Option<MeshPublicKey>,
         session_id: Option<&str>,
-    ) -> usize {
+    ) -> (usize, usize) {
         let meshes = self.meshes();
         let Some(peers) = meshes.get(mesh_id) else {
-            return 0;
+            return (0, 0);
         };
-        let live = peers.live();
-        let is_replaced = |state: &&PeerState| {
+        let (mut all, mut own) = (0, 0);
+        for state in peers.live() {
+            let is_own = state.member_id == member_id;
             let same_key = session.is_some() && state.session == session;
             let same_run = session_id.is_some() && state.session_id.as_deref() == session_id;
-            state.member_id == member_id && (same_key || same_run)
-        };
-        live.filter(|state| !is_replaced(state)).count()
+            if is_own && (same_key || same_run) {
+                continue;
+            }
+            all += 1;
+            own += usize::from(is_own);
+        }
+        (all, own)
     }
 
     /// The connections of a member, for the policy about a second one.
@@ -410,27 +457,68 @@ impl Peers {
         each.collect()
     }
 
-    /// Replaces what other nodes report of a mesh. Returns those that came, and those that left.
-    pub(super) fn set_elsewhere(
-        &self,
-        mesh_id: &str,
-        elsewhere: Vec<PeerState>,
-    ) -> (Vec<PeerState>, Vec<PeerState>) {
+    /// Lets this node read what others report of a mesh for a while. Whether it does so already.
+    pub(super) fn follow(&self, mesh_id: &str) -> bool {
         let mut meshes = self.meshes();
         let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        let now = Instant::now();
+        let is_in_use = peers.is_in_use(now);
+        peers.followed_until = Some(now + FOLLOWED_FOR);
+        peers.is_read && is_in_use
+    }
+
+    /// The meshes of which this node has to know what others report. What it knows of the others is forgotten, because it would
+    /// be outdated when they are in use again.
+    pub(super) fn in_use(&self) -> BTreeSet<String> {
+        let now = Instant::now();
+        let mut meshes = self.meshes();
+        meshes.retain(|_, peers| peers.is_in_use(now));
+        meshes.keys().cloned().collect()
+    }
+
+    /// Replaces what other nodes report of a mesh. Returns what is new.
+    pub(super) fn set_elsewhere(&self, mesh_id: &str, elsewhere: Vec<PeerState>) -> ElsewhereNews {
+        let mut meshes = self.meshes();
+        let peers = meshes.entry(mesh_id.to_owned()).or_default();
+        peers.is_read = true;
         let before = std::mem::replace(&mut peers.elsewhere, elsewhere);
         let has = |list: &[PeerState], one: &PeerState| {
             let mut list = list.iter();
             list.any(|other| other.presence_id == one.presence_id)
         };
         let came = peers.elsewhere.iter().filter(|one| !has(&before, one));
-        let came = came.cloned().collect();
         let left = before.iter().filter(|one| !has(&peers.elsewhere, one));
-        (came, left.cloned().collect())
+        let turned = peers.elsewhere.iter().filter(|one| {
+            let mut before = before.iter();
+            before.any(|other| other.presence_id == one.presence_id && other.visible != one.visible)
+        });
+        ElsewhereNews {
+            came: came.cloned().collect(),
+            left: left.cloned().collect(),
+            turned: turned.cloned().collect(),
+        }
     }
 }
 
 impl MeshPeers {
+    fn is_in_use(&self, now: Instant) -> bool {
+        !self.here.is_empty() || self.followed_until.is_some_and(|until| until > now)
+    }
+
+    /// Ends the presence of this node that has waited for its client for the longest time, if more wait than may. Returns it if
+    /// others see that it left.
+    fn end_oldest_in_grace(&mut self) -> Option<PeerState> {
+        let elsewhere = self.elsewhere.iter().filter(|peer| !peer.is_connected);
+        let waiting = self.here.values().filter(|peer| peer.connection.is_none());
+        if waiting.clone().count() + elsewhere.count() <= PRESENCES_IN_GRACE_MAX {
+            return None;
+        }
+        let oldest = waiting.min_by_key(|peer| peer.left)?;
+        let id = oldest.state.presence_id.clone();
+        let ended = self.here.remove(&id).map(|peer| peer.state);
+        ended.filter(|state| !self.has_peer_like(state))
+    }
+
     /// The presences on all nodes that have a connection.
     fn live(&self) -> impl Iterator<Item = &PeerState> {
         let here = self.here.values().filter(|peer| peer.connection.is_some());

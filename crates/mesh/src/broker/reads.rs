@@ -58,6 +58,7 @@ impl Broker {
         slug: &str,
     ) -> Result<Vec<PeerOutline>, BrokerError> {
         let mesh = self.mesh_by_slug(slug).await?;
+        self.know_elsewhere(&mesh.id).await?;
         let peers = self.inner.peers.all(&mesh.id).into_iter();
         let peers = peers.map(|peer| PeerOutline {
             groups: peer.groups.iter().map(|group| group.name.clone()).collect(),

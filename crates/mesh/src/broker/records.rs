@@ -66,6 +66,9 @@ pub struct MeshMember {
     /// Keys that the member has rotated out, oldest first. Messages to them still reach it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_keys: Vec<MeshPublicKey>,
+    /// What the member calls its present key, if it has had another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
     /// The groups in which the member also is while it is not connected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupEntry>,

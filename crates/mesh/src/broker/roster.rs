@@ -50,6 +50,10 @@ impl Roster {
         roster
     }
 
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The active member with this id.
     pub(super) fn active(&self, id: &str) -> Option<&MeshMember> {
         self.members.get(id).filter(|member| member.is_active())
@@ -59,6 +63,11 @@ impl Roster {
     pub(super) fn holder_of(&self, key: MeshPublicKey) -> Option<&MeshMember> {
         let member = self.members.get(self.by_key.get(&key)?)?;
         Some(member).filter(|member| member.pubkey == key)
+    }
+
+    /// Whether a member has or had this key, whoever it is.
+    pub(super) fn is_of_member(&self, key: MeshPublicKey) -> bool {
+        self.by_key.contains_key(&key)
     }
 
     /// The member with this id, if it was revoked.

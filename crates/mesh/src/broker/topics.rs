@@ -12,6 +12,7 @@ use consign_kernel::record::Kind;
 use super::records::{TopicMemberRecord, TopicRecord};
 use super::{Broker, BrokerError, PAGE, was_changed};
 use crate::id::{SummaryText, TopicName};
+use crate::limits::TOPICS_PER_MESH_MAX;
 use crate::role::{TopicRole, TopicVisibility};
 
 /// Every new member joins it.
@@ -45,8 +46,9 @@ impl KeptTopics {
     fn find(&self, mesh_id: &str, name_or_id: &str) -> Option<Arc<Versioned<TopicRecord>>> {
         let maps = self.maps();
         let key = (mesh_id.to_owned(), name_or_id.to_owned());
-        let id = maps.ids.get(&key).cloned();
-        let by_id = (mesh_id.to_owned(), id.unwrap_or(key.1));
+        // A name that looks like an id is not kept as one: the topic with that id may not have been read yet.
+        let id = maps.ids.get(&key).filter(|_| !is_like_id(name_or_id));
+        let by_id = (mesh_id.to_owned(), id.cloned().unwrap_or(key.1));
         maps.topics.get(&by_id).cloned()
     }
 
@@ -63,6 +65,13 @@ impl KeptTopics {
             .insert((mesh_id.clone(), name.to_string()), id.clone());
         maps.topics.insert(by_id, Arc::clone(topic));
     }
+}
+
+/// Of an id that this broker assigned.
+const ID_DIGITS: usize = 32;
+
+fn is_like_id(reference: &str) -> bool {
+    reference.len() == ID_DIGITS && reference.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A topic without its `#`.
@@ -83,17 +92,40 @@ impl Broker {
         }
     }
 
-    /// The topic with this id or name as of now; a name is looked up first.
+    /// The topic with this id or name as of now. An id is looked up first, so that no topic takes the posts of another one by
+    /// its name.
     pub(super) async fn current_topic(
         &self,
         mesh_id: &str,
         reference: &str,
     ) -> Result<Option<Arc<Versioned<TopicRecord>>>, Error> {
         let reference = bare(reference);
-        let by_name = TopicRecord::name_key(mesh_id, reference);
-        let id = self.engine().load::<String>(by_name).await?;
-        let id = id.map_or_else(|| reference.to_owned(), |id| id.value);
-        let found = self.engine().load(TopicRecord::key(mesh_id, &id)).await?;
+        if is_like_id(reference)
+            && let Some(topic) = self.topic_with_id(mesh_id, reference).await?
+        {
+            return Ok(Some(topic));
+        }
+        self.topic_named(mesh_id, reference).await
+    }
+
+    async fn topic_named(
+        &self,
+        mesh_id: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Versioned<TopicRecord>>>, Error> {
+        let by_name = TopicRecord::name_key(mesh_id, name);
+        match self.engine().load::<String>(by_name).await? {
+            Some(id) => self.topic_with_id(mesh_id, &id.value).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn topic_with_id(
+        &self,
+        mesh_id: &str,
+        id: &str,
+    ) -> Result<Option<Arc<Versioned<TopicRecord>>>, Error> {
+        let found = self.engine().load(TopicRecord::key(mesh_id, id)).await?;
         let found: Option<Arc<Versioned<TopicRecord>>> = found.map(Arc::new);
         if let Some(topic) = &found {
             self.inner.topics.keep(topic);
@@ -139,6 +171,12 @@ impl Broker {
         new: NewTopic,
     ) -> Result<(TopicRecord, bool), BrokerError> {
         let now = self.wall_ms();
+        if let Some(found) = self.topic_named(mesh_id, new.name.as_str()).await? {
+            return Ok((found.value.clone(), false));
+        }
+        if self.topics(mesh_id).await?.len() >= TOPICS_PER_MESH_MAX {
+            return Err(BrokerError::TopicsFull);
+        }
         let topic = TopicRecord {
             id: self.new_id(),
             mesh_id: mesh_id.to_owned(),
@@ -159,8 +197,9 @@ impl Broker {
         match self.engine().commit(unit).await {
             Ok(_) => Ok((topic, true)),
             Err(error) if was_changed(&error) => {
-                let found = self.topic(mesh_id, topic.name.as_str()).await?;
-                found.map(|found| (found, false)).ok_or(error.into())
+                let found = self.topic_named(mesh_id, topic.name.as_str()).await?;
+                let found = found.map(|found| (found.value.clone(), false));
+                found.ok_or(error.into())
             }
             Err(error) => Err(error.into()),
         }

@@ -16,7 +16,7 @@ use crate::body::CarriedBody;
 use crate::client_message_id::ClientMessageId;
 use crate::destination::{Destination, Recipient, ResolveError};
 use crate::fingerprint::{BodyHash, ENVELOPE_VERSION, RequestFingerprint};
-use crate::frame::{self, ClientFrame};
+use crate::frame::{self, BrokerFrame, ClientFrame, PushFrame};
 use crate::ipc::{IpcAnswer, IpcRefusal, IpcSend, MeshEventKind, answer_send};
 use crate::keys::MeshPublicKey;
 use crate::outbox::{OutboxAnswer, QueuePressure, decide_send};
@@ -148,10 +148,13 @@ impl DaemonShared {
         payload.body_version = version;
         payload.body_sha256 = Some(BodyHash::of(body).to_string());
         payload.set_body(body);
-        let text = payload
-            .frame()
-            .map(|frame| ClientFrame::from(frame).to_text(None));
-        if text.is_some_and(|text| frame::fits(&text)) {
+        let fits = payload.frame().is_some_and(|send| {
+            // The broker refuses what its recipients could not read, for the push is longer than the message.
+            let push = PushFrame::longest(&send, &self.mesh_id, &keys.identity.member_id);
+            frame::fits(&ClientFrame::from(send).to_text(None))
+                && frame::fits(&BrokerFrame::from(push).to_text(None))
+        });
+        if fits {
             Ok(())
         } else {
             Err(IpcRefusal::payload_too_large())

@@ -24,7 +24,7 @@ use super::shared::{DaemonShared, LinkState, wall_ms};
 use super::transport::{self, BrokerSocket};
 use crate::close::DaemonExit;
 use crate::daemon::DaemonEnd;
-use crate::frame::{BrokerFrame, MeshFrameError, PushFrame};
+use crate::frame::{BrokerFrame, ClientAck, ClientFrame, MeshFrameError, PushFrame};
 use crate::ipc::MeshEventKind;
 use crate::limits::{HELLO_TIMEOUT_MS, PING_INTERVAL_MS, STALE_AFTER_MS};
 use crate::reconnect::reconnect_delay_ms;
@@ -216,6 +216,7 @@ impl Reader<'_> {
             Ok(framed) => framed,
             Err(error) => {
                 self.shared.count_invalid_inbound(&error);
+                self.give_up(text).await;
                 return None;
             }
         };
@@ -229,6 +230,21 @@ impl Reader<'_> {
             Some(push) => self.pass_on(push).await,
             None => None,
         }
+    }
+
+    /// Acknowledges a message that cannot be read, because the broker would send it again until its end, and count it among
+    /// those that are not acknowledged.
+    async fn give_up(&self, text: &str) {
+        let Some(ack) = ClientAck::of_unread(text) else {
+            return;
+        };
+        let fields = json!({
+            "broker_message_id": ack.broker_message_id,
+            "client_message_id": ack.client_message_id,
+        });
+        self.shared.log.error("unreadable_message_dropped", &fields);
+        // Without an acknowledgement it is sent again.
+        let _ = self.line.notify(ClientFrame::from(ack)).await;
     }
 
     async fn pass_on(&mut self, push: PushFrame) -> Option<LineEnd> {

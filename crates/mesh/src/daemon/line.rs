@@ -146,7 +146,11 @@ impl BrokerLine {
             tokio::select! {
                 biased;
                 refused = refused => answered(refused),
-                answer = answer => answered(answer),
+                answer = answer => match answered(answer) {
+                    // The broker took the first frame, or has not answered it yet: nobody knows.
+                    Err(LineError::Refused(_)) if first.is_some() => Err(LineError::NoAnswer),
+                    answered => answered,
+                },
             }
         };
         let found = timeout(ANSWER_TIMEOUT, asked).await;

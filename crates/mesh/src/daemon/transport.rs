@@ -14,12 +14,12 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::BROKER_FRAME_BYTES_MAX;
 
 /// Frames are short, and a daemon that waits should need little memory.
 const BUFFER_BYTES: usize = 8 << 10;
 /// More than a frame of the protocol, so that a longer one is reported and not cut off.
-const MESSAGE_BYTES_MAX: usize = 4 * FRAME_BYTES_MAX;
+const MESSAGE_BYTES_MAX: usize = BROKER_FRAME_BYTES_MAX + (64 << 10);
 
 pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 

@@ -8,7 +8,7 @@ use super::{
 
 frames! {
     /// A frame from the broker.
-    BrokerFrame {
+    BrokerFrame, at most BROKER_FRAME_BYTES_MAX {
         HelloAck(HelloAck) => "hello_ack",
         FeatureResponse(FeatureResponse) => "feature_negotiation_response",
         Ack(AckFrame) => "ack",

@@ -9,7 +9,7 @@ use super::{
 
 frames! {
     /// A frame from a client.
-    ClientFrame {
+    ClientFrame, at most FRAME_BYTES_MAX {
         Hello(HelloFrame) => "hello",
         SessionHello(SessionHello) => "session_hello",
         FeatureRequest(FeatureRequest) => "feature_negotiation_request",

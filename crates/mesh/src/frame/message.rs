@@ -3,6 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::RawJson;
+use crate::destination::DestinationKind;
+use crate::id::BrokerMessageId;
+use crate::limits::DISPLAY_NAME_CHARS_MAX;
+
+/// Of a public key.
+const KEY_DIGITS: usize = 64;
+/// A time with milliseconds, as the broker writes all of them.
+const LONGEST_TIME: &str = "2000-01-01T00:00:00.000Z";
 
 /// A message to accept. Members of the fingerprint are texts here: [`crate::accept`] checks them, because a refused `send`
 /// gets an `ack` that names the reason.
@@ -211,11 +219,60 @@ impl PushFrame {
         }
     }
 
+    /// The push that a broker makes of a message of this member at most: whatever the broker chooses has its greatest length.
+    pub fn longest(send: &SendFrame, mesh_id: &str, member_id: &str) -> Self {
+        let key = "0".repeat(KEY_DIGITS);
+        let is_topic = send.destination_kind.as_deref() == Some(DestinationKind::Topic.as_str());
+        Self {
+            message_id: BrokerMessageId::from_bytes([0; 16]).to_string(),
+            mesh_id: mesh_id.to_owned(),
+            sender_pubkey: key.clone(),
+            sender_member_pubkey: Some(key),
+            sender_member_id: Some(member_id.to_owned()),
+            sender_name: Some("\u{10ffff}".repeat(DISPLAY_NAME_CHARS_MAX)),
+            topic: send.destination_ref.clone().filter(|_| is_topic),
+            reply_to_id: send.reply_to_id.clone(),
+            priority: send.priority.clone().unwrap_or_default(),
+            nonce: send.nonce.clone(),
+            ciphertext: send.ciphertext.clone(),
+            created_at: LONGEST_TIME.to_owned(),
+            body_version: Some(u8::MAX),
+            client_message_id: send.client_message_id.clone(),
+            request_fingerprint: send.request_fingerprint.clone(),
+            meta: send.meta.clone(),
+            subtype: None,
+            event: None,
+            event_data: None,
+        }
+    }
+
     /// The key of the row in the receiver's inbox.
     pub fn inbox_key(&self) -> &str {
         self.client_message_id
             .as_deref()
             .unwrap_or(&self.message_id)
+    }
+}
+
+/// The ids of a push that this version cannot read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UnreadPush {
+    #[serde(rename = "type")]
+    kind: String,
+    message_id: String,
+    #[serde(default, rename = "client_message_id")]
+    client_message_id: Option<String>,
+}
+
+impl ClientAck {
+    /// The acknowledgement of a text that is a push and cannot be read as one; `None` if it names no message.
+    pub fn of_unread(text: &str) -> Option<Self> {
+        let push: UnreadPush = serde_json::from_str(text).ok()?;
+        (push.kind == "push").then_some(Self {
+            client_message_id: push.client_message_id,
+            broker_message_id: Some(push.message_id),
+        })
     }
 }
 

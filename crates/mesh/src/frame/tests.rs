@@ -179,7 +179,10 @@ fn what_is_no_object_with_a_type_is_no_frame() {
         Err(MeshFrameError::NotAnObject(_))
     ));
     let long = format!(r#"{{"type":"x","a":"{}"}}"#, "a".repeat(FRAME_BYTES_MAX));
-    assert_eq!(ClientFrame::parse(&long), Err(MeshFrameError::TooLong));
+    assert_eq!(
+        ClientFrame::parse(&long),
+        Err(MeshFrameError::TooLong(FRAME_BYTES_MAX))
+    );
 }
 
 #[test]
@@ -223,6 +226,22 @@ fn the_inbox_uses_the_senders_id_if_there_is_one() {
 }
 
 #[test]
+fn a_push_that_cannot_be_read_is_acknowledged_by_its_ids() {
+    let unread = r#"{"type":"push","messageId":"b-1","client_message_id":"c-1","priority":7,"of":{"the":"future"}}"#;
+    assert!(BrokerFrame::parse(unread).is_err());
+    let ack = ClientAck::of_unread(unread).unwrap();
+    assert_eq!(ack.broker_message_id.as_deref(), Some("b-1"));
+    assert_eq!(ack.client_message_id.as_deref(), Some("c-1"));
+    for other in [
+        r#"{"type":"push","priority":7}"#,
+        r#"{"type":"ack","messageId":"b-1"}"#,
+        r#"{"type":"push","messageId":"b-1""#,
+    ] {
+        assert_eq!(ClientAck::of_unread(other), None, "{other}");
+    }
+}
+
+#[test]
 fn the_longest_body_fits_one_frame_beside_the_longest_id() {
     let text = |length: usize| Some("i".repeat(length));
     let sealed = vec![0; crate::limits::INLINE_BYTES_MAX + crate::nacl::MAC_BYTES];
@@ -247,7 +266,81 @@ fn the_longest_body_fits_one_frame_beside_the_longest_id() {
     };
     let written = ClientFrame::from(send.clone()).to_text(None);
     assert!(fits(&written), "{}", written.len());
+    let pushed = BrokerFrame::from(PushFrame::longest(&send, &"m".repeat(32), &"a".repeat(32)));
+    let pushed = pushed.to_text(None);
+    assert!(fits(&pushed), "{}", pushed.len());
     let mentions = Some(vec!["k".repeat(64); 16]);
     let with_mentions = ClientFrame::from(SendFrame { mentions, ..send });
     assert!(!fits(&with_mentions.to_text(None)));
+}
+
+/// Characters that are as long as possible in JSON.
+fn escaped(length: usize) -> String {
+    "\u{1}".repeat(length)
+}
+
+#[test]
+fn lists_of_all_that_a_mesh_may_have_are_frames_that_daemons_read() {
+    use crate::limits::{
+        CONNECTIONS_PER_MESH_MAX, PROFILE_BYTES_MAX, STATE_KEYS_MAX, STATE_VALUE_BYTES_MAX,
+        STATS_BYTES_MAX, TOPICS_PER_MESH_MAX,
+    };
+    let value = |bytes: usize| RawJson::parse(&json!("v".repeat(bytes - 2)).to_string()).unwrap();
+    let (time, key) = ("t".repeat(24), "k".repeat(64));
+    let state = StateEntry {
+        key: "\"".repeat(256),
+        value: value(STATE_VALUE_BYTES_MAX),
+        updated_at: time.clone(),
+        updated_by: key.clone(),
+    };
+    let topic = TopicEntry {
+        id: "i".repeat(32),
+        name: "\u{10ffff}".repeat(64),
+        description: Some(escaped(1_000)),
+        visibility: crate::role::TopicVisibility::Private,
+        member_count: u64::MAX,
+        created_at: time.clone(),
+    };
+    let peer = PeerEntry {
+        pubkey: key.clone(),
+        member_pubkey: Some(key),
+        display_name: "\u{10ffff}".repeat(64),
+        status: crate::priority::PeerStatus::default(),
+        summary: Some(escaped(1_000)),
+        groups: vec![
+            GroupEntry {
+                name: "g".repeat(64),
+                role: Some("r".repeat(256)),
+            };
+            64
+        ],
+        session_id: "s".repeat(256),
+        connected_at: time,
+        cwd: "c".repeat(256),
+        peer_role: None,
+        hostname: Some("h".repeat(256)),
+        peer_type: None,
+        channel: None,
+        model: None,
+        stats: Some(value(STATS_BYTES_MAX)),
+        visible: Some(true),
+        profile: Some(value(PROFILE_BYTES_MAX)),
+    };
+    let state = vec![state; STATE_KEYS_MAX as usize];
+    let frames: [BrokerFrame; 3] = [
+        StateList { entries: state }.into(),
+        TopicListResponse {
+            topics: vec![topic; TOPICS_PER_MESH_MAX],
+        }
+        .into(),
+        PeersList {
+            peers: vec![peer; 2 * CONNECTIONS_PER_MESH_MAX],
+        }
+        .into(),
+    ];
+    for frame in frames {
+        let text = frame.to_text(Some("q-1"));
+        assert!(text.len() > 1 << 20, "{}", text.len());
+        assert_eq!(BrokerFrame::parse(&text).map(|read| read.frame), Ok(frame));
+    }
 }

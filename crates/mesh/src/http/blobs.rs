@@ -4,7 +4,6 @@
 //! chunks, so that a large one does not need memory.
 
 use std::io::Read as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,11 +20,14 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
+use super::blob_transfers::{BlobPermit, TransfersBusy};
 use super::face::MeshFace;
 use super::operators::rejection;
 use crate::broker::{BlobName, BlobSettings, BlobUpload, Broker, KeyHolder};
+use crate::limits::BLOB_BYTES_PER_SECOND_MIN;
 use crate::role::ApiCapability;
 
 /// A client must send or take something within this time.
@@ -61,14 +63,27 @@ async fn upload(
     let (holder, name, settings) = face
         .blob_request(&parts, &sha256, ApiCapability::Send)
         .await?;
-    let _permit = face.blob_permit()?;
+    let _permit = face.blob_permit(&holder.member.id)?;
     let broker = face.broker.clone();
+    let room = broker.blob_room(&settings, &holder.mesh.id, &name);
+    let room = room.await.map_err(rejection)?;
     let (begun, mesh_id) = (name.clone(), holder.mesh.id.clone());
-    let (bytes_max, folder) = (settings.bytes_max, settings);
-    let begin = move || broker.begin_blob(&folder, &mesh_id, &begun);
-    let upload = tokio::task::spawn_blocking(begin).await;
-    let upload = upload.map_err(failed)?.map_err(failed)?;
-    let received = receive(upload, name.clone(), body, bytes_max).await?;
+    let bytes_max = settings.bytes_max;
+    let begin = move || {
+        let upload = broker.begin_blob(&settings, &mesh_id, &begun)?;
+        Ok::<_, std::io::Error>((upload, settings.free_bytes()?))
+    };
+    let begun = tokio::task::spawn_blocking(begin).await;
+    let (upload, free) = begun.map_err(failed)?.map_err(failed)?;
+    let limits = UploadLimits {
+        file: bytes_max,
+        mesh: room,
+        disk: free,
+    };
+    let announced = parts.headers.get(CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    limits.check(announced.unwrap_or(0))?;
+    let received = receive(upload, name.clone(), body, &limits).await?;
     let (upload, bytes) = received;
     let noted = face
         .broker
@@ -89,12 +104,59 @@ async fn upload(
     Ok(response)
 }
 
+/// How long an upload may become.
+struct UploadLimits {
+    /// For every file.
+    file: u64,
+    /// What the mesh may still store.
+    mesh: u64,
+    /// What the disk has to spare.
+    disk: u64,
+}
+
+impl UploadLimits {
+    fn check(&self, bytes: u64) -> Result<(), Reject> {
+        if bytes > self.file {
+            let text = format!("A file may have at most {} bytes.", self.file);
+            return Err(Reject::new(Code::PayloadTooLarge, text));
+        }
+        if bytes > self.mesh {
+            let text = format!(
+                "The files of this mesh leave room for {} bytes; see MESH_BLOB_MESH_BYTES_MAX.",
+                self.mesh
+            );
+            return Err(Reject::new(Code::PayloadTooLarge, text));
+        }
+        if bytes >= self.disk {
+            let text = "The disk of this server has no room for the file.";
+            return Err(Reject::new(Code::BlobsUnavailable, text));
+        }
+        Ok(())
+    }
+}
+
+/// The time of a transfer: it must have moved so many bytes by then.
+struct TransferPace(Instant);
+
+impl TransferPace {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// When the transfer ends unless it moves something more.
+    fn deadline(&self, moved: u64) -> Instant {
+        let owed = Duration::from_secs(moved / BLOB_BYTES_PER_SECOND_MIN);
+        let slow = self.0 + CHUNK_WAIT + owed;
+        slow.min(Instant::now() + CHUNK_WAIT)
+    }
+}
+
 /// Writes the body to the file, and verifies it.
 async fn receive(
     mut upload: BlobUpload,
     name: BlobName,
     mut body: Body,
-    bytes_max: u64,
+    limits: &UploadLimits,
 ) -> Result<(BlobUpload, u64), Reject> {
     let (chunks, mut written) = mpsc::channel::<Bytes>(CHUNKS_AHEAD);
     let writer = tokio::task::spawn_blocking(move || {
@@ -107,8 +169,9 @@ async fn receive(
         }
     });
     let mut total: u64 = 0;
+    let pace = TransferPace::begin();
     loop {
-        let frame = tokio::time::timeout(CHUNK_WAIT, body.frame()).await;
+        let frame = tokio::time::timeout_at(pace.deadline(total), body.frame()).await;
         let frame = frame.map_err(|_| {
             let text = "The file did not arrive in time.";
             Reject::new(Code::RequestTimeout, text)
@@ -122,10 +185,7 @@ async fn receive(
             continue;
         };
         total += chunk.len() as u64;
-        if total > bytes_max {
-            let text = format!("A file may have at most {bytes_max} bytes.");
-            return Err(Reject::new(Code::PayloadTooLarge, text));
-        }
+        limits.check(total)?;
         if chunks.send(chunk).await.is_err() {
             // The writer has failed and says why.
             break;
@@ -151,7 +211,7 @@ async fn download(
     let (holder, name, settings) = face
         .blob_request(&parts, &sha256, ApiCapability::Read)
         .await?;
-    let permit = face.blob_permit()?;
+    let permit = face.blob_permit(&holder.member.id)?;
     let mesh_id = holder.mesh.id;
     let blob = face.broker.blob(&mesh_id, &name).await.map_err(rejection)?;
     let missing = || Reject::new(Code::NotFound, "This mesh has no such file.");
@@ -164,14 +224,17 @@ async fn download(
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let mut buffer = vec![0; CHUNK_BYTES];
+        let (pace, mut total) = (TransferPace::begin(), 0);
         // A reader that takes nothing for a while, or is gone, ends the transfer.
         while let Ok(length @ 1..) = file.read(&mut buffer) {
             let chunk = Bytes::copy_from_slice(&buffer[..length]);
             let sent = chunks.send(chunk);
-            let sent = runtime.block_on(async { tokio::time::timeout(CHUNK_WAIT, sent).await });
+            let until = pace.deadline(total);
+            let sent = runtime.block_on(async { tokio::time::timeout_at(until, sent).await });
             if !matches!(sent, Ok(Ok(()))) {
                 break;
             }
+            total += length as u64;
         }
     });
     let mut response = Response::new(Body::new(body));
@@ -214,10 +277,14 @@ impl MeshFace {
         Ok((holder, name, settings))
     }
 
-    fn blob_permit(&self) -> Result<OwnedSemaphorePermit, Reject> {
-        let permit = Arc::clone(&self.blob_transfers).try_acquire_owned();
-        permit.map_err(|_| {
-            let text = "Too many files are transferred at once; try again shortly.";
+    fn blob_permit(&self, member_id: &str) -> Result<BlobPermit, Reject> {
+        self.blob_transfers.begin(member_id).map_err(|busy| {
+            let text = match busy {
+                TransfersBusy::All => "Too many files are transferred at once; try again shortly.",
+                TransfersBusy::Member => {
+                    "This member transfers too many files at once; try again after one of them."
+                }
+            };
             Reject::new(Code::BlobsUnavailable, text)
         })
     }
@@ -226,4 +293,23 @@ impl MeshFace {
 fn failed(error: impl std::fmt::Display) -> Reject {
     tracing::error!(%error, "a file was not transferred");
     Reject::new(Code::Internal, "Internal error.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transfer_that_moves_a_byte_now_and_then_ends() {
+        let (pace, second) = (TransferPace::begin(), Duration::from_secs(1));
+        assert_eq!(pace.deadline(0), Instant::now() + CHUNK_WAIT);
+        tokio::time::advance(29 * second).await;
+        assert_eq!(pace.deadline(1), Instant::now() + second);
+        tokio::time::advance(second).await;
+        assert!(pace.deadline(2) <= Instant::now());
+        // One that keeps the pace has the time of a chunk again and again.
+        tokio::time::advance(70 * second).await;
+        let enough = 100 * BLOB_BYTES_PER_SECOND_MIN;
+        assert_eq!(pace.deadline(enough), Instant::now() + CHUNK_WAIT);
+    }
 }

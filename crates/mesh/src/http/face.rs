@@ -11,10 +11,10 @@ use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 use consign_web::reject::Reject;
 use http::request::Parts;
-use tokio::sync::Semaphore;
 
+use super::blob_transfers::BlobTransfers;
 use crate::broker::Broker;
-use crate::limits::{BLOB_TRANSFERS_MAX, HTTP_BODY_BYTES_MAX};
+use crate::limits::HTTP_BODY_BYTES_MAX;
 
 /// The state of every handler.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct MeshFace {
     pub(crate) policy: ListenerPolicy,
     operators: Arc<OperatorCredentials>,
     /// Uploads and downloads of files at the same time.
-    pub(super) blob_transfers: Arc<Semaphore>,
+    pub(super) blob_transfers: BlobTransfers,
 }
 
 impl fmt::Debug for MeshFace {
@@ -42,7 +42,7 @@ impl MeshFace {
             broker,
             policy,
             operators: Arc::new(operators),
-            blob_transfers: Arc::new(Semaphore::new(BLOB_TRANSFERS_MAX)),
+            blob_transfers: BlobTransfers::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use axum::routing::post;
 use consign_web::body::{self, BodyError};
 use consign_web::json_out::json_response;
 use consign_web::reject::Reject;
+use consign_web::throttle::FailedCredential;
 use http::StatusCode;
 
 use super::face::MeshFace;
@@ -43,7 +44,13 @@ async fn join(State(face): State<MeshFace>, request: Request) -> Result<Response
             Ok(id) => JoinAnswer::joined(&id, joined.already_member),
             Err(_) => JoinAnswer::refused(JoinRefusal::MemberInsertFailed),
         },
-        Err(BrokerError::Join(refusal)) => JoinAnswer::refused(refusal),
+        Err(BrokerError::Join(refusal)) => {
+            let mut refused = response(&JoinAnswer::refused(refusal));
+            if refusal.is_wrong_credential() {
+                refused.extensions_mut().insert(FailedCredential);
+            }
+            return Ok(refused);
+        }
         Err(error) => return Err(super::operators::rejection(error)),
     };
     Ok(response(&answer))

@@ -73,6 +73,7 @@ pub(super) fn rejection(error: BrokerError) -> Reject {
         | BrokerError::NoSuchKey(_) => Reject::new(Code::NotFound, error.to_string()),
         BrokerError::SlugTaken(_) => Reject::new(Code::SlugTaken, error.to_string()),
         BrokerError::StateFull
+        | BrokerError::TopicsFull
         | BrokerError::TooManySubscriptions(_)
         | BrokerError::Rotation(_) => Reject::new(Code::InvalidRequest, error.to_string()),
         BrokerError::Join(refusal) => Reject::new(Code::InvalidRequest, refusal.as_str()),

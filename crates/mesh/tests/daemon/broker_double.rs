@@ -35,6 +35,8 @@ pub(crate) struct Behaviour {
     pub(crate) history: Vec<TopicHistoryEntry>,
     /// The name of the member; without it the one in its hello.
     pub(crate) member_name: Option<String>,
+    /// Requests for the list of peers are answered with this error.
+    pub(crate) list_error: Option<&'static str>,
     /// Types of frames that get no answer.
     pub(crate) silent: Vec<&'static str>,
     /// A key that the broker does not know.
@@ -94,6 +96,7 @@ impl BrokerDouble {
             peers: PeersList { peers: Vec::new() },
             history: Vec::new(),
             member_name: None,
+            list_error: None,
             silent: Vec::new(),
             unauthorized: None,
             close_hello: None,
@@ -274,7 +277,15 @@ impl Connection {
                 None => return,
             },
             ClientFrame::TopicList(_) => behaviour.topics.into(),
-            ClientFrame::ListPeers(_) => behaviour.peers.into(),
+            ClientFrame::ListPeers(_) => match behaviour.list_error {
+                Some(code) => ErrorFrame {
+                    code: code.to_owned(),
+                    message: code.to_owned(),
+                    id: framed.req_id.clone(),
+                }
+                .into(),
+                None => behaviour.peers.into(),
+            },
             ClientFrame::TopicHistory(asked) => {
                 let posts = behaviour.history.into_iter();
                 let before = asked.before_id.unwrap_or_else(|| "~".to_owned());

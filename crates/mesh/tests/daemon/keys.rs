@@ -128,6 +128,27 @@ async fn cm_122_a_message_that_waited_for_the_outcome_of_a_rotation_is_sealed_ag
 }
 
 #[tokio::test]
+async fn cm_122_a_refused_question_about_a_rotation_does_not_discard_the_new_key() {
+    let (_home, broker, daemon) = connected().await;
+    broker.change(|behaviour| behaviour.list_error = Some("rate_limit"));
+    let rotated = daemon.post("/v1/keypair/rotate", &json!({})).await;
+    assert_eq!(rotated.status, 504, "{}", rotated.text);
+    // The broker has the new key, as the daemon learns now.
+    broker.change(|behaviour| {
+        behaviour.list_error = None;
+        behaviour.unauthorized = Some(own());
+    });
+    broker.close(1001, "shutting down");
+    let asked = broker.of_type("member_keypair_rotate");
+    let new = asked[0]["new_pubkey"].clone();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while daemon.health().await["member_pubkey"] != new {
+        assert!(tokio::time::Instant::now() < deadline, "it knows both keys");
+    }
+    daemon.down().await;
+}
+
+#[tokio::test]
 async fn cm_079_cm_122_a_row_of_the_old_key_is_sealed_again_when_it_is_requeued() {
     let (_home, broker, daemon) = connected().await;
     broker.change(|behaviour| {

@@ -295,3 +295,19 @@ async fn cm_127_the_end_of_the_own_membership_ends_the_daemon_with_5() {
         assert_eq!(daemon.ended().await.status(), 5, "{name}");
     }
 }
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_acknowledged_and_the_next_one_arrives() {
+    let (_home, broker, daemon) = connected().await;
+    let unread = r#"{"type":"push","messageId":"b-1","client_message_id":"c-1","priority":7}"#;
+    broker.raw(unread.to_owned());
+    broker.push(direct("c-2", 2, "hello alice"));
+    let acks = until_acked(&broker, 2).await;
+    assert_eq!(acks[0]["brokerMessageId"], "b-1");
+    assert_eq!(acks[0]["clientMessageId"], "c-1");
+    assert_eq!(acks[1]["brokerMessageId"], "b-c-2");
+    let found = items(&daemon, "").await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["body"], "hello alice");
+    daemon.down().await;
+}

@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use consign_mesh::body::CarriedBody;
-use consign_mesh::frame::{AckFrame, PeerEntry, PeersList, TopicEntry, TopicListResponse};
+use consign_mesh::frame::{
+    AckFrame, BrokerFrame, PeerEntry, PeersList, PushFrame, SendFrame, TopicEntry,
+    TopicListResponse,
+};
+use consign_mesh::limits::FRAME_BYTES_MAX;
 use consign_mesh::priority::PeerStatus;
 use consign_mesh::role::TopicVisibility;
 use consign_mesh::ulid::MeshUlid;
@@ -12,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::broker_double::{BrokerDouble, accepted, refused};
 use crate::local_http::{self, Extra};
-use crate::world::{Daemon, Home, NO_BROKER, key};
+use crate::world::{Daemon, Home, MESH_ID, NO_BROKER, key};
 
 pub(crate) fn bob() -> String {
     key(2).public_key().to_string()
@@ -379,6 +383,36 @@ async fn what_does_not_fit_a_frame_is_413_and_no_row() {
         daemon.send("c-1", &bob(), &"x".repeat(48_000)).await.status,
         202
     );
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn what_its_recipient_could_not_read_is_413() {
+    let (_home, broker, daemon) = connected().await;
+    let request = |padding: usize| {
+        let meta = json!({"m": "y".repeat(padding)});
+        let id = format!("c-{padding}");
+        json!({"to": bob(), "message": "x".repeat(30_000), "meta": meta, "client_message_id": id})
+    };
+    let (mut accepted, mut refused) = (10_000, 40_000);
+    while refused - accepted > 1 {
+        let padding = usize::midpoint(accepted, refused);
+        let answer = daemon.post("/v1/send", &request(padding)).await;
+        match answer.status {
+            202 => accepted = padding,
+            413 => refused = padding,
+            _ => panic!("{}", answer.text),
+        }
+    }
+    let id = format!("c-{accepted}");
+    let sent = |broker: &BrokerDouble| {
+        let mut sent = broker.of_type("send").into_iter();
+        sent.find(|frame| frame["client_message_id"] == id.as_str())
+    };
+    broker.until("sent", |broker| sent(broker).is_some()).await;
+    let send: SendFrame = serde_json::from_value(sent(&broker).unwrap()).unwrap();
+    let push = BrokerFrame::from(PushFrame::longest(&send, MESH_ID, "m-1"));
+    assert_eq!(push.to_text(None).len(), FRAME_BYTES_MAX);
     daemon.down().await;
 }
 

@@ -16,12 +16,16 @@ const BYTES_MAX: u64 = 200_000;
 
 /// A world with a folder, and an API key of its first member.
 async fn world() -> (World, TempDir, String, String) {
+    world_with(|_| ()).await
+}
+
+async fn world_with(change: impl FnOnce(&mut BlobSettings)) -> (World, TempDir, String, String) {
     let folder = tempfile::tempdir().unwrap();
     let world = World::with(ListenerPolicy::default(), |settings| {
-        settings.blobs = Some(BlobSettings {
-            folder: folder.path().join("blobs"),
-            bytes_max: BYTES_MAX,
-        });
+        let mut blobs = BlobSettings::new(folder.path().join("blobs"));
+        (blobs.bytes_max, blobs.free_bytes_min) = (BYTES_MAX, 0);
+        change(&mut blobs);
+        settings.blobs = Some(blobs);
     });
     let mesh = world.mesh(&json!({"message_days": 30})).await;
     world.member(1, "alice").await;
@@ -170,5 +174,36 @@ async fn a_file_ends_with_its_retention() {
     assert_eq!(world.blob("GET", &path, &api_key, None).await.status, 200);
     sweep(31).await;
     assert_eq!(world.blob("GET", &path, &api_key, None).await.status, 404);
+    assert_eq!(World::files(&folder), 0);
+}
+
+#[tokio::test]
+async fn the_files_of_a_mesh_have_a_limit_together() {
+    let limit = |blobs: &mut BlobSettings| blobs.mesh_bytes_max = 1_000;
+    let (world, _folder, _, api_key) = world_with(limit).await;
+    let put = async |text: &str| {
+        let path = path_of(text);
+        world.blob("PUT", &path, &api_key, Some(text)).await
+    };
+    let first = "x".repeat(600);
+    put(&first).await.of(201);
+    let refused = put(&"y".repeat(401)).await;
+    assert_eq!(refused.error(), (413, "payload_too_large".to_owned()));
+    assert!(refused.text.contains("400 bytes"), "{}", refused.text);
+    // A file that is there takes no more room, and one that has ended takes none.
+    put(&first).await.of(200);
+    put(&"y".repeat(400)).await.of(201);
+    assert_eq!(put("z").await.status, 413);
+    world.clock.advance_us(31 * DAY_US);
+    put("z").await.of(201);
+}
+
+#[tokio::test]
+async fn a_disk_without_room_takes_no_file() {
+    let limit = |blobs: &mut BlobSettings| blobs.free_bytes_min = u64::MAX;
+    let (world, folder, _, api_key) = world_with(limit).await;
+    let refused = world.blob("PUT", &path_of("x"), &api_key, Some("x")).await;
+    assert_eq!(refused.error(), (503, "blobs_unavailable".to_owned()));
+    assert!(refused.text.contains("disk"), "{}", refused.text);
     assert_eq!(World::files(&folder), 0);
 }

@@ -95,3 +95,30 @@ async fn a_malformed_request_to_join_is_refused_in_the_same_format() {
     let answer = world.request("POST", "/join", &[], Some(&long)).await;
     assert_eq!(answer.error(), (413, "payload_too_large".to_owned()));
 }
+
+#[tokio::test]
+async fn invented_invites_are_counted_as_wrong_credentials_and_used_ones_are_not() {
+    let world = World::new();
+    world.mesh(&json!({})).await;
+    let token = world.invite(&json!({"uses": 1})).await;
+    let joined = world.join(&token, 1, "alice").await;
+    assert!(!joined.is_counted);
+    let exhausted = world.join(&token, 2, "bob").await;
+    assert_eq!(refused(&exhausted), "invite_exhausted");
+    assert!(!exhausted.is_counted);
+    let payload = InvitePayload::parse(&token).unwrap();
+    let mut forged = payload.clone();
+    forged.expires_at += 1;
+    let unknown = InvitePayload {
+        mesh_id: "m".repeat(200),
+        ..payload
+    };
+    for (invented, word) in [
+        (forged, "invite_bad_signature"),
+        (unknown, "mesh_not_found"),
+    ] {
+        let answer = world.join(&invented.token(), 2, "bob").await;
+        assert_eq!(refused(&answer), word);
+        assert!(answer.is_counted, "{word}");
+    }
+}

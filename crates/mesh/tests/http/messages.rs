@@ -122,3 +122,42 @@ async fn cm_143_the_rollback_switch_accepts_repeated_ids_and_keeps_stored_ones()
     let second = off.send(&api_key, &dm("m-1", "hi")).await.of(201);
     assert_ne!(first["broker_message_id"], second["broker_message_id"]);
 }
+
+#[tokio::test]
+async fn a_message_whose_push_is_too_long_is_413_and_uses_no_id() {
+    let (world, api_key) = world().await;
+    for to in [
+        json!({"topic": "general"}),
+        json!({"destination_kind": "dm", "destination_ref": key(2)}),
+        json!({"destination_kind": "queue", "destination_ref": "@all"}),
+    ] {
+        let post = |padding: usize, id: &str| {
+            let mut post = to.clone();
+            post["ciphertext"] = json!("AAAA".repeat(12_000));
+            post["nonce"] = json!("");
+            post["meta"] = json!({"m": "y".repeat(padding)});
+            if !id.is_empty() {
+                post["client_message_id"] = json!(id);
+            }
+            post
+        };
+        let (mut accepted, mut refused) = (1_000, 17_300);
+        let longest = post(refused, "c").to_string();
+        assert!(longest.len() < consign_mesh::limits::FRAME_BYTES_MAX);
+        while refused - accepted > 1 {
+            let padding = usize::midpoint(accepted, refused);
+            let answer = world.send(&api_key, &post(padding, "")).await;
+            match answer.status {
+                201 => accepted = padding,
+                413 => refused = padding,
+                _ => panic!("{}", answer.text),
+            }
+        }
+        let id = format!("c-{}", to.to_string().len());
+        let too_long = world.send(&api_key, &post(accepted + 200, &id)).await;
+        assert_eq!(too_long.of(413)["error"], "payload_too_large");
+        let shorter = post(accepted - 200, &id);
+        world.send(&api_key, &shorter).await.of(201);
+        world.send(&api_key, &shorter).await.of(200);
+    }
+}

@@ -39,6 +39,10 @@ async fn cm_115_cm_053_accepted_repeated_and_refused_messages_are_counted() {
     let samples = read(&world).await;
     for (name, value) in [
         ("broker_messages_routed_total{priority=\"next\"}", 1),
+        (
+            "broker_messages_rejected_total{reason=\"idempotency_key_reused\"}",
+            1,
+        ),
         ("broker_queue_depth", 1),
         ("broker_db_healthy", 1),
         ("broker_connections_active", 0),

@@ -16,6 +16,7 @@ use consign_web::credentials::SecretDigest;
 use consign_web::layers::{self, Layered};
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
+use consign_web::throttle::FailedCredential;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -41,6 +42,8 @@ pub(crate) struct World {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) text: String,
+    /// It is counted as a wrong credential.
+    pub(crate) is_counted: bool,
 }
 
 impl Answer {
@@ -146,6 +149,7 @@ impl World {
         Answer {
             status: parts.status.as_u16(),
             text: String::from_utf8(bytes.to_vec()).unwrap(),
+            is_counted: parts.extensions.get::<FailedCredential>().is_some(),
         }
     }
 

@@ -305,6 +305,73 @@ async fn cm_094_a_retry_is_answered_although_the_rate_is_used_up() {
 }
 
 #[tokio::test]
+async fn cm_094_retries_use_nothing_of_a_full_bucket() {
+    let slow = |settings: &mut consign_mesh::broker::BrokerSettings| {
+        settings.sends_per_minute = 1;
+        settings.send_burst = 3;
+    };
+    let world = World::with(slow, |_| ()).await;
+    let alice = world.member("alice", 1).await;
+    let mut sender = world.daemon(&alice).await;
+    let frame = |id: &str| keyed(id, "*", DestinationKind::Queue, "*", "hello");
+    assert_eq!(code(&sender.deliver(&frame("c-1")).await), 201);
+    // The broker forgets which ids it has counted, and remembers those that it has accepted.
+    let world = world.restarted_with(slow).await;
+    let mut sender = world.daemon(&alice).await;
+    for _ in 0..5 {
+        assert_eq!(code(&sender.deliver(&frame("c-1")).await), 200);
+    }
+    for id in ["c-2", "c-3", "c-4"] {
+        assert_eq!(code(&sender.deliver(&frame(id)).await), 201, "{id}");
+    }
+    let limited = sender.deliver(&frame("c-5")).await;
+    assert_eq!((code(&limited), word(&limited)), (429, "rate_limit"));
+}
+
+#[tokio::test]
+async fn cm_151_pushes_of_topics_and_groups_have_all_members_and_are_repeated_as_they_were() {
+    let brief = std::time::Duration::from_secs(1);
+    let world = World::with(|settings| settings.delivery_lease = brief, |_| ()).await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let (mut sender, mut receiver) = (world.session(&alice, 60).await, world.daemon(&bob).await);
+    receiver
+        .send(&json!({"type": "join_group", "name": "ops"}))
+        .await;
+    receiver.settle().await;
+    for (id, target, kind, reference) in [
+        ("c-1", "#general", DestinationKind::Topic, "general"),
+        ("c-2", "@ops", DestinationKind::Queue, "@ops"),
+    ] {
+        let mut frame = keyed(id, target, kind, reference, "hello");
+        frame["mentions"] = json!([bob.id]);
+        let ack = sender.deliver(&frame).await;
+        assert_eq!(code(&ack), 201, "{ack}");
+        let push = receiver.push().await;
+        let mut expected = json!({
+            "type": "push",
+            "messageId": ack["messageId"],
+            "meshId": world.mesh_id,
+            "senderPubkey": crate::world::session_key(60).public_key(),
+            "senderMemberPubkey": alice.pubkey(),
+            "senderMemberId": alice.id,
+            "senderName": "alice",
+            "priority": "next",
+            "nonce": "",
+            "ciphertext": frame["ciphertext"],
+            "createdAt": push["createdAt"],
+            "bodyVersion": 1,
+            "client_message_id": id,
+            "request_fingerprint": frame["request_fingerprint"],
+        });
+        if kind == DestinationKind::Topic {
+            expected["topic"] = json!("general");
+        }
+        assert_eq!(push, expected);
+        assert_eq!(receiver.take().await, push, "the lease has ended");
+    }
+}
+
+#[tokio::test]
 async fn cm_072_of_two_first_sends_at_once_one_is_accepted() {
     let world = World::new().await;
     let alice = world.member("alice", 1).await;

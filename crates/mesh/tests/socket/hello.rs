@@ -112,18 +112,92 @@ async fn cm_146_refusals_of_a_hello_have_their_codes_in_their_order() {
 }
 
 #[tokio::test]
-async fn cm_146_a_mesh_has_a_hundred_connections() {
+async fn a_hello_to_a_mesh_that_does_not_exist_leaves_nothing_behind() {
     let world = World::new().await;
     let alice = world.member("alice", 1).await;
+    let invented = Member {
+        mesh_id: "invented".to_owned(),
+        ..alice
+    };
+    is_refused(&world, &hello(&invented, None), "unauthorized").await;
+    assert!(!format!("{:?}", world.broker).contains("invented"));
+    for (mesh_id, id) in [
+        ("m".repeat(129), "a".to_owned()),
+        ("m".to_owned(), "a".repeat(129)),
+    ] {
+        let long = Member {
+            id,
+            mesh_id,
+            name: "alice".to_owned(),
+            key: MeshPrivateKey::from_seed(&[1; 32]),
+        };
+        is_refused(&world, &hello(&long, None), "malformed").await;
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_a_session_is_no_member_s_and_no_other_member_s_session() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let carol = world.member("carol", 3).await;
+    let revoked = world
+        .broker
+        .revoke_member(operator(), "acme", carol.key.public_key());
+    revoked.await.unwrap();
+    for key in [&alice.key, &bob.key, &carol.key] {
+        is_refused(&world, &hello(&alice, Some(key)), "bad_session_pubkey").await;
+    }
+    let mut session = world.session(&bob, 60).await;
+    let stolen = hello(&alice, Some(&session_key(60)));
+    is_refused(&world, &stolen, "bad_session_pubkey").await;
+    let attested = session_hello(&alice, &session_key(60), now_ms() + 60_000);
+    is_refused(&world, &attested, "bad_session_pubkey").await;
+    session.settle().await;
+    // Its own member continues it.
+    world.session(&bob, 60).await.settle().await;
+}
+
+#[tokio::test]
+async fn cm_146_a_mesh_has_a_hundred_connections() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let carol = world.member("carol", 3).await;
     let mut clients = Vec::new();
-    for seed in 100..200 {
+    for seed in 100..164 {
         clients.push(world.session(&alice, seed).await);
     }
+    // One member does not take all places.
     let one_more = hello(&alice, Some(&session_key(201)));
     is_refused(&world, &one_more, "capacity").await;
+    for seed in 164..200 {
+        clients.push(world.session(&bob, seed).await);
+    }
+    let one_more = hello(&carol, Some(&session_key(201)));
+    is_refused(&world, &one_more, "capacity").await;
     // A connection that replaces one needs no place of its own.
-    let mut again = world.session(&alice, 150).await;
-    again.settle().await;
+    for (member, seed) in [(&alice, 150), (&bob, 170)] {
+        world.session(member, seed).await.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn a_mesh_has_a_hundred_presences_that_wait_for_their_clients() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let mut watching = world.daemon(&bob).await;
+    for seed in 100..202 {
+        let session = world.session(&alice, seed).await;
+        watching.event("peer_joined").await;
+        session.drop_line();
+    }
+    for seed in [100, 101] {
+        let left = watching.event("peer_left").await;
+        let key = session_key(seed).public_key().to_string();
+        assert_eq!(left["eventData"]["pubkey"], key);
+    }
+    let list = watching.request(json!({"type": "list_peers"})).await;
+    assert_eq!(list["peers"].as_array().unwrap().len(), 101);
+    assert!(watching.unread("push").is_empty(), "the others stay");
 }
 
 #[tokio::test]
@@ -228,4 +302,47 @@ async fn cm_149_a_session_needs_an_attestation_of_at_most_a_day() {
     assert_eq!(first["presenceId"], second["presenceId"]);
     assert_eq!(second["restored"], true);
     assert_eq!(client.closed().await, (1000, "session_replaced".to_owned()));
+}
+
+#[tokio::test]
+async fn cm_115_connections_refusals_and_copied_daemons_are_counted() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let on_machine = |digit: &str| {
+        let mut frame = hello(&alice, None);
+        frame["hostFingerprint"] = json!(digit.repeat(64));
+        frame
+    };
+    let suspected = format!(
+        "cm_broker_member_clone_suspected_total{{mesh_id=\"{}\"}}",
+        world.mesh_id
+    );
+    let mut watching = world.plain(&bob).await;
+    let mut daemon = world.connect().await;
+    daemon.say_hello(&on_machine("a")).await;
+    daemon.settle().await;
+    assert_eq!(world.metric("broker_connections_active").await, 2);
+    assert_eq!(world.metric(&suspected).await, 0);
+    daemon.drop_line();
+    let mut moved = world.connect().await;
+    moved.say_hello(&on_machine("b")).await;
+    moved.settle().await;
+    assert_eq!(world.metric(&suspected).await, 1);
+    assert_eq!(world.metric("broker_connections_total").await, 3);
+    moved.drop_line();
+    // The end of a connection is noticed a little later.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while world.metric("broker_connections_active").await != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "two are gone");
+    }
+    let mut wrong = hello(&alice, None);
+    wrong["signature"] = json!("0".repeat(128));
+    is_refused(&world, &wrong, "bad_signature").await;
+    let refused = "broker_connections_rejected_total{reason=\"bad_signature\"}";
+    assert_eq!(world.metric(refused).await, 1);
+    watching
+        .deliver(&crate::client::message("#none", "x"))
+        .await;
+    let refused = "broker_messages_rejected_total{reason=\"not_found\"}";
+    assert_eq!(world.metric(refused).await, 1);
 }

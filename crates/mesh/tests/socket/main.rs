@@ -11,6 +11,7 @@ mod concurrent;
 mod delivery;
 mod faults;
 mod hello;
+mod lengths;
 mod multicast;
 mod only_postgres_nodes;
 mod peers;

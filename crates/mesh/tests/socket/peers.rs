@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use consign_mesh::broker::BrokerError;
+use consign_mesh::invite::JoinRefusal;
 use consign_mesh::keys::MeshPrivateKey;
 use consign_mesh::rotation::{RotatingMember, rotation_frame};
 use serde_json::{Value, json};
@@ -124,13 +126,25 @@ async fn cm_150_a_reconnect_within_the_grace_time_is_silent_and_its_end_is_repor
     assert_eq!(entry(&list, &alice.pubkey()), None);
 }
 
-#[test]
-fn cm_150_pings_stale_time_and_grace_time_are_as_listed() {
+#[tokio::test]
+async fn cm_150_a_broker_waits_90_seconds_for_a_client_and_30_for_an_acknowledgement() {
     let settings = consign_mesh::broker::BrokerSettings::new(String::new());
     assert_eq!(settings.presence_grace, Duration::from_secs(90));
     assert_eq!(settings.delivery_lease, Duration::from_secs(30));
-    assert_eq!(consign_mesh::limits::PING_INTERVAL_MS, 30_000);
-    assert_eq!(consign_mesh::limits::STALE_AFTER_MS, 75_000);
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let mut watching = world.daemon(&bob).await;
+    let daemon = world.daemon(&alice).await;
+    watching.event("peer_joined").await;
+    daemon.drop_line();
+    // The connection is gone, and the presence is not.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while world.metric("broker_connections_active").await != 1 {
+        assert!(tokio::time::Instant::now() < deadline, "it is gone");
+    }
+    let list = watching.request(json!({"type": "list_peers"})).await;
+    assert!(entry(&list, &alice.pubkey()).is_some());
+    assert!(watching.unread("push").is_empty());
 }
 
 #[tokio::test]
@@ -201,7 +215,7 @@ async fn a_rotated_key_is_the_same_member_and_its_former_key_still_names_it() {
     let world = World::new().await;
     let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
     let (mut daemon, mut watching) = (world.daemon(&alice).await, world.daemon(&bob).await);
-    let new = MeshPrivateKey::from_seed(&[11; 32]);
+    let (new, alice_key) = (MeshPrivateKey::from_seed(&[11; 32]), alice.pubkey());
     let rotating = RotatingMember {
         mesh_id: &alice.mesh_id,
         member_id: &alice.id,
@@ -239,6 +253,14 @@ async fn a_rotated_key_is_the_same_member_and_its_former_key_still_names_it() {
         assert_eq!(body(&daemon.take().await), text);
     }
     let rotated = Member { key: new, ..alice };
+    let joined = world.try_join("mallory", 1).await;
+    assert!(
+        matches!(joined, Err(BrokerError::Join(JoinRefusal::KeyReplaced))),
+        "{joined:?}"
+    );
+    let ack = watching.deliver(&message(&alice_key, "still hers")).await;
+    assert_eq!(ack["code"], 201, "{ack}");
+    assert_eq!(body(&daemon.take().await), "still hers");
     let mut again = world.daemon(&rotated).await;
     again.settle().await;
     let mut old = world.connect().await;

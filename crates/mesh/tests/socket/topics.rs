@@ -164,3 +164,31 @@ async fn an_observer_reads_and_does_not_post() {
     lead.deliver(&message("#news", "theirs")).await;
     assert_eq!(body(&reader.take().await), "theirs");
 }
+
+#[tokio::test]
+async fn a_topic_whose_name_is_the_id_of_another_one_does_not_get_its_posts() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let (mut lead, mut other) = (world.daemon(&alice).await, world.daemon(&bob).await);
+    let create = |name: &str| json!({"type": "topic_create", "name": name});
+    let created = lead.request(create("plans")).await;
+    let id = created["topic"]["id"].as_str().unwrap().to_owned();
+    let twin = other.request(create(&id)).await;
+    assert_eq!(twin["created"], true);
+    assert_ne!(twin["topic"]["id"], id.as_str());
+    let again = other.request(create(&id)).await;
+    assert_eq!(
+        (&again["created"], &again["topic"]),
+        (&json!(false), &twin["topic"])
+    );
+    let members = lead
+        .request(json!({"type": "topic_members", "topic": id}))
+        .await;
+    assert_eq!(members["topic"], "plans");
+    let ack = lead
+        .deliver(&message(&format!("#{id}"), "for the lead alone"))
+        .await;
+    assert_eq!(ack["code"], 201, "{ack}");
+    lead.deliver(&message(&bob.pubkey(), "marker")).await;
+    assert_eq!(body(&other.take().await), "marker");
+}

@@ -10,7 +10,8 @@ use consign_engine::{
 };
 use consign_kernel::receipt::Signer;
 use consign_mesh::broker::{
-    Broker, BrokerNode, BrokerSettings, DedupeRetention, NewInvite, NewMember, NewMesh,
+    Broker, BrokerError, BrokerNode, BrokerSettings, DedupeRetention, Joined, NewInvite, NewMember,
+    NewMesh,
 };
 use consign_mesh::http::MeshMount;
 use consign_mesh::id::{DisplayName, MeshSlug};
@@ -18,17 +19,21 @@ use consign_mesh::keys::MeshPrivateKey;
 use consign_mesh::role::{ClonePolicy, MemberRole};
 use consign_testkit::ledger::{Backend, Ledger};
 use consign_testkit::plants;
+use consign_web::credentials::SecretDigest;
 use consign_web::layers;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
 use consign_web::server::{Options as ServerOptions, Server};
 use consign_web::shell;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::client::Client;
 
 pub(crate) const MESH: &str = "acme";
 const SECOND_NODE: i64 = 2;
+const METRICS: &str = "metrics-token-of-the-tests";
 
 /// One node.
 pub(crate) struct World {
@@ -106,16 +111,27 @@ impl World {
 
     /// A second node on the same ledger; `None` if the ledger belongs to one process.
     pub(crate) async fn second(&self) -> Option<Self> {
+        self.second_with(|_| ()).await
+    }
+
+    pub(crate) async fn second_with(
+        &self,
+        change: impl FnOnce(&mut BrokerSettings),
+    ) -> Option<Self> {
         let clock = Arc::new(EngineClock::start(None));
         let store = self.ledger.other_node(clock.clone())?;
         let ledger = Arc::clone(&self.ledger);
-        let mut world = Self::start(ledger, store, clock, (SECOND_NODE, "start-1"), |_| ()).await;
+        let mut world = Self::start(ledger, store, clock, (SECOND_NODE, "start-1"), change).await;
         world.mesh_id.clone_from(&self.mesh_id);
         Some(world)
     }
 
     /// Another start of this node on the same ledger, after this one ended as if it was killed.
     pub(crate) async fn restarted(self) -> Self {
+        self.restarted_with(|_| ()).await
+    }
+
+    pub(crate) async fn restarted_with(self, change: impl FnOnce(&mut BrokerSettings)) -> Self {
         self.server.abort();
         for task in &self.tasks {
             task.abort();
@@ -124,7 +140,7 @@ impl World {
         let ledger = Arc::clone(&self.ledger);
         let store = Arc::clone(&ledger.store);
         let node = (1, "start-2");
-        let mut world = Self::start(ledger, store, clock, node, |_| ()).await;
+        let mut world = Self::start(ledger, store, clock, node, change).await;
         world.mesh_id.clone_from(&self.mesh_id);
         world
     }
@@ -158,6 +174,9 @@ impl World {
             start: start.to_owned(),
             shared: crate::backend() == Backend::Postgres,
         };
+        // Tests ask again and again until something holds.
+        settings.requests_per_minute = u32::MAX;
+        settings.request_burst = u32::MAX;
         change(&mut settings);
         let mut heartbeat = Heartbeat::new(
             engine.clone(),
@@ -174,7 +193,10 @@ impl World {
         let broker = Broker::new(engine.clone(), settings);
         broker.recover().await.unwrap();
         let (drain, draining) = watch::channel(false);
-        let operators = OperatorCredentials::default();
+        let operators = OperatorCredentials {
+            metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
+            ..OperatorCredentials::default()
+        };
         let intent = consign_intent::Options {
             operators: operators.clone(),
             trust_proxy: false,
@@ -238,6 +260,20 @@ impl World {
     }
 
     async fn member_with(&self, role: MemberRole, name: &str, seed: u8) -> Member {
+        let joined = self.join_as(role, name, seed).await.unwrap();
+        Member {
+            id: joined.member_id,
+            mesh_id: self.mesh_id.clone(),
+            name: name.to_owned(),
+            key: MeshPrivateKey::from_seed(&[seed; 32]),
+        }
+    }
+
+    pub(crate) async fn try_join(&self, name: &str, seed: u8) -> Result<Joined, BrokerError> {
+        self.join_as(MemberRole::Member, name, seed).await
+    }
+
+    async fn join_as(&self, role: MemberRole, name: &str, seed: u8) -> Result<Joined, BrokerError> {
         let invite = NewInvite {
             role,
             uses_max: 1,
@@ -251,13 +287,24 @@ impl World {
             pubkey: key.public_key(),
             display_name: DisplayName::parse(name).unwrap(),
         };
-        let joined = self.broker.join(&request).await.unwrap();
-        Member {
-            id: joined.member_id,
-            mesh_id: self.mesh_id.clone(),
-            name: name.to_owned(),
-            key,
-        }
+        self.broker.join(&request).await
+    }
+
+    /// The value of a metric of the broker; 0 if it has none.
+    pub(crate) async fn metric(&self, name: &str) -> i64 {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {METRICS}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let samples = answer.lines().filter_map(|line| line.rsplit_once(' '));
+        let mut samples = samples.filter(|(sample, _)| *sample == name);
+        samples
+            .next()
+            .map_or(0, |(_, value)| value.parse().unwrap())
     }
 
     pub(crate) async fn connect(&self) -> Client {

@@ -13,9 +13,10 @@ use super::plan::Plan;
 use crate::accept::{CheckedSend, SendKey};
 use crate::broker::time_text::text_of_us;
 use crate::destination::{Destination, DestinationKind};
-use crate::frame::{PushFrame, RawJson};
+use crate::frame::{BrokerFrame, PushFrame, RawJson};
 use crate::id::BrokerMessageId;
 use crate::keys::MeshPublicKey;
+use crate::limits::FRAME_BYTES_MAX;
 use crate::priority::MeshPriority;
 
 /// What the ledger keeps of a message besides its row.
@@ -46,6 +47,21 @@ pub(crate) struct MeshPayload {
     /// The connection that sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) connection: Option<String>,
+}
+
+/// A character of a text becomes at most this many bytes of JSON.
+const ESCAPED_BYTES_MAX: usize = 6;
+/// All members of a push that its sender does not choose freely, with their names.
+const OTHER_BYTES_MAX: usize = 8_192;
+
+/// What a push takes from the row of its message.
+#[derive(Clone, Copy)]
+struct PushedRow<'a> {
+    id: IntentId,
+    mesh_id: &'a str,
+    sender_member_id: Option<&'a str>,
+    topic: Option<&'a str>,
+    created_at: i64,
 }
 
 /// Shows where it goes, and nothing of its content.
@@ -129,25 +145,58 @@ impl MeshPayload {
         .to_string()
     }
 
+    /// Whether its push is a frame that every client reads. `topic` is the name of the topic that it goes to.
+    pub(super) fn fits_push(&self, sender: &MeshSender, topic: Option<&str>) -> bool {
+        let chosen = [
+            Some(&self.nonce),
+            Some(&self.ciphertext),
+            self.reply_to_id.as_ref(),
+        ];
+        let chosen: usize = chosen.iter().flatten().map(|text| text.len()).sum();
+        let chosen = chosen + self.meta.as_ref().map_or(0, |meta| meta.text().len());
+        // Escaped at its longest, it fits beside everything else: the frame of a short message is not written twice.
+        if chosen * ESCAPED_BYTES_MAX + OTHER_BYTES_MAX <= FRAME_BYTES_MAX {
+            return true;
+        }
+        let push = self.push_of(PushedRow {
+            id: IntentId([0; 16]),
+            mesh_id: &sender.mesh.id,
+            sender_member_id: Some(&sender.member_id),
+            topic,
+            created_at: 0,
+        });
+        crate::frame::fits(&BrokerFrame::from(push).to_text(None))
+    }
+
     /// The frame for a recipient. `row` is the row of the message.
     pub(crate) fn to_push(&self, row: &Intent) -> PushFrame {
         let is_topic = row.goal == DestinationKind::Topic.as_str();
+        self.push_of(PushedRow {
+            id: row.id,
+            mesh_id: &row.namespace,
+            sender_member_id: row.ties.sender.as_deref(),
+            topic: row.target.as_deref().filter(|_| is_topic),
+            created_at: row.created_at.0,
+        })
+    }
+
+    fn push_of(&self, row: PushedRow<'_>) -> PushFrame {
         PushFrame {
             message_id: BrokerMessageId::from_bytes(row.id.0).to_string(),
-            mesh_id: row.namespace.clone(),
+            mesh_id: row.mesh_id.to_owned(),
             sender_pubkey: self
                 .sender_session_pubkey
                 .unwrap_or(self.sender_pubkey)
                 .to_string(),
             sender_member_pubkey: Some(self.sender_pubkey.to_string()),
-            sender_member_id: row.ties.sender.clone(),
+            sender_member_id: row.sender_member_id.map(str::to_owned),
             sender_name: Some(self.sender_name.clone()),
-            topic: row.target.clone().filter(|_| is_topic),
+            topic: row.topic.map(str::to_owned),
             reply_to_id: self.reply_to_id.clone(),
             priority: self.priority.as_str().to_owned(),
             nonce: self.nonce.clone(),
             ciphertext: self.ciphertext.clone(),
-            created_at: text_of_us(row.created_at.0),
+            created_at: text_of_us(row.created_at),
             body_version: Some(self.body_version),
             client_message_id: self.client_message_id.clone(),
             request_fingerprint: self.request_fingerprint.clone(),

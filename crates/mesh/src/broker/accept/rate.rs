@@ -1,4 +1,4 @@
-//! How many messages a member may send: a bucket of tokens per member and node.
+//! How many messages, and how many other frames, a member may send: a bucket of tokens per member and node.
 //!
 //! Invariant: an id counts once in a minute, however often it is sent; memory is bounded, and members that do not fit share
 //! one bucket.

@@ -16,8 +16,9 @@ use crate::client_message_id::ClientMessageId;
 use crate::frame::ClientAck;
 use crate::id::BrokerMessageId;
 
-/// Deliveries of one message that are searched for the acknowledged one.
-const DELIVERIES_MAX: u32 = 10_000;
+/// Deliveries of one message that are searched for one that was not pushed here. One that is not among them is pushed again, and
+/// acknowledged then.
+const DELIVERIES_MAX: u32 = 1_000;
 /// Leases that one commit gives back.
 const GIVEN_BACK_MAX: usize = 256;
 /// An acknowledgement meets a lease that ends at the same time.
@@ -34,7 +35,11 @@ impl MeshLine {
         };
         let message = match (message, &ack.client_message_id) {
             (Some(message), _) => Some(message),
-            (None, Some(id)) => self.message_named(id).await?,
+            (None, Some(id)) => match self.pushed.named(id) {
+                Some(message) => Some(message),
+                None if self.charge_request().is_err() => None,
+                None => self.message_named(id).await?,
+            },
             (None, None) => None,
         };
         let Some(message) = message else {
@@ -47,14 +52,13 @@ impl MeshLine {
         }
         match self.pushed.take_copy(message) {
             Some(copy) => self.settle_unleased(copy, message).await,
+            // A message that is not looked for is delivered again.
+            None if self.charge_request().is_err() => Ok(()),
             None => self.settle_found(message).await,
         }
     }
 
     async fn message_named(&self, id: &str) -> Result<Option<IntentId>, Error> {
-        if let Some(message) = self.pushed.named(id) {
-            return Ok(Some(message));
-        }
         let Ok(id) = ClientMessageId::parse(id) else {
             return Ok(None);
         };

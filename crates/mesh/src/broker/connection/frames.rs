@@ -1,6 +1,9 @@
 //! The frames of a connection other than messages and acknowledgements.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::MeshLine;
+use super::hello::{GROUPS_MAX, short};
 use super::topic_frames::TopicRequest;
 use crate::broker::BrokerError;
 use crate::broker::peers::PeerState;
@@ -10,15 +13,25 @@ use crate::close::MeshCloseCode;
 use crate::concurrent::{MemberConnection, decide_connection};
 use crate::features::{BrokerOffer, answer};
 use crate::frame::{
-    ClientFrame, FeatureRequest, Framed, GrantsList, GroupEntry, KeyRotationFrame,
+    ClientFrame, FeatureRequest, Framed, GrantsList, GroupEntry, JoinGroup, KeyRotationFrame,
     MessageStatusRequest, PeerEntry, PeersList, SetProfile,
+};
+use crate::limits::{
+    BROKER_FRAME_BYTES_MAX, PROFILE_BYTES_MAX, STATE_VALUE_BYTES_MAX, STATS_BYTES_MAX,
 };
 use crate::max_age::DedupeWindow;
 use crate::role::{ClonePolicy, PeerGrants, PresenceRole};
 
+/// A list of peers; its frame has a few more bytes.
+const PEERS_BYTES_MAX: usize = BROKER_FRAME_BYTES_MAX - 1_024;
+
 impl MeshLine {
     pub(super) async fn handle(&self, framed: Framed<ClientFrame>) {
         let req_id = framed.req_id.as_deref();
+        if let Err(wait_ms) = self.charge_request() {
+            let text = format!("too many requests; retry in {wait_ms} ms");
+            return self.send_error("rate_limit", text, req_id);
+        }
         match framed.frame {
             ClientFrame::Hello(_) | ClientFrame::SessionHello(_) => {
                 self.send_error(
@@ -42,24 +55,18 @@ impl MeshLine {
             }
             ClientFrame::SetVisible(set) => self.set_visible(set.visible),
             ClientFrame::SetProfile(set) => self.set_profile(*set, req_id).await,
+            ClientFrame::SetStats(set) if set.stats.text().len() > STATS_BYTES_MAX => {
+                self.refuse_length("stats", STATS_BYTES_MAX, req_id);
+            }
             ClientFrame::SetStats(set) => {
                 self.change(|state| state.stats = Some(set.stats));
             }
-            ClientFrame::JoinGroup(join) => {
-                let group = GroupEntry {
-                    name: join.name.to_string(),
-                    role: join.role,
-                };
-                self.change_groups(|groups| {
-                    groups.retain(|other| other.name != group.name);
-                    groups.push(group.clone());
-                })
-                .await;
-            }
+            ClientFrame::JoinGroup(join) => self.join_group(&join, req_id).await,
             ClientFrame::LeaveGroup(leave) => {
                 let name = leave.name.as_str();
-                self.change_groups(|groups| groups.retain(|other| other.name != name))
-                    .await;
+                let changed =
+                    self.change_groups(|groups| groups.retain(|other| other.name != name));
+                self.report(changed.await, req_id);
             }
             ClientFrame::TopicCreate(body) => {
                 self.handle_topic(TopicRequest::Create(*body), req_id).await;
@@ -82,6 +89,9 @@ impl MeshLine {
             ClientFrame::TopicMarkRead(body) => {
                 self.handle_topic(TopicRequest::MarkRead(*body), req_id)
                     .await;
+            }
+            ClientFrame::SetState(set) if set.value.text().len() > STATE_VALUE_BYTES_MAX => {
+                self.refuse_length("a value", STATE_VALUE_BYTES_MAX, req_id);
             }
             ClientFrame::SetState(set) => {
                 let set = self
@@ -118,6 +128,12 @@ impl MeshLine {
         }
     }
 
+    /// Counts a frame that is no message. If the member has sent too many, says in how many milliseconds it may send again.
+    pub(super) fn charge_request(&self) -> Result<(), u64> {
+        let rate = &self.broker.inner.request_rate;
+        rate.charge(&self.mesh.id, &self.member_id, None)
+    }
+
     fn send_grants(&self, grants: Result<PeerGrants, BrokerError>, req_id: Option<&str>) {
         match grants {
             Ok(grants) => self.send(GrantsList { grants }, req_id),
@@ -137,6 +153,7 @@ impl MeshLine {
             | BrokerError::NoSuchItem(_)
             | BrokerError::NoSuchKey(_) => "not_found",
             BrokerError::StateFull => "state_full",
+            BrokerError::TopicsFull => "topics_full",
             BrokerError::TooManySubscriptions(_) => "too_many_subscriptions",
             BrokerError::Rotation(refusal) => {
                 return self.send_error(&refusal.to_string(), "the key is not replaced", req_id);
@@ -233,19 +250,24 @@ impl MeshLine {
     fn set_visible(&self, visible: bool) {
         let mut before = visible;
         self.change(|state| before = std::mem::replace(&mut state.visible, visible));
-        if before != visible {
-            let event = if visible {
-                "peer_visible"
-            } else {
-                "peer_hidden"
-            };
-            self.broker
-                .announce(&self.mesh.id, event, &self.presence_id);
+        let peers = &self.broker.inner.peers;
+        let state = peers.update(&self.mesh.id, &self.presence_id, |_| ());
+        if let Some(state) = state.filter(|_| before != visible) {
+            self.broker.announce_visibility(&self.mesh.id, &state);
         }
+    }
+
+    fn refuse_length(&self, what: &str, bytes_max: usize, req_id: Option<&str>) {
+        let text = format!("{what} of more than {bytes_max} bytes");
+        self.send_error("payload_too_large", text, req_id);
     }
 
     async fn set_profile(&self, mut set: SetProfile, req_id: Option<&str>) {
         let name = set.display_name.take();
+        let text = serde_json::to_string(&set).unwrap_or_default();
+        if text.len() > PROFILE_BYTES_MAX {
+            return self.refuse_length("a profile", PROFILE_BYTES_MAX, req_id);
+        }
         self.change(|state| state.profile = Some(set));
         if let Some(name) = name {
             let renamed = self.broker.rename(&self.mesh.id, &self.member_id, &name);
@@ -254,26 +276,61 @@ impl MeshLine {
     }
 
     /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
-    async fn change_groups(&self, change: impl Fn(&mut Vec<GroupEntry>)) {
+    async fn change_groups(
+        &self,
+        change: impl Fn(&mut Vec<GroupEntry>),
+    ) -> Result<(), BrokerError> {
         self.change(|state| change(&mut state.groups));
         if self.session.is_some() {
-            return;
+            return Ok(());
         }
         let stored = self
             .broker
             .change_member(&self.mesh.id, &self.member_id, |member| {
                 change(&mut member.groups);
             });
-        self.report(stored.await.map(|_| ()), None);
+        stored.await.map(|_| ())
+    }
+
+    /// Adds a group, or changes the role in it. One that would be too many leaves the groups as they are.
+    async fn join_group(&self, join: &JoinGroup, req_id: Option<&str>) {
+        let group = GroupEntry {
+            name: join.name.to_string(),
+            role: join.role.as_deref().map(short),
+        };
+        let is_full = AtomicBool::new(false);
+        let changed = self.change_groups(|groups| {
+            if let Some(known) = groups.iter_mut().find(|other| other.name == group.name) {
+                known.clone_from(&group);
+            } else if groups.len() < GROUPS_MAX {
+                groups.push(group.clone());
+            } else {
+                is_full.store(true, Ordering::Relaxed);
+            }
+        });
+        let changed = changed.await;
+        if changed.is_ok() && is_full.load(Ordering::Relaxed) {
+            let text = format!("a connection has at most {GROUPS_MAX} groups");
+            return self.send_error("too_many_groups", text, req_id);
+        }
+        self.report(changed, req_id);
     }
 
     /// The peers that can be seen, and this one.
     fn peers_list(&self) -> PeersList {
         let all = self.broker.inner.peers.all(&self.mesh.id).into_iter();
         let seen = all.filter(|peer| peer.visible || peer.presence_id == self.presence_id);
-        PeersList {
+        let mut list = PeersList {
             peers: seen.map(peer_entry).collect(),
+        };
+        if serde_json::to_vec(&list).is_ok_and(|text| text.len() > PEERS_BYTES_MAX) {
+            // Who is there matters more than what they say about themselves.
+            for peer in &mut list.peers {
+                (peer.summary, peer.stats, peer.profile) = (None, None, None);
+                peer.groups.clear();
+            }
         }
+        list
     }
 
     /// Replaces the key of the member. All connections of the mesh learn it, this one as well, as the answer.
@@ -304,11 +361,18 @@ impl MeshLine {
         let Some(departure) = left else {
             return;
         };
+        if let Some(state) = departure.ended {
+            self.broker
+                .announce_state(&self.mesh.id, "peer_left", &state);
+        }
         let (broker, mesh_id) = (self.broker.clone(), self.mesh.id.clone());
         let presence_id = self.presence_id.clone();
         tokio::spawn(async move {
             tokio::time::sleep(broker.inner.settings.presence_grace).await;
-            let ended = broker.inner.peers.end(&mesh_id, &presence_id, departure);
+            let ended = broker
+                .inner
+                .peers
+                .end(&mesh_id, &presence_id, departure.number);
             broker.publish_presences();
             if let Some(state) = ended {
                 broker.announce_state(&mesh_id, "peer_left", &state);

@@ -10,6 +10,7 @@ use crate::broker::Broker;
 use crate::broker::accept::MeshSender;
 use crate::broker::peers::PeerState;
 use crate::broker::records::{MeshMember, MeshRecord};
+use crate::broker::roster::Roster;
 use crate::frame::{
     BrokerFrame, GroupEntry, HelloAck, HelloFrame, MemberProfile, RawJson, SessionHello,
 };
@@ -18,6 +19,7 @@ use crate::hello::{
 };
 use crate::id::{DisplayName, GroupName};
 use crate::keys::MeshPublicKey;
+use crate::limits::CONNECTIONS_PER_MEMBER_MAX;
 use crate::priority::PeerStatus;
 use crate::role::PresenceRole;
 
@@ -26,7 +28,7 @@ const BROKER_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How messages reach a member: at once.
 const MESSAGE_MODE: &str = "push";
 /// Groups of one connection.
-const GROUPS_MAX: usize = 64;
+pub(super) const GROUPS_MAX: usize = 64;
 /// Of a host fingerprint.
 const FINGERPRINT_DIGITS: usize = 64;
 /// Texts about a connection are cut to this length.
@@ -37,6 +39,8 @@ struct PeerArrival<'a> {
     mesh_id: &'a str,
     member_id: &'a str,
     member_key: MeshPublicKey,
+    /// Of the same member, without one that this one replaces.
+    own_connections: usize,
     session: Option<MeshPublicKey>,
     session_id: Option<&'a str>,
     display_name: Option<&'a str>,
@@ -72,13 +76,14 @@ impl Broker {
         let session = session.and_then(|key| MeshPublicKey::parse(key).ok());
         let session_id = hello.session_id.as_deref();
         let peers = &self.inner.peers;
-        let connections =
+        let (connections, own) =
             peers.count_without(&hello.mesh_id, &hello.member_id, session, session_id);
         let member_key = check_hello(hello, self.now_ms(), connections)?;
         let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id: &hello.member_id,
             member_key,
+            own_connections: own,
             session,
             session_id,
             display_name: hello.display_name.as_deref(),
@@ -105,12 +110,14 @@ impl Broker {
         let session = MeshPublicKey::parse(&hello.session_pubkey).ok();
         let (member_id, session_id) = (&hello.parent_member_id, hello.session_id.as_deref());
         let peers = &self.inner.peers;
-        let connections = peers.count_without(&hello.mesh_id, member_id, session, session_id);
+        let (connections, own) =
+            peers.count_without(&hello.mesh_id, member_id, session, session_id);
         let (session, member_key) = check_session_hello(hello, self.now_ms(), connections)?;
         let arrival = PeerArrival {
             mesh_id: &hello.mesh_id,
             member_id,
             member_key,
+            own_connections: own,
             session: Some(session),
             session_id,
             display_name: hello.display_name.as_deref(),
@@ -140,6 +147,11 @@ impl Broker {
         };
         let mesh = self.mesh(arrival.mesh_id).await;
         let mesh = mesh.map_err(|error| unavailable(&error))?;
+        // Ordering: lists of members are read and kept of meshes that exist.
+        let Some(mesh) = mesh else {
+            check(arrival.member_id, Membership::Stranger)?;
+            return Err(HelloRefusal::Unauthorized);
+        };
         let roster = self.current_roster(arrival.mesh_id).await;
         let roster = roster.map_err(|error| unavailable(&error))?;
         let holder = roster.holder_of(arrival.member_key);
@@ -149,15 +161,37 @@ impl Broker {
             None => Membership::Stranger,
         };
         check(arrival.member_id, membership)?;
-        let (Some(mesh), Some(member)) = (mesh, holder) else {
+        if arrival.own_connections >= CONNECTIONS_PER_MEMBER_MAX {
+            return Err(HelloRefusal::Capacity);
+        }
+        let Some(member) = holder else {
             return Err(HelloRefusal::Unauthorized);
         };
+        self.check_session_key(arrival, &roster)?;
         let member = self.keep_groups(arrival, member).await;
         let line = self.connect(arrival, mesh, &member, sender, req_id);
         if let Some(fingerprint) = arrival.daemon_fingerprint() {
             self.note_host(&line.mesh, &member, fingerprint).await;
         }
         Ok(line)
+    }
+
+    /// A key of a session is its own: messages to a member, or to the session of another one, do not reach it.
+    fn check_session_key(
+        &self,
+        arrival: &PeerArrival<'_>,
+        roster: &Roster,
+    ) -> Result<(), HelloRefusal> {
+        let Some(session) = arrival.session else {
+            return Ok(());
+        };
+        let peers = &self.inner.peers;
+        let holder = peers.member_of_session(arrival.mesh_id, session);
+        let is_foreign = holder.is_some_and(|holder| holder != arrival.member_id);
+        if is_foreign || roster.is_of_member(session) {
+            return Err(HelloRefusal::BadSessionPubkey);
+        }
+        Ok(())
     }
 
     /// The groups of a connection of the member itself are the member's: it is in them also while it is away.
@@ -311,6 +345,6 @@ fn valid_groups(groups: &[GroupEntry]) -> Vec<GroupEntry> {
     valid
 }
 
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(ABOUT_CHARS_MAX).collect()
 }

@@ -140,9 +140,9 @@ impl MeshLine {
             MeshFrameError::Malformed {
                 kind, id, req_id, ..
             } => (kind, id, req_id),
-            MeshFrameError::TooLong | MeshFrameError::NotAnObject(_) | MeshFrameError::NoType => {
-                (String::new(), None, None)
-            }
+            MeshFrameError::TooLong(_)
+            | MeshFrameError::NotAnObject(_)
+            | MeshFrameError::NoType => (String::new(), None, None),
         };
         if kind == "send" {
             let refusal = AcceptRefusal::new(AcceptReason::InvalidFrame, text);
