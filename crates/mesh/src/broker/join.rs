@@ -87,6 +87,7 @@ impl Broker {
             former_keys: Vec::new(),
             groups: Vec::new(),
             grants: PeerGrants::default(),
+            is_hidden: false,
             last_seen_host_fingerprint: None,
             clone_suspected_at: None,
         };
