@@ -154,7 +154,9 @@ fn cm_088_what_was_acknowledged_to_the_broker_survives_a_power_failure() {
             expected.push(id);
         }
         // An acknowledgement leaves before the next message is read from the inbox.
-        expected.iter().for_each(|id| bob.wait_received(id));
+        for id in &expected {
+            bob.wait_received(id);
+        }
         bob.kill();
         let mut random = seeds.next().expect("there is one more");
         let changes = std::fs::read(&log).expect("the log can be read");
@@ -164,7 +166,9 @@ fn cm_088_what_was_acknowledged_to_the_broker_survives_a_power_failure() {
         disk.write(&folder).expect("the folder can be written");
         bob.up();
         bob.wait_connected();
-        expected.iter().for_each(|id| bob.wait_received(id));
+        for id in &expected {
+            bob.wait_received(id);
+        }
     }
     let mut received = bob.inbox_ids();
     received.sort();
