@@ -24,6 +24,11 @@ pub(crate) const GO: Package = Package {
     name: "golang-go",
     brings: "go",
 };
+/// The sandbox of the daemon's hooks.
+pub(crate) const BUBBLEWRAP: Package = Package {
+    name: "bubblewrap",
+    brings: "bwrap",
+};
 pub(crate) const NPM: Package = Package {
     name: "npm",
     brings: "npm",

@@ -3,6 +3,7 @@
 use consign_mesh::accept::{AcceptRefusal, SendKey, check_send};
 use consign_mesh::body::CarriedBody;
 use consign_mesh::client_message_id::ClientMessageId;
+use consign_mesh::config::{DaemonConfig, HooksFile};
 use consign_mesh::destination::{Destination, Recipient, ResolvedTarget, TargetSpec};
 use consign_mesh::features::{FeatureNeeds, negotiate};
 use consign_mesh::fingerprint::BodyHash;
@@ -11,9 +12,9 @@ use consign_mesh::hello::{check_hello, check_session_hello};
 use consign_mesh::http::{JoinRequest, MessagePost};
 use consign_mesh::id::{MeshSlug, TopicName};
 use consign_mesh::ipc::{
-    FileGetQuery, FileShareRequest, InboxQuery, IpcCaller, IpcHead, IpcPolicy, IpcSend,
-    IpcTransport, LocalToken, OutboxDrop, OutboxPrune, OutboxQuery, OutboxRequeue,
-    PeerProfileUpdate, TopicSubscription, check_head,
+    FileGetQuery, FileListQuery, FileShareRequest, InboxQuery, IpcCaller, IpcHead, IpcPolicy,
+    IpcPublish, IpcSend, IpcTransport, LocalToken, OutboxDrop, OutboxPrune, OutboxQuery,
+    OutboxRequeue, PeerProfileUpdate, StateUpdate, TopicSubscription, check_head,
 };
 use consign_mesh::limits;
 use consign_mesh::max_age::DedupeWindow;
@@ -158,8 +159,37 @@ pub(crate) fn ipc(bytes: &[u8]) {
         );
     }
     let _ = JoinRequest::parse(body);
+    let _ = StateUpdate::parse(body);
+    publishes(body, header, &slug);
+    settings(&String::from_utf8_lossy(body));
     lists(&line);
     guard(&line);
+}
+
+/// What the daemon would store is read again when it is sent.
+fn publishes(body: &[u8], header: Option<&str>, slug: &MeshSlug) {
+    match IpcPublish::parse(body, header, slug) {
+        Ok(publish) => {
+            let id = publish.id(|| MeshUlid::new(1, 2)).expect("ids are checked");
+            assert_eq!(ClientMessageId::parse(id.as_str()).as_ref(), Ok(&id));
+        }
+        Err(refusal) => assert!((400..500).contains(&refusal.status), "{refusal}"),
+    }
+}
+
+/// Settings are read from files that an operator or a package wrote.
+fn settings(text: &str) {
+    if let Ok(config) = DaemonConfig::parse(text) {
+        for joined in [0, 1, usize::MAX] {
+            let _ = config.disk_limit(joined);
+        }
+        let _ = (config.needs(), config.max_age());
+    }
+    if let Ok(file) = HooksFile::parse(text) {
+        for (name, hook) in &file.0 {
+            assert_eq!(file.enabled(name).is_some(), hook.enabled);
+        }
+    }
 }
 
 fn sent_reads_again(send: &IpcSend) {
@@ -204,6 +234,9 @@ fn lists(query: &str) {
     }
     if let Ok(outbox) = OutboxQuery::parse(query) {
         assert!((1..=limits::OUTBOX_PAGE_MAX).contains(&outbox.limit));
+    }
+    if let Ok(files) = FileListQuery::parse(query) {
+        assert!((1..=limits::FILE_PAGE_MAX).contains(&files.limit));
     }
     if let Ok(file) = FileGetQuery::parse(query) {
         assert!(!file.id.is_empty() && !file.out.is_empty());

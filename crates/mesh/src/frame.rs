@@ -34,8 +34,8 @@ pub use message::{
 };
 pub use negotiation::{FeatureOffer, FeatureRequest, FeatureResponse};
 pub use presence::{
-    JoinGroup, LeaveGroup, ListPeers, PeerEntry, PeersList, SetProfile, SetStats, SetStatus,
-    SetSummary, SetVisible,
+    JoinGroup, LeaveGroup, ListPeers, MemberEntry, PeerEntry, PeersList, SetProfile, SetStats,
+    SetStatus, SetSummary, SetVisible,
 };
 pub use shared_state::{
     GetState, ListState, SetState, StateChange, StateEntry, StateList, StateResult,

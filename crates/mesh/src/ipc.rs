@@ -23,7 +23,7 @@ pub use answer::{CompatAnswer, HealthAnswer, IpcAnswer, SendAnswer, VersionAnswe
 pub use event::{MeshEventKind, sse_comment, sse_event};
 pub use guard::{IpcCaller, IpcHead, IpcPolicy, IpcTransport, check_head, redacted_authorization};
 pub use items::{InboxItem, IpcItemList, OutboxItem, RequeueAnswer, TopicItem};
-pub use page::{FileGetQuery, InboxQuery, OutboxQuery};
+pub use page::{FileGetQuery, FileListQuery, InboxQuery, OutboxQuery};
 pub use publish::{INTENT_KIND, IntentRequest, IpcPublish};
 pub use request::{
     FileShareRequest, IpcSend, OutboxDrop, OutboxPrune, OutboxRequeue, PeerProfileUpdate,
@@ -40,6 +40,8 @@ pub struct IpcRefusal {
     pub error: String,
     /// The part of the interface that is off.
     pub capability: Option<String>,
+    /// What to do, in words.
+    pub message: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -47,6 +49,8 @@ struct RefusalBody<'a> {
     error: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     capability: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
 }
 
 impl IpcRefusal {
@@ -55,6 +59,15 @@ impl IpcRefusal {
             status,
             error: error.into(),
             capability: None,
+            message: None,
+        }
+    }
+
+    /// What only the broker knows is unknown without it.
+    pub fn broker_unreachable() -> Self {
+        Self {
+            message: Some("the broker is not connected; repeat the request later"),
+            ..Self::new(503, "broker_unreachable")
         }
     }
 
@@ -107,6 +120,7 @@ impl IpcRefusal {
         let body = RefusalBody {
             error: &self.error,
             capability: self.capability.as_deref(),
+            message: self.message,
         };
         serde_json::to_string(&body).expect("strings are JSON")
     }

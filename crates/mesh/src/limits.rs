@@ -105,6 +105,10 @@ pub const IPC_REQUESTS_PER_SECOND: u32 = 100;
 pub const IPC_REQUEST_BURST: u32 = 1_000;
 pub const INBOX_PAGE_DEFAULT: u32 = 100;
 pub const INBOX_PAGE_MAX: u32 = 1_000;
+pub const FILE_PAGE_DEFAULT: u32 = 50;
+pub const FILE_PAGE_MAX: u32 = 200;
+/// What a sender says about a file.
+pub const FILE_MESSAGE_CHARACTERS_MAX: usize = 1_000;
 pub const OUTBOX_PAGE_DEFAULT: u32 = 50;
 pub const OUTBOX_PAGE_MAX: u32 = 500;
 pub const LOCAL_TOKEN_BYTES: usize = 32;

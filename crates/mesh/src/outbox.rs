@@ -146,8 +146,15 @@ const PERMANENT_WORDS: &[&str] = &[
     "signature",
 ];
 
+/// Bytes of an error of the broker that are kept.
+const ERROR_BYTES_MAX: usize = 1_024;
+
 pub fn ack_outcome(ack: &AckFrame) -> AckOutcome {
-    let error = || ack.error.clone().unwrap_or_else(|| "refused".to_owned());
+    let error = || {
+        let text = ack.error.as_deref().unwrap_or("refused");
+        // The broker is not ours, and the text is stored with the row.
+        text[..text.floor_char_boundary(ERROR_BYTES_MAX)].to_owned()
+    };
     match ack.code {
         Some(200..=299) => done(ack),
         Some(409) if plant::on(Plant::ReusedIdRetried) => AckOutcome::Retry(error()),

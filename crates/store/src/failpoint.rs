@@ -27,6 +27,10 @@ pub enum Failpoint {
     BeforeAnswer,
     /// The rail has refunded, and the ledger has not recorded it.
     AfterRefund,
+    /// Received messages are written to the inbox, and not committed.
+    BeforeInboxCommit,
+    /// Received messages are in the inbox, and not acknowledged.
+    AfterInboxCommit,
 }
 
 #[cfg(not(feature = "planted"))]
@@ -63,6 +67,8 @@ mod armed {
             "after-charge" => Failpoint::AfterCharge,
             "before-answer" => Failpoint::BeforeAnswer,
             "after-refund" => Failpoint::AfterRefund,
+            "before-inbox-commit" => Failpoint::BeforeInboxCommit,
+            "after-inbox-commit" => Failpoint::AfterInboxCommit,
             _ => return false,
         };
         let nth = nth.parse().ok().filter(|nth| *nth > 0);

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 
 use crate::Error;
+use crate::failpoint::{self, Failpoint};
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS inbox (
   id TEXT PRIMARY KEY,
@@ -126,7 +127,9 @@ impl Inbox {
     fn migrate(&self) -> Result<(), Error> {
         let connection = self.connection();
         connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "normal")?;
+        // A message is acknowledged to the broker after its commit, and the broker forgets it then. So a commit must survive a
+        // power failure, which `normal` does not promise.
+        connection.pragma_update(None, "synchronous", "full")?;
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if found > VERSION {
             return Err(Error::TooNew {
@@ -147,42 +150,31 @@ impl Inbox {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Runs the calls in one transaction. When this returns, what they stored is on the disk; if one of them fails, nothing is.
+    pub fn in_one_commit<T>(
+        &self,
+        calls: impl FnOnce(&InboxCommit<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let connection = self.connection();
+        let commit = InboxCommit(Transaction::new_unchecked(
+            &connection,
+            TransactionBehavior::Immediate,
+        )?);
+        let done = calls(&commit)?;
+        failpoint::hit(Failpoint::BeforeInboxCommit);
+        commit.0.commit()?;
+        failpoint::hit(Failpoint::AfterInboxCommit);
+        Ok(done)
+    }
+
     /// Stores an item unless its client's id is known. Returns whether it was new.
     pub fn insert(&self, item: &ReceivedMessage) -> Result<bool, Error> {
-        let sql = concat!(
-            "INSERT INTO inbox (",
-            columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (client_message_id) DO NOTHING RETURNING id"
-        );
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(sql)?;
-        let row = params![
-            item.id,
-            item.client_message_id,
-            item.broker_message_id,
-            item.mesh,
-            item.topic,
-            item.sender_pubkey,
-            item.sender_name,
-            item.body,
-            item.meta,
-            item.received_at,
-            item.reply_to_id,
-        ];
-        let new = statement.query_row(row, |row| row.get::<_, String>(0));
-        Ok(new.optional()?.is_some())
+        self.in_one_commit(|commit| commit.insert(item))
     }
 
     /// The item under an id of its client.
     pub fn find(&self, client_message_id: &str) -> Result<Option<ReceivedMessage>, Error> {
-        let sql = concat!(
-            "SELECT ",
-            columns!(),
-            " FROM inbox WHERE client_message_id = ?1"
-        );
-        let connection = self.connection();
-        let mut statement = connection.prepare_cached(sql)?;
-        Ok(statement.query_row([client_message_id], item).optional()?)
+        find(&self.connection(), client_message_id)
     }
 
     /// Newest first.
@@ -213,14 +205,45 @@ impl Inbox {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// Items whose `meta` begins with this text, newest first and without their bodies.
-    pub fn with_meta(&self, beginning: &str, limit: u32) -> Result<Vec<ReceivedMessage>, Error> {
+    /// Items whose `meta` begins with one text and whose client's id ends with another, newest first and without their bodies.
+    pub fn with_meta(
+        &self,
+        beginning: &str,
+        id_end: &str,
+        before: Option<&(i64, String)>,
+        limit: u32,
+    ) -> Result<Vec<ReceivedMessage>, Error> {
         let sql = "SELECT id, client_message_id, broker_message_id, mesh, topic, sender_pubkey, sender_name, NULL, meta, \
                    received_at, reply_to_id FROM inbox WHERE substr(meta, 1, length(?1)) = ?1 \
-                   ORDER BY received_at DESC, id DESC LIMIT ?2";
+                   AND substr(client_message_id, -length(?2)) = ?2 AND (?3 IS NULL OR (received_at, id) < (?3, ?4)) \
+                   ORDER BY received_at DESC, id DESC LIMIT ?5";
         let connection = self.connection();
         let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_map(params![beginning, limit], item)?;
+        let wanted = params![
+            beginning,
+            id_end,
+            before.map(|(at, _)| at),
+            before.map(|(_, id)| id),
+            limit
+        ];
+        let found = statement.query_map(wanted, item)?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Items of a sender whose client's id begins with this text and a dot, without their bodies.
+    pub fn with_id(
+        &self,
+        beginning: &str,
+        sender_pubkey: &str,
+        limit: u32,
+    ) -> Result<Vec<ReceivedMessage>, Error> {
+        // The index has the ids in this order; a slash is the character after a dot.
+        let sql = "SELECT id, client_message_id, broker_message_id, mesh, topic, sender_pubkey, sender_name, NULL, meta, \
+                   received_at, reply_to_id FROM inbox WHERE client_message_id > ?1 || '.' AND client_message_id < ?1 || '/' \
+                   AND sender_pubkey = ?2 LIMIT ?3";
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached(sql)?;
+        let found = statement.query_map(params![beginning, sender_pubkey, limit], item)?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 
@@ -262,6 +285,55 @@ impl Inbox {
             .query_row(sql, [], |row| row.get::<_, i64>(0));
         Ok(free?.unsigned_abs())
     }
+}
+
+/// A transaction of [`Inbox::in_one_commit`].
+#[derive(Debug)]
+pub struct InboxCommit<'a>(Transaction<'a>);
+
+impl InboxCommit<'_> {
+    /// Stores an item unless its client's id is known. Returns whether it was new.
+    pub fn insert(&self, item: &ReceivedMessage) -> Result<bool, Error> {
+        let sql = concat!(
+            "INSERT INTO inbox (",
+            columns!(),
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (client_message_id) DO NOTHING RETURNING id"
+        );
+        let mut statement = self.0.prepare_cached(sql)?;
+        let row = params![
+            item.id,
+            item.client_message_id,
+            item.broker_message_id,
+            item.mesh,
+            item.topic,
+            item.sender_pubkey,
+            item.sender_name,
+            item.body,
+            item.meta,
+            item.received_at,
+            item.reply_to_id,
+        ];
+        let new = statement.query_row(row, |row| row.get::<_, String>(0));
+        Ok(new.optional()?.is_some())
+    }
+
+    /// The item under an id of its client, also one that this transaction has stored.
+    pub fn find(&self, client_message_id: &str) -> Result<Option<ReceivedMessage>, Error> {
+        find(&self.0, client_message_id)
+    }
+}
+
+fn find(
+    connection: &Connection,
+    client_message_id: &str,
+) -> Result<Option<ReceivedMessage>, Error> {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM inbox WHERE client_message_id = ?1"
+    );
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row([client_message_id], item).optional()?)
 }
 
 fn item(row: &Row<'_>) -> rusqlite::Result<ReceivedMessage> {

@@ -168,7 +168,7 @@ fn refusal(response: &Response) -> Failure {
         Some(error) => error.to_owned(),
         None => format!("the daemon answered with status {status}"),
     };
-    for key in ["conflict", "capability", "reason", "detail"] {
+    for key in ["conflict", "capability", "reason", "detail", "message"] {
         if let Some(word) = body[key].as_str() {
             message.push_str(": ");
             message.push_str(word);
@@ -207,6 +207,11 @@ mod tests {
             404,
             r#"{"error":"destination_not_found"}"#,
             "destination_not_found (status 404)",
+        );
+        check(
+            503,
+            r#"{"error":"broker_unreachable","message":"repeat the request later"}"#,
+            "broker_unreachable: repeat the request later (status 503)",
         );
         check(500, "", "the daemon answered with status 500 (status 500)");
     }

@@ -254,3 +254,39 @@ fn a_client_that_does_not_read_is_closed_and_its_mail_comes_with_the_next_connec
     bob.wait_received("waits");
     assert_eq!(bob.inbox_ids(), ["waits"]);
 }
+
+#[test]
+fn a_daemon_whose_socket_is_gone_can_be_stopped() {
+    let world = MeshWorld::new();
+    let mut alice = world.member("alice");
+    std::fs::remove_file(alice.folder().join("sock")).expect("the socket can be removed");
+    let stopped = printed(&alice.daemon(&["down"]));
+    assert_eq!(stopped["stopped"], true);
+    assert_eq!(alice.exit_status(), 0);
+}
+
+#[test]
+fn a_member_has_its_name_while_it_and_then_the_broker_are_away() {
+    let mut world = MeshWorld::new();
+    let mut bob = world.join("bob");
+    let mut alice = world.join("alice");
+    let cold = ["mesh", "send", "bob", "text", "--id", "cold", "--json"];
+    assert_eq!(printed(&alice.consign(&cold))["via"], "broker");
+    alice.up();
+    alice.wait_connected();
+    printed(&alice.send("bob", "text", "offline"));
+    wait_for("the row is done", || {
+        alice.outbox_status("offline") == "done"
+    });
+    alice.kill();
+    world.kill_broker();
+    alice.up();
+    printed(&alice.send("bob", "text", "alone"));
+    let (_, error) = failed(&alice.send("nobody", "text", "unknown"));
+    assert!(error.contains("broker_unreachable"), "{error}");
+    world.start_broker();
+    bob.up();
+    for id in ["cold", "offline", "alone"] {
+        bob.wait_received(id);
+    }
+}

@@ -31,3 +31,29 @@ fn cm_087_a_wall_clock_that_jumps_makes_no_message_too_old() {
         wait_for("the row is done", || alice.outbox_status(&id) == "done");
     }
 }
+
+#[test]
+fn cm_099_a_start_with_a_wrong_clock_removes_no_messages_and_no_keys() {
+    let world = MeshWorld::new();
+    let alice = world.member("alice");
+    let mut bob = world.member("bob");
+    printed(&alice.send(&bob.pubkey(), "text", "kept"));
+    bob.wait_received("kept");
+    printed(&bob.daemon(&["rotate-keypair"]));
+    let archive = bob.folder().join("keypair-archive.json");
+    let keys = std::fs::read_to_string(&archive).expect("the old key is archived");
+    bob.kill();
+    let shim = Shim::build(world.place.folder.path()).expect("cc builds the shim");
+    shim.move_clock(2 * YEAR_S).expect("the shim listens");
+    bob.spawn_with(&[], &shim.variables("inbox.db"));
+    // The broker refuses a hello of another time.
+    wait_for("the daemon reports the refusal", || {
+        let status = bob.daemon(&["status"]);
+        status.status.success()
+            && printed(&status)["last_error"]
+                .as_str()
+                .is_some_and(|error| error.contains("timestamp_skew"))
+    });
+    assert_eq!(bob.inbox_ids(), ["kept"]);
+    assert_eq!(std::fs::read_to_string(&archive).ok(), Some(keys));
+}

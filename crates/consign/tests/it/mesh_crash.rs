@@ -163,3 +163,39 @@ fn cm_071_a_broker_that_dies_before_its_sync_accepts_each_message_once() {
 fn cm_071_a_broker_that_dies_before_its_ack_accepts_each_message_once() {
     broker_dies_at("after-sync");
 }
+
+/// The receiving daemon dies at each pass of the failpoint, and is started again.
+fn receiver_dies_at(failpoint: &str) {
+    let world = MeshWorld::new();
+    let alice = world.member("alice");
+    let mut bob = world.join("bob");
+    let to = bob.pubkey();
+    let mut expected = Vec::new();
+    for pass in passes(DAEMON_PASSES) {
+        bob.spawn_with(&[], &[("CONSIGN_FAILPOINT", format!("{failpoint}:{pass}"))]);
+        let mut number = 0;
+        while !bob.was_killed() {
+            assert!(number < MESSAGES_MAX, "the daemon does not die");
+            let id = id(failpoint, pass, number);
+            printed(&alice.send(&to, "text", &id));
+            wait_for("the message is received or the daemon dead", || {
+                bob.was_killed() || bob.received_or_none().contains(&id)
+            });
+            expected.push(id);
+            number += 1;
+        }
+        bob.kill();
+    }
+    bob.up();
+    assert_arrived_once(&world, &alice, &bob, expected);
+}
+
+#[test]
+fn cm_088_a_receiver_that_dies_before_the_commit_of_its_inbox_loses_nothing() {
+    receiver_dies_at("before-inbox-commit");
+}
+
+#[test]
+fn cm_088_a_receiver_that_dies_before_its_acknowledgement_loses_nothing() {
+    receiver_dies_at("after-inbox-commit");
+}

@@ -4,6 +4,8 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
+use consign_testkit::disk::Disk;
+use consign_testkit::seeded_random::SeededRandom;
 use consign_testkit::shim::{Fault, Shim};
 use serde_json::{Value, json};
 
@@ -108,4 +110,68 @@ fn cm_038_a_failing_sync_accepts_nothing_and_ends_the_daemon() {
     assert!([200, 202].contains(&send(&alice, &to, "lost").0));
     bob.wait_received("lost");
     assert_eq!(bob.inbox_ids(), ["lost"]);
+}
+
+#[test]
+fn cm_088_what_was_acknowledged_to_the_broker_survives_a_power_failure() {
+    const ROUNDS: usize = 4;
+    let world = MeshWorld::new();
+    let alice = world.member("alice");
+    let mut bob = world.member("bob");
+    let to = bob.pubkey();
+    let shim = Shim::build(world.place.folder.path()).expect("cc builds the shim");
+    let log = world.place.path("changes");
+    // A seed whose first choice loses every write that was not synced.
+    let loses_all = |random: &SeededRandom| random.clone().below(4) == 0;
+    let mut seeds = (0..).map(SeededRandom::new).filter(loses_all);
+    let mut expected = Vec::new();
+    for round in 0..ROUNDS {
+        bob.kill();
+        let folder = bob.folder();
+        // Files of a running daemon, and links to them.
+        for name in ["sock", "pid", "http.port"] {
+            let _ = std::fs::remove_file(folder.join(name));
+        }
+        for name in ["daemon.sock", "daemon.pid", "local-token"] {
+            std::fs::remove_file(folder.join(name)).expect("the link can be removed");
+        }
+        let mut disk = Disk::read(&folder).expect("the folder can be read");
+        std::fs::write(&log, "").expect("a log can be made");
+        let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let logging = [
+            ("CONSIGN_SHIM_TREE", path(&folder)),
+            ("CONSIGN_SHIM_LOG", path(&log)),
+        ];
+        let variables = [&shim.variables("inbox.db")[..], &logging].concat();
+        bob.spawn_with(&[], &variables);
+        wait_for("the daemon is ready", || {
+            bob.daemon(&["status"]).status.success()
+        });
+        bob.wait_connected();
+        for number in 0..10 {
+            let id = format!("power-{round}-{number}");
+            assert_eq!(send(&alice, &to, &id).0, 202);
+            expected.push(id);
+        }
+        // An acknowledgement leaves before the next message is read from the inbox.
+        for id in &expected {
+            bob.wait_received(id);
+        }
+        bob.kill();
+        let mut random = seeds.next().expect("there is one more");
+        let changes = std::fs::read(&log).expect("the log can be read");
+        disk.replay(&changes, &mut random.clone());
+        let loss = disk.cut_power(&mut random);
+        assert!(loss.dropped > 0, "{loss:?}");
+        disk.write(&folder).expect("the folder can be written");
+        bob.up();
+        bob.wait_connected();
+        for id in &expected {
+            bob.wait_received(id);
+        }
+    }
+    let mut received = bob.inbox_ids();
+    received.sort();
+    expected.sort();
+    assert_eq!(received, expected);
 }

@@ -300,6 +300,17 @@ impl MeshUser {
         })
     }
 
+    /// The ids in the inbox while the daemon may be gone.
+    pub(crate) fn received_or_none(&self) -> Vec<String> {
+        let inbox = self.daemon(&["inbox", "--limit", "1000"]);
+        if !inbox.status.success() {
+            return Vec::new();
+        }
+        let inbox = printed(&inbox);
+        let items = inbox["items"].as_array().expect("a list").iter();
+        items.map(|item| word(&item["client_message_id"])).collect()
+    }
+
     /// The status of a row while the daemon may be gone.
     pub(crate) fn outbox_status_or_none(&self, id: &str) -> String {
         let is_running = self.daemon(&["status"]).status.success();

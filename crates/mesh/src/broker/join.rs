@@ -95,6 +95,7 @@ impl Broker {
             key_id: None,
             groups: Vec::new(),
             grants: PeerGrants::default(),
+            is_hidden: false,
             last_seen_host_fingerprint: None,
             clone_suspected_at: None,
         };

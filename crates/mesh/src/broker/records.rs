@@ -75,6 +75,9 @@ pub struct MeshMember {
     /// What the member lets others do.
     #[serde(default)]
     pub grants: PeerGrants,
+    /// Others do not see it in lists.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_hidden: bool,
     /// The machine from which the member's daemon connected last, as that daemon hashed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen_host_fingerprint: Option<String>,

@@ -8,6 +8,7 @@ use std::fs;
 
 use serde_json::json;
 
+use super::line::LineError;
 use super::outbox_ledger::{AcceptedRow, OutboxError};
 use super::outbox_payload::OutboxPayload;
 use super::random;
@@ -36,7 +37,10 @@ impl DaemonShared {
         hook: Option<&str>,
     ) -> Result<IpcAnswer, IpcRefusal> {
         let id = send.id(new_ulid)?;
-        let destination = self.resolve(send.to.clone()).await?;
+        let destination = match self.resolve(send.to.clone()).await {
+            Ok(destination) => destination,
+            Err(refusal) => self.accepted_before(&send.to, &id).await?.ok_or(refusal)?,
+        };
         if let Some(token) = hook {
             self.hooks.authorize(token, Some(&destination))?;
         }
@@ -46,7 +50,28 @@ impl DaemonShared {
         let _sealing = self.sealing.read().await;
         let payload = self.payload(&send, &id, &destination, fingerprint)?;
         let decision = self.enqueue(&payload, fingerprint).await?;
+        if let (Recipient::Name(name), Destination::Member(member)) = (&send.to, &destination) {
+            self.peers.note_use(name.as_str(), *member);
+        }
         Ok(answer_send(&decision, &id))
+    }
+
+    /// The destination of a request that may be a repeated one, whose recipient cannot be resolved any more: its member, if the
+    /// id is known and the name was that of this member.
+    async fn accepted_before(
+        &self,
+        to: &Recipient,
+        id: &ClientMessageId,
+    ) -> Result<Option<Destination>, IpcRefusal> {
+        let Recipient::Name(name) = to else {
+            return Ok(None);
+        };
+        let Some(member) = self.peers.used(name.as_str()) else {
+            return Ok(None);
+        };
+        let known = self.outbox.find(id.as_str()).await;
+        let known = known.map_err(|error| unavailable(&error))?;
+        Ok(known.map(|_| Destination::Member(member)))
     }
 
     /// The destination of a recipient. What is not known is asked for at the broker.
@@ -54,26 +79,34 @@ impl DaemonShared {
         if let Recipient::Topic(name) = &to
             && !self.topics.is_known(name)
         {
-            if let Some(line) = self.line() {
-                // Without an answer the topic stays unknown.
-                let _ = self.topics.refresh(&line).await;
-            }
+            let asked = match self.line() {
+                Some(line) => self.topics.refresh(&line).await.map(drop),
+                None => Err(LineError::Closed),
+            };
             if !self.topics.is_known(name) {
-                return Err(unresolved(ResolveError::NotFound));
+                return Err(not_found(asked));
             }
         }
-        match to.clone().resolve(&self.peers.known()) {
-            Err(ResolveError::NotFound) if to.needs_peers() => {}
-            // It may be the key of a session, which the broker knows.
-            Ok(Destination::Member(key)) if self.peers.asks_about(key) => {}
+        let needs_peers = to.needs_peers();
+        let found = to.clone().resolve(&self.peers.known());
+        match found {
+            Ok(Destination::Member(key)) if !needs_peers && self.peers.asks_about(key) => {
+                // It may be the key of a session, which the broker knows.
+            }
             Ok(destination) => return Ok(destination),
+            // One of two members of this name may have another one by now.
+            Err(ResolveError::NotFound | ResolveError::Ambiguous) if needs_peers => {}
             Err(error) => return Err(unresolved(error)),
         }
-        if let Some(line) = self.line() {
-            // Without an answer the name stays unknown.
-            let _ = self.peers.refresh(&line).await;
+        let asked = match self.line() {
+            Some(line) => self.peers.look_up(&line, &to.to_string()).await,
+            None => Err(LineError::Closed),
+        };
+        match to.resolve(&self.peers.known()) {
+            Ok(destination) => Ok(destination),
+            Err(ResolveError::NotFound) => Err(not_found(asked)),
+            Err(error @ ResolveError::Ambiguous) => Err(unresolved(error)),
         }
-        to.resolve(&self.peers.known()).map_err(unresolved)
     }
 
     /// The row of a message, encrypted.
@@ -271,6 +304,18 @@ fn unresolved(error: ResolveError) -> IpcRefusal {
         ResolveError::Ambiguous => 409,
     };
     IpcRefusal::new(status, error.to_string())
+}
+
+/// Only the broker knows that nobody has a name. Without its answer the request may be repeated.
+fn not_found(asked: Result<(), LineError>) -> IpcRefusal {
+    match asked {
+        Ok(()) => unresolved(ResolveError::NotFound),
+        Err(LineError::Closed | LineError::NoAnswer) => IpcRefusal::broker_unreachable(),
+        Err(error @ LineError::Refused(_)) => {
+            tracing::warn!(%error, "the broker does not list its members");
+            IpcRefusal::broker_unreachable()
+        }
+    }
 }
 
 /// The answer to a write that the disk did not take.

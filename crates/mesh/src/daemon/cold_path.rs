@@ -65,7 +65,7 @@ impl ColdPath<'_> {
     pub async fn send(&self, request: &IpcSend) -> Result<AckFrame, ColdPathError> {
         let mut session = self.connect().await?;
         let peers = if request.to.needs_peers() {
-            session.peers().await?
+            session.peers(&request.to).await?
         } else {
             Vec::new()
         };
@@ -131,7 +131,7 @@ impl ColdPath<'_> {
     ) -> Result<PeerGrants, ColdPathError> {
         let mut session = self.connect().await?;
         let peers = if member.needs_peers() {
-            session.peers().await?
+            session.peers(&member).await?
         } else {
             Vec::new()
         };
@@ -227,8 +227,13 @@ impl ColdSession {
         })
     }
 
-    async fn peers(&mut self) -> Result<Vec<KnownPeer>, ColdPathError> {
-        let ask = ClientFrame::from(ListPeers {}).to_text(Some(REQUEST));
+    /// The peers, and the members that the recipient may be, also those that are offline.
+    async fn peers(&mut self, to: &Recipient) -> Result<Vec<KnownPeer>, ColdPathError> {
+        let ask = ListPeers {
+            members: true,
+            member: Some(to.to_string()),
+        };
+        let ask = ClientFrame::from(ask).to_text(Some(REQUEST));
         self.write(ask).await?;
         let list = self
             .answer(|frame| {
@@ -239,7 +244,15 @@ impl ColdSession {
                 }
             })
             .await?;
-        Ok(list.peers.iter().filter_map(known).collect())
+        let members = list.members.unwrap_or_default().into_iter();
+        let members = members.filter_map(|entry| {
+            Some(KnownPeer {
+                member: MeshPublicKey::parse(&entry.pubkey).ok()?,
+                name: Some(entry.display_name),
+                sessions: Vec::new(),
+            })
+        });
+        Ok(list.peers.iter().filter_map(known).chain(members).collect())
     }
 
     /// The request is the last one of the session.

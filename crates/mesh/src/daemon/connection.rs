@@ -43,8 +43,9 @@ pub(super) async fn keep_connected(shared: Arc<DaemonShared>, inbound: mpsc::Sen
             _ = shared.until_end(), if !was_open => return,
         };
         shared.line.send_replace(LinkState::Closed);
-        let why = match ended {
-            LineEnd::Lost(why) => why,
+        let (why, is_refused) = match ended {
+            LineEnd::Lost(why) => (why, false),
+            LineEnd::Refused(why) => (why, true),
             LineEnd::Ended(end) => {
                 let why = end.message.clone().unwrap_or_default();
                 shared.log.error("the daemon ends", &json!({"reason": why}));
@@ -65,7 +66,12 @@ pub(super) async fn keep_connected(shared: Arc<DaemonShared>, inbound: mpsc::Sen
         let entropy = u64::from_le_bytes(random::bytes());
         let pause_ms = reconnect_delay_ms(&shared.config().reconnect, failures, entropy);
         let fields = json!({"reason": why, "pause_ms": pause_ms});
-        shared.log.info("broker_not_connected", &fields);
+        if is_refused {
+            shared.log.warn("broker_refuses", &fields);
+        } else {
+            shared.log.info("broker_not_connected", &fields);
+        }
+        shared.set_line_error(Some(why.clone()));
         shared
             .metrics
             .count(DaemonMetric::Reconnects, &[reconnect_reason(&why)]);
@@ -121,6 +127,7 @@ async fn connect_once(
     let (line, outgoing) = BrokerLine::new(terms, wall_ms());
     let line = Arc::new(line);
     *was_open = true;
+    shared.set_line_error(None);
     shared.line.send_replace(LinkState::Open(Arc::clone(&line)));
     shared.log.info("broker_connected", &json!({}));
     let event = json!({"mesh": shared.slug.as_str()});
@@ -252,9 +259,16 @@ impl Reader<'_> {
             let message = "the broker reports that this member was revoked";
             return Some(LineEnd::Ended(DaemonEnd::new(DaemonExit::Revoked, message)));
         }
-        // The other side is there as long as the daemon runs.
-        let _ = self.inbound.send(push).await;
-        None
+        if self.inbound.send(push).await.is_ok() {
+            return None;
+        }
+        // Nothing is stored any more, so nothing may be received either.
+        Some(if self.shared.is_ending() {
+            LineEnd::lost("the daemon ends")
+        } else {
+            let message = "received messages are not stored any more; start the daemon again";
+            LineEnd::Ended(DaemonEnd::general(message))
+        })
     }
 
     /// A pong repeats the milliseconds at which its ping was sent.

@@ -62,6 +62,7 @@ impl DaemonFolder {
         hooks => "hooks",
         topic_subscriptions => "topic_subscriptions.json",
         topic_keys => "topic_keys.json",
+        member_names => "member_names.json",
         key_epoch => "key_epoch.json",
     }
 

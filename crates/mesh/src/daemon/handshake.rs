@@ -17,7 +17,8 @@ use super::transport::BrokerSocket;
 use crate::close::{DaemonExit, MeshCloseCode};
 use crate::features::{FeatureNeeds, Negotiated, NegotiationFailure, negotiate};
 use crate::frame::{
-    BrokerFrame, ClientFrame, FeatureRequest, FeatureResponse, HelloAck, HelloFrame, PushFrame,
+    BrokerFrame, ClientFrame, ErrorFrame, FeatureRequest, FeatureResponse, HelloAck, HelloFrame,
+    PushFrame,
 };
 use crate::ipc::MeshEventKind;
 use crate::limits::{HELLO_TIMEOUT_MS, NEGOTIATION_TIMEOUT_MS};
@@ -25,6 +26,9 @@ use crate::max_age::{MaxAge, MaxAgeWarning, max_age};
 use crate::signed_text::MeshSignedText;
 
 const NEGOTIATION_REQUEST: &str = "negotiation";
+/// Messages that are kept until the negotiation is over.
+const EARLY_MAX: usize = 256;
+const REFUSAL_CHARACTERS_MAX: usize = 500;
 /// How long the broker has to answer a close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -45,6 +49,8 @@ pub(super) struct BrokerTerms {
 pub(super) enum LineEnd {
     /// It is tried again.
     Lost(String),
+    /// The broker refused the hello. It is tried again, but somebody should look at it.
+    Refused(String),
     /// The daemon ends.
     Ended(DaemonEnd),
 }
@@ -143,7 +149,7 @@ async fn hello_ack(
     loop {
         match next_frame(socket).await {
             Ok(BrokerFrame::HelloAck(ack)) => return Ok(*ack),
-            Ok(BrokerFrame::Push(push)) => early.push(*push),
+            Ok(BrokerFrame::Push(push)) => keep_early(early, *push),
             Ok(BrokerFrame::Error(error)) => {
                 if matches!(&*error.code, "revoked" | "unauthorized")
                     && shared.adopt_next_key().await
@@ -154,12 +160,34 @@ async fn hello_ack(
                     let message = format!("the broker refuses this member: {}", error.message);
                     return Err(LineEnd::Ended(DaemonEnd::new(DaemonExit::Revoked, message)));
                 }
-                refusal = Some(format!("the hello was refused: {}", error.code));
+                refusal = Some(refusal_text(&error));
             }
             Ok(_) => {}
-            Err(LineEnd::Lost(why)) => return Err(LineEnd::Lost(refusal.unwrap_or(why))),
+            Err(LineEnd::Lost(why)) => {
+                return Err(match refusal {
+                    Some(refusal) => LineEnd::Refused(refusal),
+                    None => LineEnd::Lost(why),
+                });
+            }
             Err(end) => return Err(end),
         }
+    }
+}
+
+/// The broker is not ours, so its text has a bound.
+fn refusal_text(error: &ErrorFrame) -> String {
+    let text = format!(
+        "the broker refuses the hello: {}: {}",
+        error.code, error.message
+    );
+    text.chars().take(REFUSAL_CHARACTERS_MAX).collect()
+}
+
+/// Keeps a message that came before the negotiation. Beyond the limit it is ignored: it is not acknowledged, so the broker
+/// sends it again.
+fn keep_early(early: &mut Vec<PushFrame>, push: PushFrame) {
+    if early.len() < EARLY_MAX {
+        early.push(push);
     }
 }
 
@@ -173,7 +201,7 @@ async fn feature_response(
             return Ok(*response);
         }
         if let BrokerFrame::Push(push) = frame {
-            early.push(*push);
+            keep_early(early, *push);
         }
     }
 }
@@ -296,4 +324,25 @@ pub(super) async fn close(socket: &mut BrokerSocket, frame: CloseFrame) {
     };
     // The broker may be gone.
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_broker_says_before_the_negotiation_has_a_bound() {
+        let mut early = Vec::new();
+        for _ in 0..2 * EARLY_MAX {
+            keep_early(&mut early, PushFrame::system("m", "b", "t", "event", None));
+        }
+        assert_eq!(early.len(), EARLY_MAX);
+        let refusal = refusal_text(&ErrorFrame {
+            code: "bad_signature".to_owned(),
+            message: "\u{e4}".repeat(10_000),
+            id: None,
+        });
+        assert!(refusal.contains("bad_signature"));
+        assert_eq!(refusal.chars().count(), REFUSAL_CHARACTERS_MAX);
+    }
 }

@@ -14,7 +14,7 @@ mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use consign_kernel::plant::{self, Plant};
@@ -35,7 +35,7 @@ pub use isolation::IsolationPrograms;
 pub use pre_send::{PreSendChange, PreSendOutcome};
 pub use tokens::HookOrigin;
 
-use isolation::Isolation;
+use isolation::{Isolation, SandboxPaths};
 use process::{HookCommand, HookEnd};
 use tokens::HookTokens;
 
@@ -70,6 +70,8 @@ pub struct HookOptions {
     pub mesh: String,
     /// Where a hook calls the daemon.
     pub socket: PathBuf,
+    /// The folder with the keys of joined meshes, which a sandbox hides as it hides that of the daemon.
+    pub secret_folder: PathBuf,
     /// From the settings, or off in CI.
     pub enabled: bool,
     pub concurrency: usize,
@@ -103,10 +105,49 @@ struct Shared {
     places: Arc<Semaphore>,
     /// Places for `pre-send`. They are apart, because a hook of an event that sends waits for `pre-send`.
     send_places: Arc<Semaphore>,
+    /// How many places there are of each.
+    divided: Mutex<HookPlaces>,
     waiting: AtomicUsize,
     runs: mpsc::UnboundedSender<HookRun>,
     log: DaemonLog,
     metrics: DaemonMetrics,
+}
+
+/// How many hooks run at once: for events, and for `pre-send`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HookPlaces {
+    events: usize,
+    sends: usize,
+}
+
+impl HookPlaces {
+    fn of(file: &HooksFile, concurrency: usize) -> Self {
+        let sends = if file.enabled(HookKind::PreSend.as_str()).is_some() {
+            (concurrency / 2).max(1)
+        } else {
+            0
+        };
+        Self {
+            events: concurrency.saturating_sub(sends).max(1),
+            sends: sends.max(1),
+        }
+    }
+}
+
+/// Changes the number of places. Those of running hooks are taken away when the hooks end.
+fn resize(places: &Arc<Semaphore>, before: usize, after: usize) {
+    places.add_permits(after.saturating_sub(before));
+    let Ok(fewer) = u32::try_from(before.saturating_sub(after)) else {
+        return;
+    };
+    if fewer > 0 {
+        let taken = Arc::clone(places).acquire_many_owned(fewer);
+        tokio::spawn(async move {
+            if let Ok(taken) = taken.await {
+                taken.forget();
+            }
+        });
+    }
 }
 
 impl Hooks {
@@ -118,22 +159,23 @@ impl Hooks {
     ) -> Result<(Self, mpsc::UnboundedReceiver<HookRun>), DaemonConfigError> {
         let file = read_file(&options, log)?;
         let (runs, receiver) = mpsc::unbounded_channel();
-        let for_sends = if file.enabled(HookKind::PreSend.as_str()).is_some() {
-            (options.concurrency / 2).max(1)
-        } else {
-            0
-        };
-        let for_events = options.concurrency.saturating_sub(for_sends).max(1);
+        let places = HookPlaces::of(&file, options.concurrency);
         let for_events = if plant::on(Plant::UnboundedHooks) {
             Semaphore::MAX_PERMITS
         } else {
-            for_events
+            places.events
+        };
+        let paths = SandboxPaths {
+            // Ordering: what is mounted later is seen, and one folder may be in the other.
+            secrets: vec![options.secret_folder.clone(), options.directory.clone()],
+            readable: vec![options.directory.join(HOOKS_FOLDER), options.socket.clone()],
         };
         let shared = Shared {
-            isolation: Isolation::new(options.programs.clone()),
+            isolation: Isolation::new(options.programs.clone(), paths),
             tokens: HookTokens::new(metrics.clone()),
             places: Arc::new(Semaphore::new(for_events)),
-            send_places: Arc::new(Semaphore::new(for_sends.max(1))),
+            send_places: Arc::new(Semaphore::new(places.sends)),
+            divided: Mutex::new(places),
             waiting: AtomicUsize::new(0),
             runs,
             log: log.clone(),
@@ -147,6 +189,14 @@ impl Hooks {
     /// Reads `hooks.toml` again. If it is invalid, the old settings stay.
     pub fn reload(&self) -> Result<(), DaemonConfigError> {
         let file = read_file(&self.0.options, &self.0.log)?;
+        let places = HookPlaces::of(&file, self.0.options.concurrency);
+        let before = {
+            let divided = self.0.divided.lock();
+            let mut divided = divided.unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *divided, places)
+        };
+        resize(&self.0.places, before.events, places.events);
+        resize(&self.0.send_places, before.sends, places.sends);
         *self.0.file.write().unwrap_or_else(PoisonError::into_inner) = file;
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! What the broker pushes: messages for the inbox, and events about peers.
 //!
-//! Invariant: a message is in the inbox before it is acknowledged, and before anything else learns of it. One that is there
-//! already is only acknowledged.
+//! Invariant: a message is in the inbox, and on the disk, before it is acknowledged and before anything else learns of it. One
+//! that is there already is only acknowledged. One for which there is no space is neither stored nor acknowledged: the broker
+//! keeps it and sends it again.
 
 use std::sync::Arc;
 
 use consign_kernel::plant::{self, Plant};
-use consign_store::inbox::{Inbox, ReceivedMessage};
+use consign_store::inbox::{InboxCommit, ReceivedMessage};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
+use super::accept::file_bytes;
 use super::hooks::{HookKind, HookMessage, HookOrigin};
 use super::metrics::DaemonMetric;
 use super::shared::{DaemonShared, MemberKeys, wall_ms};
@@ -20,18 +22,26 @@ use crate::id::TopicName;
 use crate::ipc::MeshEventKind;
 use crate::keys::MeshPublicKey;
 use crate::mention::mentions;
+use crate::outbox::QueuePressure;
 
-/// Messages that wait to be stored.
+/// Messages that wait to be stored, and those that are stored in one commit.
 pub(super) const INBOUND_MAX: usize = 64;
 
 /// Runs until the connection task ends.
 pub(super) async fn receive(shared: Arc<DaemonShared>, mut pushes: mpsc::Receiver<PushFrame>) {
-    while let Some(push) = pushes.recv().await {
-        if is_event(&push) {
-            publish_event(&shared, &push);
-        } else {
-            store(&shared, push).await;
+    let mut waiting = Vec::with_capacity(INBOUND_MAX);
+    while pushes.recv_many(&mut waiting, INBOUND_MAX).await > 0 {
+        let mut messages = Vec::with_capacity(waiting.len());
+        for push in waiting.drain(..) {
+            if is_event(&push) {
+                // What came before the event is announced before it.
+                store(&shared, std::mem::take(&mut messages)).await;
+                publish_event(&shared, &push);
+            } else {
+                messages.push(push);
+            }
         }
+        store(&shared, messages).await;
     }
 }
 
@@ -78,6 +88,9 @@ fn publish_event(shared: &DaemonShared, push: &PushFrame) {
     if name.starts_with("member_") && concerns_us(shared, &data) {
         return;
     }
+    if name.starts_with("member_") || name.starts_with("peer_") {
+        shared.peers.note_change();
+    }
     let kind = match name {
         "peer_joined" | "peer_returned" => MeshEventKind::PeerJoin,
         "peer_left" => MeshEventKind::PeerLeave,
@@ -99,16 +112,41 @@ fn publish_event(shared: &DaemonShared, push: &PushFrame) {
     shared.events.publish(kind, event);
 }
 
-async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
-    let message = opened(shared, &push);
+/// Stores messages in one commit, and then acknowledges and announces each.
+async fn store(shared: &Arc<DaemonShared>, pushes: Vec<PushFrame>) {
+    if pushes.is_empty() || !shared.has_inbox_space().await {
+        return;
+    }
+    let messages: Vec<_> = pushes
+        .iter()
+        .map(|push| (opened(shared, push), push.message_id.clone()))
+        .collect();
     let inbox = Arc::clone(&shared.inbox);
-    let key = push.message_id.clone();
-    let stored = tokio::task::spawn_blocking(move || insert(&inbox, message, key)).await;
-    let stored = match stored {
+    let stored = tokio::task::spawn_blocking(move || {
+        inbox.in_one_commit(|commit| {
+            let stored = messages
+                .into_iter()
+                .map(|(message, key)| insert(commit, message, key));
+            stored.collect::<Result<Vec<_>, _>>()
+        })
+    });
+    let stored = match stored.await {
         Ok(Ok(stored)) => stored,
         Ok(Err(error)) => return report_failure(shared, &error.to_string()),
         Err(error) => return report_failure(shared, &error.to_string()),
     };
+    for (push, outcome) in pushes.iter().zip(stored) {
+        let member = push.sender_member_pubkey.as_deref();
+        let member = member.unwrap_or_default();
+        shared
+            .peers
+            .learn_sender(member, push.sender_name.as_deref());
+        acknowledge(shared, push).await;
+        announce(shared, push, outcome).await;
+    }
+}
+
+async fn acknowledge(shared: &DaemonShared, push: &PushFrame) {
     let ack = ClientAck {
         client_message_id: push.client_message_id.clone(),
         broker_message_id: Some(push.message_id.clone()),
@@ -117,11 +155,14 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
         // Without an acknowledgement the broker sends it again, and the inbox knows it then.
         let _ = line.notify(ClientFrame::from(ack)).await;
     }
+}
+
+async fn announce(shared: &Arc<DaemonShared>, push: &PushFrame, outcome: InboxOutcome) {
     let is_piece = |message: &ReceivedMessage| FilePiece::of_meta(message.meta.as_deref());
-    match stored {
+    match outcome {
         InboxOutcome::New(message) => match is_piece(&message) {
             Some(piece) => announce_file(shared, piece.id).await,
-            None => publish_message(shared, &push, &message),
+            None => publish_message(shared, push, &message),
         },
         InboxOutcome::Collision(message) => {
             let fields = json!({
@@ -129,12 +170,36 @@ async fn store(shared: &Arc<DaemonShared>, push: PushFrame) {
                 "broker_message_id": push.message_id,
             });
             shared.log.warn("inbox_client_id_collision", &fields);
-            publish_message(shared, &push, &message);
+            publish_message(shared, push, &message);
         }
         InboxOutcome::Known if plant::on(Plant::DuplicateAnnounced) => {
-            publish_message(shared, &push, &opened(shared, &push));
+            publish_message(shared, push, &opened(shared, push));
         }
         InboxOutcome::Known => shared.metrics.count(DaemonMetric::Dedupe, &["in"]),
+    }
+}
+
+impl DaemonShared {
+    /// Whether the inbox may grow. Reports once when its space becomes rather full.
+    async fn has_inbox_space(&self) -> bool {
+        let limit = self.disk_limit();
+        let path = self.folder.inbox();
+        let mut used = file_bytes(&path);
+        if QueuePressure::of(used, limit) != QueuePressure::Normal {
+            // Removed messages leave free pages, which the next ones use.
+            let inbox = Arc::clone(&self.inbox);
+            let free = tokio::task::spawn_blocking(move || inbox.free_bytes()).await;
+            // Without an answer nothing counts as free.
+            used = used.saturating_sub(free.ok().and_then(Result::ok).unwrap_or(0));
+        }
+        let pressure = QueuePressure::of(used, limit);
+        if self.inbox_pressure.rises_to(pressure, 0) {
+            let percent = used.saturating_mul(100).checked_div(limit).unwrap_or(100);
+            let event = json!({"mesh": self.slug.as_str(), "pct": percent});
+            self.log.warn("inbox_pressure_high", &event);
+            self.events.publish(MeshEventKind::InboxPressureHigh, event);
+        }
+        pressure.accepts()
     }
 }
 
@@ -172,7 +237,7 @@ enum InboxOutcome {
 }
 
 fn insert(
-    inbox: &Inbox,
+    inbox: &InboxCommit<'_>,
     message: ReceivedMessage,
     broker_message_id: String,
 ) -> Result<InboxOutcome, consign_store::Error> {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::outbox::QueuePressure;
 
@@ -82,6 +82,59 @@ impl RateBucket {
     }
 }
 
+/// Which refusals have a line in the log: a hostile program must not fill the disk with them.
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog(Mutex<RefusalWindow>);
+
+#[derive(Debug, Default)]
+struct RefusalWindow {
+    began: Option<Instant>,
+    written: u32,
+    counted: u64,
+}
+
+/// What the log gets of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RefusalLine {
+    Written,
+    /// Only counted, the first since the last report. Its caller reports the count after [`RefusalLog::WINDOW`].
+    FirstCounted,
+    Counted,
+}
+
+impl RefusalLog {
+    pub(super) const WINDOW: Duration = Duration::from_secs(1);
+    /// Lines in a window.
+    const LINES_MAX: u32 = 10;
+
+    pub(super) fn admit(&self, now: Instant) -> RefusalLine {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = window
+            .began
+            .is_none_or(|began| now.saturating_duration_since(began) >= Self::WINDOW);
+        if is_over {
+            window.began = Some(now);
+            window.written = 0;
+        }
+        if window.written < Self::LINES_MAX {
+            window.written += 1;
+            return RefusalLine::Written;
+        }
+        window.counted += 1;
+        if window.counted == 1 {
+            RefusalLine::FirstCounted
+        } else {
+            RefusalLine::Counted
+        }
+    }
+
+    /// The number of counted refusals since the last call.
+    pub(super) fn take(&self) -> u64 {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut window.counted)
+    }
+}
+
 /// The pressure of the queue at the last look.
 #[derive(Debug, Default)]
 pub(super) struct PressureWatch {
@@ -112,8 +165,6 @@ impl PressureWatch {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -140,6 +191,32 @@ mod tests {
         assert_eq!(admitted("b", start), 1_000, "another caller");
         assert_eq!(admitted("a", start + Duration::from_secs(1)), 100);
         assert_eq!(admitted("a", start + Duration::from_mins(1)), 1_000);
+    }
+
+    #[test]
+    fn ten_refusals_of_a_second_are_written_and_the_others_counted() {
+        let log = RefusalLog::default();
+        let start = Instant::now();
+        let admitted: Vec<_> = (0..15).map(|_| log.admit(start)).collect();
+        assert!(
+            admitted[..10]
+                .iter()
+                .all(|one| *one == RefusalLine::Written)
+        );
+        assert_eq!(admitted[10], RefusalLine::FirstCounted);
+        assert!(
+            admitted[11..]
+                .iter()
+                .all(|one| *one == RefusalLine::Counted)
+        );
+        let later = start + RefusalLog::WINDOW;
+        assert_eq!(log.admit(later), RefusalLine::Written);
+        assert_eq!(log.take(), 5);
+        for _ in 0..9 {
+            log.admit(later);
+        }
+        assert_eq!(log.admit(later), RefusalLine::FirstCounted);
+        assert_eq!(log.take(), 1);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tower::service_fn;
 
 use super::DaemonEnd;
+use super::ipc_limits::{RefusalLine, RefusalLog};
 use super::metrics::DaemonMetric;
 use super::private_file::{self, PRIVATE, PUBLIC};
 use super::routes;
@@ -143,7 +144,7 @@ pub(super) enum LocalCaller {
 }
 
 fn admit(
-    shared: &DaemonShared,
+    shared: &Arc<DaemonShared>,
     transport: IpcTransport,
     request: &Request<Body>,
 ) -> Result<LocalCaller, IpcRefusal> {
@@ -202,7 +203,20 @@ fn admit(
     }
 }
 
-fn log_refusal(shared: &DaemonShared, head: &IpcHead<'_>, refusal: &IpcRefusal) {
+fn log_refusal(shared: &Arc<DaemonShared>, head: &IpcHead<'_>, refusal: &IpcRefusal) {
+    match shared.refusal_log.admit(Instant::now()) {
+        RefusalLine::Written => {}
+        RefusalLine::Counted => return,
+        RefusalLine::FirstCounted => {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move {
+                tokio::time::sleep(RefusalLog::WINDOW).await;
+                let fields = json!({"security": true, "count": shared.refusal_log.take()});
+                shared.log.warn("ipc_requests_rejected", &fields);
+            });
+            return;
+        }
+    }
     let msg = if refusal.status == 400 {
         "ipc_token_in_query_string_rejected"
     } else {

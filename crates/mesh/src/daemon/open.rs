@@ -6,6 +6,7 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use rustix::fs::Mode;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use zeroize::Zeroizing;
@@ -32,11 +33,12 @@ use super::local_tokens::LocalTokens;
 use super::log::{DaemonLog, MeshLogLevel, MeshLogOptions};
 use super::metrics::DaemonMetrics;
 use super::outbox_ledger::OutboxLedger;
+use super::peers::PeerDirectory;
 use super::private_file::{self, PUBLIC};
 use super::shared::{DaemonParts, DaemonShared};
 use super::topics::TopicDirectory;
 use super::{
-    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, intents,
+    DaemonEnd, DaemonFolder, DaemonOptions, connection, drain, hook_runs, inbound, intents, peers,
     rebuild, rename, retention,
 };
 use crate::close::DaemonExit;
@@ -89,6 +91,10 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         directory: folder.path().to_owned(),
         mesh: options.mesh.to_string(),
         socket: folder.sock(),
+        secret_folder: options
+            .joined_meshes()
+            .parent()
+            .map_or_else(|| folder.path().to_owned(), Path::to_owned),
         enabled: config.hooks_enabled(&options.environment),
         concurrency: config.hooks.concurrency,
         default_timeout_s: config.hooks.default_timeout_s,
@@ -106,6 +112,8 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
     let inbox = open_inbox(&folder, &log)?;
     let topics = TopicDirectory::open(&folder.topic_subscriptions(), &folder.topic_keys())
         .map_err(|error| failed(&folder, &error))?;
+    let peers =
+        PeerDirectory::open(&folder.member_names()).map_err(|error| failed(&folder, &error))?;
     let tokens =
         LocalTokens::open(&folder.local_token()).map_err(|error| failed(&folder, &error))?;
     let tokens = match &config.ipc.http_external_auth {
@@ -135,6 +143,7 @@ pub(super) async fn open(options: DaemonOptions) -> Result<OpenDaemon, DaemonEnd
         metrics,
         outbox,
         inbox,
+        peers,
         topics,
         tokens,
     }));
@@ -158,7 +167,9 @@ impl OpenDaemon {
             lock,
         } = self;
         let (pushes, pushed) = mpsc::channel(INBOUND_MAX);
+        // Tasks that run until the daemon ends, and those that end when their work is done.
         let mut tasks = JoinSet::new();
+        let mut finite = JoinSet::new();
         let timed = Arc::clone(&shared);
         tasks.spawn(async move {
             let ending = Arc::clone(&timed);
@@ -182,8 +193,9 @@ impl OpenDaemon {
         tasks.spawn(drain::drain(Arc::clone(&shared)));
         tasks.spawn(intents::drain(Arc::clone(&shared)));
         tasks.spawn(inbound::receive(Arc::clone(&shared), pushed));
-        tasks.spawn(rename::announce(Arc::clone(&shared)));
-        tasks.spawn(rebuild::rebuild(Arc::clone(&shared)));
+        tasks.spawn(peers::follow(Arc::clone(&shared)));
+        finite.spawn(rename::announce(Arc::clone(&shared)));
+        finite.spawn(rebuild::rebuild(Arc::clone(&shared)));
         tasks.spawn(retention::keep(Arc::clone(&shared)));
         tasks.spawn(retention::clean_archive(Arc::clone(&shared)));
         tasks.spawn(hook_runs::follow(Arc::clone(&shared), hook_runs));
@@ -199,23 +211,62 @@ impl OpenDaemon {
             }
         };
         let end = tokio::select! {
+            // A task ends first if the daemon ends.
+            biased;
+            end = shared.until_end() => end,
             _ = shutdown => DaemonEnd::stopped(),
             () = over => DaemonEnd::stopped(),
-            end = shared.until_end() => end,
+            why = first_failure(&mut tasks, &mut finite) => DaemonEnd::general(why),
         };
         shared.end(end);
         let end = shared.until_end().await;
+        if end.exit == DaemonExit::General {
+            let fields = json!({"error": end.message});
+            shared.log.error("the daemon has failed", &fields);
+        }
         while let Some(ended) = tasks.join_next().await {
-            if let Err(error) = ended {
-                let fields = json!({"error": error.to_string()});
-                shared.log.error("a task of the daemon failed", &fields);
-            }
+            log_panic(&shared, ended);
+        }
+        while let Some(ended) = finite.join_next().await {
+            log_panic(&shared, ended);
         }
         shared.outbox.close();
         let fields = json!({"status": end.status(), "reason": end.message});
         shared.log.info("the daemon has ended", &fields);
         drop(lock);
         end
+    }
+}
+
+/// Resolves when a task has panicked, or when one has ended that runs as long as the daemon. A daemon without one of its tasks
+/// would go on to answer and would, for example, store nothing any more.
+async fn first_failure(lasting: &mut JoinSet<()>, finite: &mut JoinSet<()>) -> String {
+    loop {
+        tokio::select! {
+            Some(ended) = lasting.join_next() => {
+                return match ended {
+                    Ok(()) => "a task of the daemon has ended before the daemon".to_owned(),
+                    Err(error) => failed_task(&error),
+                };
+            }
+            Some(ended) = finite.join_next() => {
+                if let Err(error) = ended {
+                    return failed_task(&error);
+                }
+            }
+            else => std::future::pending().await,
+        }
+    }
+}
+
+fn failed_task(error: &JoinError) -> String {
+    format!("a task of the daemon failed: {error}; start the daemon again")
+}
+
+fn log_panic(shared: &DaemonShared, ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        let fields = json!({"error": error.to_string()});
+        shared.log.error("a task of the daemon failed", &fields);
     }
 }
 
@@ -417,5 +468,35 @@ fn open_inbox(folder: &DaemonFolder, log: &DaemonLog) -> Result<Inbox, DaemonEnd
             Inbox::open(&path).map_err(|error| failed(&error))
         }
         Err(error) => Err(failed(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn failure(lasting: &mut JoinSet<()>, finite: &mut JoinSet<()>) -> Option<String> {
+        let limit = Duration::from_millis(200);
+        tokio::time::timeout(limit, first_failure(lasting, finite))
+            .await
+            .ok()
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_or_ends_early_ends_the_daemon() {
+        let (mut lasting, mut finite) = (JoinSet::new(), JoinSet::new());
+        lasting.spawn(std::future::pending());
+        assert_eq!(failure(&mut lasting, &mut finite).await, None);
+        finite.spawn(async {});
+        assert_eq!(failure(&mut lasting, &mut finite).await, None);
+        finite.spawn(async { panic!("a test") });
+        let why = failure(&mut lasting, &mut finite).await;
+        assert!(why.is_some_and(|why| why.contains("failed")));
+        lasting.spawn(async { panic!("a test") });
+        let why = failure(&mut lasting, &mut finite).await;
+        assert!(why.is_some_and(|why| why.contains("failed")));
+        lasting.spawn(async {});
+        let why = failure(&mut lasting, &mut finite).await;
+        assert!(why.is_some_and(|why| why.contains("ended before")));
     }
 }

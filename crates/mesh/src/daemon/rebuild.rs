@@ -158,11 +158,13 @@ async fn store(
         .collect();
     let inbox = Arc::clone(&shared.inbox);
     let stored = tokio::task::spawn_blocking(move || {
-        let mut restored = 0;
-        for message in messages {
-            restored += u64::from(inbox.insert(&message)?);
-        }
-        Ok::<u64, consign_store::Error>(restored)
+        inbox.in_one_commit(|commit| {
+            let mut restored = 0;
+            for message in messages {
+                restored += u64::from(commit.insert(&message)?);
+            }
+            Ok(restored)
+        })
     });
     match stored.await {
         Ok(Ok(restored)) => Ok(restored),

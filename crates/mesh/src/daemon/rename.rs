@@ -62,7 +62,10 @@ impl DaemonShared {
             ..SetProfile::default()
         };
         let rename = ClientFrame::from(rename);
-        match line.ask_after(Some(rename), ListPeers {}.into()).await {
+        match line
+            .ask_after(Some(rename), ListPeers::default().into())
+            .await
+        {
             Ok(_) => {
                 line.rename(name.as_str());
                 self.log.info("renamed", &json!({"name": name.as_str()}));

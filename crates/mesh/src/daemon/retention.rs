@@ -1,5 +1,8 @@
 //! Removes received messages that are older than the settings keep them, rows of the outbox that ended long ago, and keys
 //! whose time is over.
+//!
+//! Invariant: messages and keys are removed only by a time that the broker has confirmed, because a wrong clock would remove
+//! all of them. Rows of the outbox are removed by the clock of the ledger.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +12,10 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::key_archive::until_midnight;
-use super::shared::{DaemonShared, MemberKeys, wall_ms};
+use super::shared::{DaemonShared, MemberKeys};
 
 const DAY_MS: i64 = 86_400_000;
-/// The first pass is at the start, so that a daemon that is restarted every day removes them, too.
+/// The first pass is at the first connection, so that a daemon that is restarted every day removes them, too.
 const EVERY: Duration = Duration::from_hours(1);
 /// Space is given back once a week.
 const VACUUM_EVERY_MS: i64 = 7 * DAY_MS;
@@ -20,10 +23,11 @@ const PIECE: u32 = 500;
 
 /// Removes archived keys whose time is over, every midnight of this machine, until the daemon ends.
 pub(super) async fn clean_archive(shared: Arc<DaemonShared>) {
-    loop {
+    while let Some(now_ms) = shared.until_time_is_agreed().await {
+        let now = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::UNIX_EPOCH);
         {
             let mut archive = shared.archive.lock().await;
-            let removed = archive.clean_up(Timestamp::now());
+            let removed = archive.clean_up(now);
             match removed {
                 Ok(0) => {}
                 Ok(removed) => {
@@ -46,13 +50,23 @@ pub(super) async fn clean_archive(shared: Arc<DaemonShared>) {
     }
 }
 
-/// Runs until the daemon ends.
+/// Removes old messages and rows every hour, until the daemon ends.
 pub(super) async fn keep(shared: Arc<DaemonShared>) {
     loop {
-        remove_old(&shared).await;
         prune_outbox(&shared).await;
+        let hour = tokio::time::sleep(EVERY);
+        tokio::pin!(hour);
+        // Without a connection the messages stay for another hour.
+        let now_ms = tokio::select! {
+            now_ms = shared.until_time_is_agreed() => match now_ms {
+                Some(now_ms) => now_ms,
+                None => return,
+            },
+            () = &mut hour => continue,
+        };
+        remove_old(&shared, now_ms).await;
         tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
+            () = hour => {}
             _ = shared.until_end() => return,
         }
     }
@@ -72,9 +86,8 @@ async fn prune_outbox(shared: &DaemonShared) {
     }
 }
 
-async fn remove_old(shared: &Arc<DaemonShared>) {
+async fn remove_old(shared: &Arc<DaemonShared>, now: i64) {
     let days = i64::from(shared.config().inbox.retention_days);
-    let now = wall_ms();
     let before = now.saturating_sub(days * DAY_MS);
     let inbox = Arc::clone(&shared.inbox);
     let removed = tokio::task::spawn_blocking(move || {

@@ -15,17 +15,22 @@ mod shared_state;
 mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use super::ipc_server::LocalCaller;
 use super::shared::DaemonShared;
 use crate::ipc::{IpcAnswer, IpcRefusal, IpcRoute};
 use crate::role::DaemonCapability;
+
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The answer of a route: a status with a JSON text.
 pub(super) type RouteAnswer = Result<IpcAnswer, IpcRefusal>;
@@ -52,9 +57,12 @@ pub(super) async fn route(
             Err(refusal) => refused(&refusal),
         };
     }
-    let Some(_place) = shared.requests.take(config.ipc.max_inflight) else {
+    // Stopped clients may hold all places; then an operator still sees the daemon and ends it.
+    let needs_place = !matches!(route, Some(IpcRoute::Health | IpcRoute::Shutdown));
+    let place = shared.requests.take(config.ipc.max_inflight);
+    if needs_place && place.is_none() {
         return refused(&IpcRefusal::daemon_busy());
-    };
+    }
     let request = match read(request, caller, config.ipc.max_body_bytes).await {
         Ok(request) => request,
         Err(refusal) => return refused(&refusal),
@@ -94,7 +102,7 @@ async fn answer(
         IpcRoute::Inbox => inbox::list(shared, request).await,
         IpcRoute::FileShare => files::share(shared, request).await,
         IpcRoute::FileGet => files::get(shared, request).await,
-        IpcRoute::FileList => files::list(shared).await,
+        IpcRoute::FileList => files::list(shared, request).await,
         IpcRoute::StateGet if shares_state(shared) => shared_state::get(shared, request).await,
         IpcRoute::StateSet if shares_state(shared) => shared_state::set(shared, request).await,
         IpcRoute::Intents => intents::publish(shared, request).await,
@@ -166,7 +174,10 @@ async fn read(
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let idempotency_key = text("idempotency-key");
-    let body = Limited::new(body, bytes_max).collect().await;
+    let body = Limited::new(body, bytes_max).collect();
+    let body = timeout(BODY_TIMEOUT, body)
+        .await
+        .map_err(|_| IpcRefusal::new(408, "request_timeout"))?;
     let body = body.map_err(|error| {
         if error.is::<LengthLimitError>() {
             IpcRefusal::payload_too_large()
@@ -205,4 +216,20 @@ fn respond(status: u16, content_type: &'static str, body: String) -> Response {
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_is_given_up() {
+        let bytes = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
+        let request = Request::new(Body::from_stream(bytes));
+        let caller = LocalCaller::Hook("h".to_owned());
+        let began = tokio::time::Instant::now();
+        let refused = read(request, caller, 10).await.err();
+        assert_eq!(refused, Some(IpcRefusal::new(408, "request_timeout")));
+        assert_eq!(began.elapsed().as_secs(), BODY_TIMEOUT.as_secs());
+    }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a daemon ends once, and for the first reason.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use consign_store::inbox::Inbox;
@@ -14,7 +14,7 @@ use super::agreed_keys::AgreedKeys;
 use super::event_hub::EventHub;
 use super::hooks::Hooks;
 use super::identity::DaemonIdentity;
-use super::ipc_limits::{IpcPlaces, IpcRates, PressureWatch};
+use super::ipc_limits::{IpcPlaces, IpcRates, PressureWatch, RefusalLog};
 use super::key_archive::KeyArchiveFile;
 use super::line::BrokerLine;
 use super::local_tokens::LocalTokens;
@@ -114,12 +114,16 @@ pub(super) struct DaemonShared {
     pub(super) topics: TopicDirectory,
     pub(super) tokens: LocalTokens,
     pub(super) line: watch::Sender<LinkState>,
+    /// Why the broker is not connected; `None` while it is.
+    line_error: Mutex<Option<String>>,
     /// Milliseconds that the broker took for the last ping; 0 before the first.
     pub(super) lag_ms: AtomicU64,
     pub(super) pressure: PressureWatch,
+    pub(super) inbox_pressure: PressureWatch,
     pub(super) requests: IpcPlaces,
     pub(super) streams: IpcPlaces,
     pub(super) rates: IpcRates,
+    pub(super) refusal_log: RefusalLog,
     pub(super) started: Instant,
     end: watch::Sender<Option<DaemonEnd>>,
 }
@@ -142,6 +146,7 @@ pub(super) struct DaemonParts {
     pub(super) metrics: DaemonMetrics,
     pub(super) outbox: OutboxLedger,
     pub(super) inbox: Inbox,
+    pub(super) peers: PeerDirectory,
     pub(super) topics: TopicDirectory,
     pub(super) tokens: LocalTokens,
 }
@@ -174,15 +179,18 @@ impl DaemonShared {
             outbox: parts.outbox,
             inbox: Arc::new(parts.inbox),
             events: Arc::new(EventHub::new()),
-            peers: PeerDirectory::default(),
+            peers: parts.peers,
             topics: parts.topics,
             tokens: parts.tokens,
             line: watch::Sender::new(LinkState::Closed),
+            line_error: Mutex::default(),
             lag_ms: AtomicU64::new(0),
             pressure: PressureWatch::default(),
+            inbox_pressure: PressureWatch::default(),
             requests: IpcPlaces::default(),
             streams: IpcPlaces::default(),
             rates: IpcRates::default(),
+            refusal_log: RefusalLog::default(),
             started: Instant::now(),
             end: watch::Sender::new(None),
         }
@@ -223,10 +231,60 @@ impl DaemonShared {
         }
     }
 
+    /// Waits for a connection. `None` when the daemon ends.
+    pub(super) async fn until_line(&self) -> Option<Arc<BrokerLine>> {
+        let mut states = self.line.subscribe();
+        let opened = async {
+            loop {
+                if let LinkState::Open(line) = &*states.borrow_and_update() {
+                    return Some(Arc::clone(line));
+                }
+                states.changed().await.ok()?;
+            }
+        };
+        tokio::select! {
+            line = opened => line,
+            _ = self.until_end() => None,
+        }
+    }
+
+    /// Waits until this connection is not the current one any more.
+    pub(super) async fn until_other_line(&self, line: &Arc<BrokerLine>) {
+        let is_other = |state: &LinkState| match state {
+            LinkState::Open(current) => !Arc::ptr_eq(current, line),
+            LinkState::Connecting | LinkState::Closed => true,
+        };
+        let mut states = self.line.subscribe();
+        // The sender is a part of this value, so it is there.
+        let _ = states.wait_for(is_other).await;
+    }
+
+    /// Waits until the broker confirms the time, and returns it in milliseconds since 1970. `None` when the daemon ends.
+    ///
+    /// A wall clock that is wrong makes everything look old. A broker refuses a hello of another time, so while a connection is
+    /// open the clock was right at its start; the earlier of the two is never later than the true time.
+    pub(super) async fn until_time_is_agreed(&self) -> Option<i64> {
+        let line = self.until_line().await?;
+        Some(line.now_ms().min(wall_ms()))
+    }
+
     /// The name that peers see, as far as it is known.
     pub(super) fn display_name(&self) -> Option<String> {
         let of_broker = self.line().map(|line| line.display_name().to_owned());
         of_broker.or_else(|| self.keys().identity.display_name.clone())
+    }
+
+    /// Why the broker is not connected, as far as it is known.
+    pub(super) fn line_error(&self) -> Option<String> {
+        let error = self.line_error.lock();
+        error.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_line_error(&self, error: Option<String>) {
+        *self
+            .line_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = error;
     }
 
     /// Ends the daemon.

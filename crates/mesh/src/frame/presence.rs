@@ -9,12 +9,33 @@ use crate::role::PresenceRole;
 
 /// Asks for the connected peers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListPeers {}
+pub struct ListPeers {
+    /// Also for the names of all members, which upstream's broker does not know.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub members: bool,
+    /// Only members with this name, or whose key begins with this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+}
 
 /// The answer to [`ListPeers`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeersList {
     pub peers: Vec<PeerEntry>,
+    /// The members that are not hidden, also those that are not connected. Only if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<Vec<MemberEntry>>,
+    /// There are more members than an answer has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_more: bool,
+}
+
+/// A member, connected or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberEntry {
+    pub pubkey: String,
+    pub display_name: String,
 }
 
 /// One connection.

@@ -108,6 +108,9 @@ pub struct HealthAnswer {
     pub pid: u32,
     /// The state of the connection, by mesh.
     pub brokers: BTreeMap<String, String>,
+    /// Why the broker is not connected; `None` while it is.
+    #[serde(default)]
+    pub last_error: Option<String>,
 }
 
 /// `GET /v1/version`.

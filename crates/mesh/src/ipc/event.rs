@@ -14,6 +14,7 @@ words! {
         HookExecuted => "hook_executed",
         FeatureNegotiationFailed => "feature_negotiation_failed",
         OutboxPressureHigh => "outbox_pressure_high",
+        InboxPressureHigh => "inbox_pressure_high",
         /// A row will not be sent: of high severity, so that an operator is informed at once.
         OutboxDead => "outbox_dead",
         BrokerStatus => "broker_status",

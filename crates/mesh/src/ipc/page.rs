@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 
 use super::IpcRefusal;
-use crate::limits::{INBOX_PAGE_DEFAULT, INBOX_PAGE_MAX, OUTBOX_PAGE_DEFAULT, OUTBOX_PAGE_MAX};
+use crate::limits::{
+    FILE_PAGE_DEFAULT, FILE_PAGE_MAX, INBOX_PAGE_DEFAULT, INBOX_PAGE_MAX, OUTBOX_PAGE_DEFAULT,
+    OUTBOX_PAGE_MAX,
+};
 use crate::outbox::OutboxStatus;
 use crate::query::QueryPairs;
 
@@ -52,6 +55,30 @@ impl OutboxQuery {
         Ok(Self {
             status: status.transpose()?,
             limit: limit(&pairs, OUTBOX_PAGE_DEFAULT, OUTBOX_PAGE_MAX)?,
+        })
+    }
+}
+
+/// `GET /v1/file/list`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileListQuery {
+    /// Older than the file with this time, in milliseconds, and id.
+    pub before: Option<(i64, String)>,
+    pub limit: u32,
+}
+
+impl FileListQuery {
+    pub fn parse(query: &str) -> Result<Self, IpcRefusal> {
+        let pairs = QueryPairs::parse(query);
+        let before = owned(&pairs, "before").map(|cursor| {
+            let parsed = cursor
+                .split_once('.')
+                .and_then(|(ms, id)| Some((ms.parse().ok()?, id.to_owned())));
+            parsed.ok_or_else(|| IpcRefusal::bad_request("invalid 'before'"))
+        });
+        Ok(Self {
+            before: before.transpose()?,
+            limit: limit(&pairs, FILE_PAGE_DEFAULT, FILE_PAGE_MAX)?,
         })
     }
 }

@@ -12,6 +12,7 @@ use crate::fingerprint::{
 };
 use crate::frame::RawJson;
 use crate::id::{MeshSlug, StateKey, TopicName};
+use crate::limits::FILE_MESSAGE_CHARACTERS_MAX;
 use crate::limits::{FRAME_DEPTH_MAX, INLINE_BYTES_MAX, IPC_BODY_BYTES_MAX, MENTIONS_MAX};
 use crate::meta::{CanonicalMeta, MetaError};
 use crate::priority::{MeshPriority, PeerStatus};
@@ -197,6 +198,12 @@ impl FileShareRequest {
         let request: Self = read(body)?;
         if request.path.is_empty() || request.path.contains('\0') {
             return Err(IpcRefusal::bad_request("missing 'path'"));
+        }
+        let message = request.message.as_deref().unwrap_or_default();
+        if message.chars().count() > FILE_MESSAGE_CHARACTERS_MAX {
+            return Err(IpcRefusal::bad_request(format!(
+                "'message' has more than {FILE_MESSAGE_CHARACTERS_MAX} characters"
+            )));
         }
         Ok(request)
     }

@@ -157,3 +157,21 @@ fn finished_rows_are_not_requeued() {
         .collect();
     assert_eq!(allowed, ["pending", "inflight", "dead"]);
 }
+
+#[test]
+fn a_long_error_of_the_broker_is_cut() {
+    let refused = |code| AckFrame {
+        code,
+        // Two bytes each, after one.
+        error: Some(format!("x{}", "\u{e4}".repeat(10_000))),
+        ..AckFrame::default()
+    };
+    for code in [Some(409), Some(400), Some(500), None] {
+        match ack_outcome(&refused(code)) {
+            AckOutcome::Dead { error, .. } | AckOutcome::Retry(error) => {
+                assert_eq!(error.len(), 1_023, "{code:?}");
+            }
+            AckOutcome::Done { .. } => panic!("{code:?}"),
+        }
+    }
+}

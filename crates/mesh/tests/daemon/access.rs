@@ -426,11 +426,13 @@ async fn cm_033_what_needs_the_broker_says_that_it_is_not_there() {
             body: body.as_bytes(),
         };
         let answer = local_http::unix(&daemon.sock(), method, target, extra).await;
+        let refused = answer.json();
         assert_eq!(
-            (answer.status, answer.json()),
-            (503, error("broker_unreachable")),
+            (answer.status, &refused["error"]),
+            (503, &json!("broker_unreachable")),
             "{target}"
         );
+        assert!(refused["message"].is_string(), "{refused}");
     }
     assert_eq!(
         daemon.post("/v1/heartbeat", &json!({})).await.json(),

@@ -93,7 +93,7 @@ impl BrokerDouble {
             negotiation: None,
             ack: Arc::new(|frame| Some(accepted(frame))),
             topics: TopicListResponse { topics: Vec::new() },
-            peers: PeersList { peers: Vec::new() },
+            peers: PeersList::default(),
             history: Vec::new(),
             member_name: None,
             list_error: None,

@@ -35,6 +35,8 @@ fn sent(broker: &BrokerDouble, id: &str) -> Value {
 
 /// Bob is known, so that no request asks the broker who he is.
 async fn knows_bob(broker: &BrokerDouble, daemon: &Daemon) {
+    let is_asked = |broker: &BrokerDouble| !broker.of_type("list_peers").is_empty();
+    broker.until("it asks for the members", is_asked).await;
     broker.change(|behaviour| behaviour.peers.peers = vec![peer("Bob", 2)]);
     assert_eq!(daemon.get("/v1/peers").await.status, 200);
 }
@@ -60,7 +62,7 @@ async fn cm_122_a_message_that_comes_during_a_rotation_is_sealed_with_the_new_ke
             assert_eq!(daemon.row("c-1").await, Value::Null);
             broker.change(|behaviour| behaviour.silent = Vec::new());
             let question = broker.of_type("list_peers").pop().unwrap();
-            let answer = BrokerFrame::from(PeersList { peers: Vec::new() });
+            let answer = BrokerFrame::from(PeersList::default());
             broker.raw(answer.to_text(question["_reqId"].as_str()));
         };
         tokio::join!(sending, answering).0

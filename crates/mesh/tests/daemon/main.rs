@@ -6,10 +6,12 @@
 )]
 
 mod access;
+mod bad_neighbours;
 mod broker_double;
 mod files;
 mod keys;
 mod local_http;
+mod member_names;
 mod name;
 mod negotiation;
 mod outbox_rows;

@@ -309,5 +309,165 @@ async fn a_message_that_cannot_be_read_is_acknowledged_and_the_next_one_arrives(
     let found = items(&daemon, "").await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0]["body"], "hello alice");
+}
+
+/// The ids of all messages in the inbox.
+async fn all_ids(daemon: &Daemon) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = daemon.get(&format!("/v1/inbox?limit=1000{next}")).await;
+        let page = page.json();
+        let found = page["items"].as_array().unwrap().iter();
+        ids.extend(found.map(|item| item["client_message_id"].to_string()));
+        let Some(cursor) = page["next"].as_str() else {
+            return ids;
+        };
+        next = format!("&before={cursor}");
+    }
+}
+
+#[tokio::test]
+async fn a_full_inbox_takes_nothing_until_there_is_space() {
+    // Of each 64 that are stored together the first ones fill it.
+    const MESSAGES: usize = 200;
+    let broker = BrokerDouble::start().await;
+    let home = Home::new(1, &broker.url);
+    home.configure("[disk]\nreserved_bytes = 2000000\n");
+    let daemon = home.up().await;
+    daemon.until_connected().await;
+    let mut events = daemon.events().await;
+    let body = "x".repeat(20_000);
+    let push = |number: usize| broker.push(clear(&format!("c-{number}"), 2, &body));
+    (0..MESSAGES).for_each(push);
+    let joined = RawJson::parse(r#"{"displayName":"bob","pubkey":"k"}"#);
+    broker.push(PushFrame::system(MESH_ID, "s", "t", "peer_joined", joined));
+    events.event("peer_join").await;
+    let stored = all_ids(&daemon).await.len();
+    assert!((10..MESSAGES).contains(&stored), "{stored}");
+    let acks = until_acked(&broker, stored).await;
+    assert_eq!(acks.len(), stored, "what is not stored is not acknowledged");
+    let warned = home.logged("inbox_pressure_high");
+    assert_eq!(warned.len(), 1);
+    assert!(warned[0]["pct"].as_u64() >= Some(80));
+    let event = events.event("inbox_pressure_high").await;
+    assert_eq!(event["mesh"], "home");
+    // The broker sends the others again, and they are stored when there is space.
+    home.configure("[disk]\nreserved_bytes = 50000000\n");
+    assert_eq!(daemon.post("/v1/reload", &json!({})).await.status, 200);
+    (0..MESSAGES).for_each(push);
+    until_acked(&broker, stored + MESSAGES).await;
+    assert_eq!(all_ids(&daemon).await.len(), MESSAGES);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_117_a_slow_reader_learns_how_many_events_it_missed_and_the_state_of_the_line_is_told() {
+    let (_home, broker, daemon) = connected().await;
+    let mut events = daemon.events().await;
+    let mut pushed = 0;
+    // More than the socket and the server buffer, and then more events than are kept.
+    for (count, bytes) in [(40, 40_000), (150, 10), (150, 10), (150, 10)] {
+        let body = "x".repeat(bytes);
+        for _ in 0..count {
+            broker.push(clear(&format!("c-{pushed}"), 2, &body));
+            pushed += 1;
+        }
+        until_acked(&broker, pushed).await;
+    }
+    broker.close(1001, "again");
+    broker
+        .until("hello", |broker| broker.of_type("hello").len() == 2)
+        .await;
+    let text = events.until(": missed ").await.to_owned();
+    let before = text.matches("event: message").count();
+    assert!((1..pushed).contains(&before), "{before}");
+    let text = events.until("\"status\":\"open\"").await.to_owned();
+    let closed = text.find("\"status\":\"closed\"").expect("closed");
+    assert!(closed < text.find("\"status\":\"open\"").expect("open"));
+    assert!(text.contains("event: broker_status\ndata: "), "{before}");
+    // Nothing is repeated: what was missed and what came is everything.
+    let messages = text.matches("event: message").count();
+    let missed = text.split(": missed ").skip(1).map(|rest| {
+        let number = rest.split('\n').next().unwrap();
+        number.parse::<usize>().unwrap()
+    });
+    assert_eq!(messages + missed.sum::<usize>(), pushed);
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_115_a_running_daemon_counts_what_it_does() {
+    let (_home, broker, daemon) = connected().await;
+    broker.push(direct("c-1", 2, "hello"));
+    broker.push(clear("c-2", 2, "hello"));
+    broker.push(direct("c-1", 2, "hello"));
+    broker.raw("{".to_owned());
+    until_acked(&broker, 3).await;
+    let to = key(2).public_key().to_string();
+    daemon.send("s-1", &to, "hi").await;
+    daemon.until_status("s-1", "done").await;
+    assert_eq!(daemon.post("/v1/heartbeat", &json!({})).await.status, 200);
+    assert_eq!(daemon.get("/v1/nothing").await.status, 404);
+    broker.close(1001, "again");
+    broker
+        .until("hello", |broker| broker.of_type("hello").len() == 2)
+        .await;
+    daemon.until_connected().await;
+    let text = daemon.get("/v1/metrics").await.text;
+    for line in [
+        r#"cm_daemon_connected{mesh="home"} 1"#,
+        r#"cm_daemon_reconnects_total{mesh="home",reason="closed"} 1"#,
+        r#"cm_daemon_recv_total{mesh="home",kind="dm",from_type="peer"} 1"#,
+        r#"cm_daemon_recv_total{mesh="home",kind="queue",from_type="peer"} 1"#,
+        r#"cm_daemon_dedupe_total{mesh="home",direction="in"} 1"#,
+        r#"cm_daemon_send_total{mesh="home",kind="dm",status="done"} 1"#,
+        r#"cm_daemon_outbox_depth{mesh="home",status="pending"} 0"#,
+        r#"cm_daemon_outbox_depth{mesh="home",status="dead"} 0"#,
+        r#"cm_daemon_disk_pct{mesh="home",kind="inbox"} 0"#,
+        r#"cm_daemon_ipc_request_total{endpoint="/v1/heartbeat",status="200",transport="uds"} 1"#,
+        r#"cm_daemon_ipc_request_total{endpoint="/v1/send",status="202",transport="uds"} 1"#,
+        r#"cm_daemon_ipc_request_total{endpoint="other",status="404",transport="uds"} 1"#,
+        r#"cm_daemon_ipc_duration_seconds_count{endpoint="/v1/heartbeat"} 1"#,
+        "cm_daemon_invalid_inbound_total 1",
+        "cm_daemon_decrypt_stale_total 0",
+        "cm_daemon_clone_suspected_total 0",
+        "cm_daemon_log_lines_lost_total 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    daemon.down().await;
+}
+
+#[tokio::test]
+async fn cm_099_old_messages_are_removed_when_the_broker_has_confirmed_the_time() {
+    let (home, broker, daemon) = connected().await;
+    broker.push(clear("c-old", 2, "hello"));
+    broker.push(clear("c-new", 2, "hello"));
+    until_acked(&broker, 2).await;
+    daemon.down().await;
+    let inbox = rusqlite::Connection::open(home.folder().join("inbox.db")).unwrap();
+    let sql = "UPDATE inbox SET received_at = 1000 WHERE client_message_id = 'c-old'";
+    assert_eq!(inbox.execute(sql, []).unwrap(), 1);
+    drop(inbox);
+    let mut options = home.options();
+    options.broker_url = Some(crate::world::NO_BROKER.to_owned());
+    let daemon = home.up_with(options).await;
+    daemon
+        .until_health(|health| health["last_error"].is_string())
+        .await;
+    for _ in 0..50 {
+        assert_eq!(items(&daemon, "").await.len(), 2);
+    }
+    daemon.down().await;
+    let daemon = home.up().await;
+    daemon.until_connected().await;
+    let removed = "old messages were removed from the inbox";
+    while home.logged(removed).is_empty() {
+        assert!(items(&daemon, "").await.len() <= 2);
+    }
+    let left = items(&daemon, "").await;
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["client_message_id"], "c-new");
     daemon.down().await;
 }

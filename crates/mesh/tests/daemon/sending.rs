@@ -288,6 +288,7 @@ async fn cm_054_names_become_keys_before_they_are_hashed() {
     broker.change(|behaviour| {
         behaviour.peers = PeersList {
             peers: vec![peer("Bob", 2), peer("carol", 3), peer("Carol", 4)],
+            ..PeersList::default()
         };
     });
     for (id, to) in [
@@ -476,7 +477,7 @@ async fn cm_054_a_message_to_a_session_is_sealed_for_its_key_and_hashed_for_its_
             pubkey: session.clone(),
             ..peer("Bob", 2)
         };
-        behaviour.peers = PeersList { peers: vec![entry] };
+        behaviour.peers.peers = vec![entry];
     });
     daemon.send("c-1", &session, "hello").await;
     daemon.until_status("c-1", "done").await;

@@ -89,3 +89,52 @@ async fn cm_117_a_file_is_announced_when_its_last_piece_is_there() {
     assert!(!text.contains("event: message"), "{text}");
     daemon.down().await;
 }
+
+#[tokio::test]
+async fn files_are_listed_page_by_page_and_what_senders_say_has_a_bound() {
+    let (_home, broker, daemon) = connected().await;
+    let push = |file: usize, piece: u32, pieces: u32, message: &str| {
+        let meta = json!({"file_share": {
+            "id": format!("f-{file}"), "name": "n", "bytes": 1, "sha256": "0", "piece": piece, "pieces": pieces,
+            "message": message,
+        }});
+        broker.push(PushFrame {
+            meta: RawJson::parse(&meta.to_string()),
+            ..clear(&format!("f-{file}.{piece}"), 2, "x")
+        });
+    };
+    let long = "m".repeat(5_000);
+    for file in 0..5 {
+        push(file, 0, 2, &long);
+    }
+    push(3, 1, 2, &long);
+    // The same ids of another sender are no pieces of it.
+    broker.push(PushFrame {
+        meta: RawJson::parse(
+            r#"{"file_share":{"id":"f-4","name":"n","bytes":1,"sha256":"0","piece":1,"pieces":2}}"#,
+        ),
+        ..clear("f-4.1", 3, "x")
+    });
+    until_acked(&broker, 7).await;
+    let mut found = Vec::new();
+    let mut target = "/v1/file/list?limit=2".to_owned();
+    loop {
+        let page = daemon.get(&target).await.json();
+        let files = page["files"].as_array().unwrap();
+        assert!(files.len() <= 2);
+        for file in files {
+            assert_eq!(file["message"].as_str().map(str::len), Some(1_000));
+            found.push((file["id"].clone(), file["complete"].clone()));
+        }
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        target = format!("/v1/file/list?limit=2&before={next}");
+    }
+    let expected = [4, 3, 2, 1, 0].map(|file| (json!(format!("f-{file}")), json!(file == 3)));
+    assert_eq!(found, expected);
+    assert_eq!(daemon.get("/v1/file/list?before=x").await.status, 400);
+    let share = json!({"path": "/etc/hostname", "message": long});
+    assert_eq!(daemon.post("/v1/file/share", &share).await.status, 400);
+    daemon.down().await;
+}

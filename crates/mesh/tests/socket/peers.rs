@@ -93,6 +93,62 @@ async fn cm_157_the_list_of_peers_has_its_shape() {
 }
 
 #[tokio::test]
+async fn members_are_listed_while_they_are_offline_and_those_that_hide_are_not() {
+    let world = World::new().await;
+    let (alice, bob) = (world.member("alice", 1).await, world.member("bob", 2).await);
+    let carol = world.member("carol", 3).await;
+    let mut daemon = world.daemon(&alice).await;
+    let members = |list: &Value| {
+        let members = list["members"].as_array().unwrap().iter();
+        let mut found: Vec<(String, String)> = members
+            .map(|member| {
+                let text = |key: &str| member[key].as_str().unwrap().to_owned();
+                (text("displayName"), text("pubkey"))
+            })
+            .collect();
+        found.sort();
+        found
+    };
+    let named = |name: &str, member: &Member| (name.to_owned(), member.pubkey());
+    let all = json!({"type": "list_peers", "members": true});
+    let list = daemon.request(all.clone()).await;
+    let expected = [
+        named("alice", &alice),
+        named("bob", &bob),
+        named("carol", &carol),
+    ];
+    assert_eq!(members(&list), expected);
+    assert_eq!(list["peers"].as_array().map(Vec::len), Some(1));
+    for asked in ["BOB".to_owned(), bob.pubkey()[..12].to_owned()] {
+        let one = json!({"type": "list_peers", "members": true, "member": asked});
+        assert_eq!(members(&daemon.request(one).await), [named("bob", &bob)]);
+    }
+    // Nobody has asked for them here.
+    let list = daemon.request(json!({"type": "list_peers"})).await;
+    assert_eq!(list["members"], Value::Null);
+    // Hiding lasts while the member is away, and when it returns.
+    let mut hidden = world.daemon(&bob).await;
+    hidden
+        .send(&json!({"type": "set_visible", "visible": false}))
+        .await;
+    hidden.settle().await;
+    let expected = [named("alice", &alice), named("carol", &carol)];
+    assert_eq!(members(&daemon.request(all.clone()).await), expected);
+    hidden.drop_line();
+    assert_eq!(members(&daemon.request(all.clone()).await), expected);
+    let list = hidden_again(&world, &bob, &all).await;
+    assert_eq!(members(&list).len(), 3, "it sees itself");
+    let list = daemon.request(all).await;
+    assert_eq!(members(&list), expected);
+    assert_eq!(entry(&list, &bob.pubkey()), None);
+}
+
+async fn hidden_again(world: &World, member: &Member, ask: &Value) -> Value {
+    let mut daemon = world.daemon(member).await;
+    daemon.request(ask.clone()).await
+}
+
+#[tokio::test]
 async fn cm_150_a_reconnect_within_the_grace_time_is_silent_and_its_end_is_reported() {
     let grace = Duration::from_millis(1_500);
     let world = World::with(|settings| settings.presence_grace = grace, |_| ()).await;

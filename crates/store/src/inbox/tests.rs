@@ -104,20 +104,75 @@ fn items_are_found_and_left_out_by_the_beginning_of_their_meta() {
         ..received(8)
     };
     assert!(inbox.insert(&piece).unwrap() && inbox.insert(&bare).unwrap());
-    let found = inbox.with_meta(r#"{"part":"#, 9).unwrap();
-    assert_eq!(
-        found,
-        [ReceivedMessage {
-            body: None,
-            ..piece
-        }]
-    );
+    let bodiless = ReceivedMessage {
+        body: None,
+        ..piece
+    };
+    let found = |id_end: &str, before: Option<(i64, String)>| {
+        let found = inbox.with_meta(r#"{"part":"#, id_end, before.as_ref(), 9);
+        found.unwrap()
+    };
+    assert_eq!(found("7", None), std::slice::from_ref(&bodiless));
+    assert_eq!(found("8", None), []);
+    let (at, id) = (bodiless.received_at, bodiless.id.clone());
+    assert_eq!(found("7", Some((at, id))), []);
+    assert_eq!(found("7", Some((at + 1, String::new()))), [bodiless]);
     let others = ReceivedFilter {
         without_meta: Some(r#"{"part":"#.to_owned()),
         limit: 3,
         ..ReceivedFilter::default()
     };
     assert_eq!(ids(&inbox, &others), ["id-8", "id-6", "id-5"]);
+}
+
+#[test]
+fn items_are_found_by_their_sender_and_the_beginning_of_their_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = filled(&folder.path().join("inbox.db"));
+    for (number, id, sender) in [
+        (11, "f.0", "aa"),
+        (12, "f.1", "aa"),
+        (13, "f.2", "bb"),
+        (14, "f", "aa"),
+        (15, "ff.0", "aa"),
+        (16, "f0", "aa"),
+    ] {
+        let item = ReceivedMessage {
+            client_message_id: id.to_owned(),
+            sender_pubkey: sender.to_owned(),
+            ..received(number)
+        };
+        assert!(inbox.insert(&item).unwrap());
+    }
+    let found = |limit| {
+        let found = inbox.with_id("f", "aa", limit).unwrap().into_iter();
+        found.map(|item| item.client_message_id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(9), ["f.0", "f.1"]);
+    assert_eq!(found(1), ["f.0"]);
+}
+
+#[test]
+fn items_of_one_commit_are_stored_together_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let inbox = Inbox::open(&folder.path().join("inbox.db")).unwrap();
+    let stored = inbox.in_one_commit(|commit| {
+        assert!(commit.insert(&received(1))?);
+        assert!(!commit.insert(&received(1))?, "known within the commit");
+        assert_eq!(commit.find("c-1")?, Some(received(1)));
+        commit.insert(&received(2))
+    });
+    assert!(stored.unwrap());
+    let failed: Result<(), Error> = inbox.in_one_commit(|commit| {
+        commit.insert(&received(3))?;
+        Err(Error::Corrupt("a test".to_owned()))
+    });
+    assert!(failed.is_err());
+    let all = ReceivedFilter {
+        limit: 9,
+        ..ReceivedFilter::default()
+    };
+    assert_eq!(ids(&inbox, &all), ["id-2", "id-1"]);
 }
 
 #[test]

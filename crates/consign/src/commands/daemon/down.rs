@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use consign_client::{Method, StatusCode};
 use consign_mesh::id::MeshSlug;
 use consign_mesh::ipc::path;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -50,29 +51,48 @@ impl DownArgs {
 /// Ends the daemon of a directory. Returns health's fields as they were before, and `stopped`.
 pub(super) async fn stop(slug: &MeshSlug, directory: &Path) -> anyhow::Result<Value> {
     let link = DaemonLink::new(slug, directory)?;
-    let mut answer = link.get(path::HEALTH).await?;
-    let pid = answer["pid"]
-        .as_i64()
-        .and_then(|pid| i32::try_from(pid).ok());
-    let pid = pid.and_then(Pid::from_raw);
+    let health = link.get(path::HEALTH).await;
+    let mut answer = match health {
+        Ok(answer) => answer,
+        // It holds the directory and does not answer.
+        Err(_) if lock::holder(&directory.join("pid")).is_some() => json!({"mesh": slug}),
+        Err(error) => return Err(error),
+    };
     let asked = link
         .respond(Method::POST, path::SHUTDOWN, Some(&json!({})))
         .await;
     match asked {
-        Ok(response) if response.status == StatusCode::NOT_FOUND => {
-            let pid = pid.context("the daemon does not report its pid")?;
-            kill_process(pid, Signal::TERM).context("the daemon cannot be stopped")?;
+        Ok(response)
+            if response.status == StatusCode::NOT_FOUND
+                || response.status == StatusCode::TOO_MANY_REQUESTS
+                || response.status.is_server_error() =>
+        {
+            terminate(directory)?;
         }
         Ok(response) if response.status.is_client_error() => {
             let message = format!("the daemon refused to stop (status {})", response.status);
             return Err(Failure::new(Exit::Refused, message).into());
         }
-        // A daemon that ends may close the connection before its answer is read.
-        Ok(_) | Err(_) => {}
+        Ok(_) => {}
+        // A daemon that ends may close the connection before its answer is read; one that serves nobody gets a signal.
+        Err(_) => terminate(directory)?,
     }
     wait_until_free(directory).await?;
     answer["stopped"] = true.into();
     Ok(answer)
+}
+
+/// Asks the process that holds the directory to end. Without one there is nothing to do.
+fn terminate(directory: &Path) -> anyhow::Result<()> {
+    let Some(holder) = lock::holder(&directory.join("pid")) else {
+        return Ok(());
+    };
+    let pid = i32::try_from(holder).ok().and_then(Pid::from_raw);
+    let pid = pid.context("the daemon does not report its pid")?;
+    match kill_process(pid, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error).context("the daemon cannot be stopped"),
+    }
 }
 
 /// Waits until no process holds the directory.

@@ -7,14 +7,14 @@ use super::hello::{GROUPS_MAX, short};
 use super::topic_frames::TopicRequest;
 use crate::broker::BrokerError;
 use crate::broker::peers::PeerState;
-use crate::broker::records::DedupeRetention;
+use crate::broker::records::{DedupeRetention, MeshMember};
 use crate::broker::time_text::text_of_ms;
 use crate::close::MeshCloseCode;
 use crate::concurrent::{MemberConnection, decide_connection};
 use crate::features::{BrokerOffer, answer};
 use crate::frame::{
     ClientFrame, FeatureRequest, Framed, GrantsList, GroupEntry, JoinGroup, KeyRotationFrame,
-    MessageStatusRequest, PeerEntry, PeersList, SetProfile,
+    ListPeers, MemberEntry, MessageStatusRequest, PeerEntry, PeersList, SetProfile,
 };
 use crate::limits::{
     BROKER_FRAME_BYTES_MAX, PROFILE_BYTES_MAX, STATE_VALUE_BYTES_MAX, STATS_BYTES_MAX,
@@ -24,6 +24,8 @@ use crate::role::{ClonePolicy, PeerGrants, PresenceRole};
 
 /// A list of peers; its frame has a few more bytes.
 const PEERS_BYTES_MAX: usize = BROKER_FRAME_BYTES_MAX - 1_024;
+/// Members of one answer, so that it fits a frame. Others are asked for by their names.
+const MEMBERS_LISTED_MAX: usize = 100;
 
 impl MeshLine {
     pub(super) async fn handle(&self, framed: Framed<ClientFrame>) {
@@ -43,7 +45,10 @@ impl MeshLine {
             ClientFrame::FeatureRequest(request) => self.negotiate(&request, req_id).await,
             ClientFrame::KeyRotation(rotation) => self.rotate(&rotation, req_id).await,
             ClientFrame::MessageStatus(request) => self.message_status(&request, req_id).await,
-            ClientFrame::ListPeers(_) => self.send(self.peers_list(), req_id),
+            ClientFrame::ListPeers(asked) => match self.peers_list(&asked).await {
+                Ok(list) => self.send(list, req_id),
+                Err(error) => self.report(Err(error), req_id),
+            },
             ClientFrame::SetStatus(set) => {
                 self.change(|state| state.status = set.status);
                 self.state.send_if_modified(|state| {
@@ -53,7 +58,7 @@ impl MeshLine {
             ClientFrame::SetSummary(set) => {
                 self.change(|state| state.summary = Some(set.summary.to_string()));
             }
-            ClientFrame::SetVisible(set) => self.set_visible(set.visible),
+            ClientFrame::SetVisible(set) => self.set_visible(set.visible, req_id).await,
             ClientFrame::SetProfile(set) => self.set_profile(*set, req_id).await,
             ClientFrame::SetStats(set) if set.stats.text().len() > STATS_BYTES_MAX => {
                 self.refuse_length("stats", STATS_BYTES_MAX, req_id);
@@ -247,7 +252,16 @@ impl MeshLine {
         self.broker.publish_presences();
     }
 
-    fn set_visible(&self, visible: bool) {
+    /// The choice of a connection of the member itself is the member's: it counts also while it is away.
+    async fn set_visible(&self, visible: bool, req_id: Option<&str>) {
+        if self.session.is_none() {
+            let stored = self
+                .broker
+                .change_member(&self.mesh.id, &self.member_id, |member| {
+                    member.is_hidden = !visible;
+                });
+            self.report(stored.await.map(|_| ()), req_id);
+        }
         let mut before = visible;
         self.change(|state| before = std::mem::replace(&mut state.visible, visible));
         let peers = &self.broker.inner.peers;
@@ -316,13 +330,35 @@ impl MeshLine {
         self.report(changed, req_id);
     }
 
-    /// The peers that can be seen, and this one.
-    fn peers_list(&self) -> PeersList {
+    /// The peers that can be seen, and this one; and the members, if they are asked for.
+    async fn peers_list(&self, asked: &ListPeers) -> Result<PeersList, BrokerError> {
+        let mut list = PeersList::default();
+        if asked.members {
+            let roster = self.broker.current_roster(&self.mesh.id).await?;
+            let wanted = asked.member.as_ref().map(|text| text.to_lowercase());
+            let is_wanted = |member: &&MeshMember| {
+                let is_it = wanted.as_ref().is_none_or(|wanted| {
+                    member.display_name.to_lowercase() == *wanted
+                        || member.pubkey.to_string().starts_with(wanted)
+                });
+                is_it && (!member.is_hidden || member.id == self.member_id)
+            };
+            let active = roster.all_active().into_iter();
+            let mut members: Vec<MemberEntry> = active
+                .filter(is_wanted)
+                .take(MEMBERS_LISTED_MAX + 1)
+                .map(|member| MemberEntry {
+                    pubkey: member.pubkey.to_string(),
+                    display_name: member.display_name.clone(),
+                })
+                .collect();
+            list.has_more = members.len() > MEMBERS_LISTED_MAX;
+            members.truncate(MEMBERS_LISTED_MAX);
+            list.members = Some(members);
+        }
         let all = self.broker.inner.peers.all(&self.mesh.id).into_iter();
         let seen = all.filter(|peer| peer.visible || peer.presence_id == self.presence_id);
-        let mut list = PeersList {
-            peers: seen.map(peer_entry).collect(),
-        };
+        list.peers = seen.map(peer_entry).collect();
         if serde_json::to_vec(&list).is_ok_and(|text| text.len() > PEERS_BYTES_MAX) {
             // Who is there matters more than what they say about themselves.
             for peer in &mut list.peers {
@@ -330,7 +366,7 @@ impl MeshLine {
                 peer.groups.clear();
             }
         }
-        list
+        Ok(list)
     }
 
     /// Replaces the key of the member. All connections of the mesh learn it, this one as well, as the answer.

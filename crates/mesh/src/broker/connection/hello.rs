@@ -286,7 +286,8 @@ impl Broker {
             },
             status: PeerStatus::default(),
             summary: None,
-            visible: true,
+            // A session may be seen although its member hides.
+            visible: arrival.session.is_some() || !member.is_hidden,
             groups: groups.unwrap_or(own),
             cwd: arrival.cwd.map(short).unwrap_or_default(),
             pid: arrival.pid,

@@ -38,10 +38,20 @@ pub(super) struct Isolated {
     pub(super) unenforceable: Vec<&'static str>,
 }
 
+/// What a sandbox shows of the files of the daemon.
+#[derive(Debug, Clone)]
+pub(super) struct SandboxPaths {
+    /// Their content is hidden.
+    pub(super) secrets: Vec<PathBuf>,
+    /// These are readable, though they are in a hidden folder.
+    pub(super) readable: Vec<PathBuf>,
+}
+
 /// What works here, tried once each.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Isolation {
     programs: IsolationPrograms,
+    paths: SandboxPaths,
     unshare: OnceCell<Option<&'static [&'static str]>>,
     bubblewrap: OnceCell<bool>,
     sandbox_exec: OnceCell<bool>,
@@ -49,7 +59,8 @@ pub(super) struct Isolation {
 
 /// Users other than root need a user namespace first.
 const UNSHARE: &[&[&str]] = &[&["--net"], &["--user", "--map-current-user", "--net"]];
-/// Everything is readable, nothing writable but a private `/tmp`; no network, no session bus, no `/proc`.
+/// Nothing is writable but a private `/tmp`; there are no network, no sockets of the session in `/run`, no other processes, no
+/// terminal and no `/proc`. [`Isolation::sandboxed`] adds what is hidden of the daemon.
 const BUBBLEWRAP: &[&str] = &[
     "--ro-bind",
     "/",
@@ -57,22 +68,43 @@ const BUBBLEWRAP: &[&str] = &[
     "--tmpfs",
     "/tmp",
     "--tmpfs",
+    "/run",
+    "--tmpfs",
     "/proc",
     "--dev",
     "/dev",
     "--unshare-net",
     "--unshare-ipc",
+    "--unshare-pid",
+    "--new-session",
     "--die-with-parent",
 ];
 const SANDBOX_EXEC: &str =
     "(version 1)(allow default)(deny network*)(allow network* (remote unix-socket))";
 
 impl Isolation {
-    pub(super) fn new(programs: IsolationPrograms) -> Self {
+    pub(super) fn new(programs: IsolationPrograms, paths: SandboxPaths) -> Self {
         Self {
             programs,
-            ..Self::default()
+            paths,
+            unshare: OnceCell::new(),
+            bubblewrap: OnceCell::new(),
+            sandbox_exec: OnceCell::new(),
         }
+    }
+
+    /// The options of the sandbox.
+    fn sandboxed(&self) -> Vec<String> {
+        let mut options: Vec<String> = BUBBLEWRAP.iter().map(|&one| one.to_owned()).collect();
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        // A folder that is not there, as with keys in memory, has no secrets.
+        for path in self.paths.secrets.iter().filter(|path| path.is_dir()) {
+            options.extend(["--tmpfs".to_owned(), text(path)]);
+        }
+        for path in &self.paths.readable {
+            options.extend(["--ro-bind-try".to_owned(), text(path), text(path)]);
+        }
+        options
     }
 
     pub(super) async fn command(&self, script: &Path, hook: &HookSettings) -> Isolated {
@@ -123,9 +155,9 @@ impl Isolation {
         let program = &self.programs.bubblewrap;
         let works = self
             .bubblewrap
-            .get_or_init(|| works(program, BUBBLEWRAP))
+            .get_or_init(|| async { works(program, &self.sandboxed()).await })
             .await;
-        works.then(|| (program.clone(), arguments(BUBBLEWRAP, script)))
+        works.then(|| (program.clone(), arguments(&self.sandboxed(), script)))
     }
 
     async fn sandbox_exec(&self, script: &Path) -> Option<(PathBuf, Vec<String>)> {
@@ -158,17 +190,17 @@ impl Isolation {
     }
 }
 
-fn arguments(options: &[&str], script: &Path) -> Vec<String> {
-    let options = options.iter().map(|&option| option.to_owned());
+fn arguments(options: &[impl AsRef<str>], script: &Path) -> Vec<String> {
+    let options = options.iter().map(|option| option.as_ref().to_owned());
     options
         .chain([script.to_string_lossy().into_owned()])
         .collect()
 }
 
 /// Whether the program starts another one with these options.
-async fn works(program: &Path, options: &[&str]) -> bool {
+async fn works(program: &Path, options: &[impl AsRef<str>]) -> bool {
     let status = Command::new(program)
-        .args(options)
+        .args(options.iter().map(AsRef::as_ref))
         .arg("/bin/true")
         .env_clear()
         .stdin(Stdio::null())

@@ -12,7 +12,7 @@ fn cm_115_every_metric_is_listed_with_its_type_and_labels() {
     metrics.count(DaemonMetric::HookInvocations, &["on-dm", "0"]);
     metrics.count(DaemonMetric::HookCapabilityCalls, &["on-dm", "reply:event"]);
     metrics.count(DaemonMetric::HookUnenforceable, &["on-dm", "network"]);
-    metrics.count(DaemonMetric::IpcRequests, &["/v1/send", "202", "unix"]);
+    metrics.count(DaemonMetric::IpcRequests, &["/v1/send", "202", "uds"]);
     metrics.count(DaemonMetric::ArchiveForceExpired, &["k_1"]);
     metrics.add(DaemonMetric::Dedupe, &["in"], 3);
     metrics.set(DaemonMetric::OutboxDepth, &["pending"], 2);
@@ -50,7 +50,7 @@ fn cm_115_every_metric_is_listed_with_its_type_and_labels() {
         "cm_daemon_hook_duration_seconds_count{hook=\"on-dm\"} 1",
         "cm_daemon_hook_capability_calls_total{hook=\"on-dm\",scope=\"reply:event\"} 1",
         "cm_daemon_hook_unenforceable_total{hook=\"on-dm\",reason=\"network\"} 1",
-        "cm_daemon_ipc_request_total{endpoint=\"/v1/send\",status=\"202\",transport=\"unix\"} 1",
+        "cm_daemon_ipc_request_total{endpoint=\"/v1/send\",status=\"202\",transport=\"uds\"} 1",
         "cm_daemon_ipc_duration_seconds_bucket{endpoint=\"/v1/send\",le=\"60\"} 0",
         "cm_daemon_ipc_duration_seconds_sum{endpoint=\"/v1/send\"} 120",
         "cm_daemon_local_token_rotations_total 0",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use consign_store::inbox::ReceivedMessage;
+use consign_store::inbox::{Inbox, ReceivedMessage};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
@@ -13,10 +13,11 @@ use crate::daemon::private_file::{self, PRIVATE};
 use crate::daemon::shared::{DaemonShared, new_ulid, wall_ms};
 use crate::daemon::shared_file::{FILE_BYTES_MAX, FilePiece, PIECE_META, PieceMeta, SharedFile};
 use crate::destination::EVERYONE;
-use crate::ipc::{FileGetQuery, FileShareRequest, IpcRefusal, IpcSend};
+use crate::ipc::{FileGetQuery, FileListQuery, FileShareRequest, IpcRefusal, IpcSend};
+use crate::limits::FILE_MESSAGE_CHARACTERS_MAX;
 
-/// Pieces that a list examines.
-const PIECES_MAX: u32 = 10_000;
+/// How the id of the message with the first piece of a file ends.
+const FIRST_PIECE: &str = ".0";
 
 pub(super) async fn share(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
     let share = FileShareRequest::parse(&request.body)?;
@@ -109,33 +110,68 @@ async fn keep(
         .map(|_| ())
 }
 
-pub(super) async fn list(shared: &Arc<DaemonShared>) -> RouteAnswer {
-    let pieces = with_inbox(shared, |inbox| inbox.with_meta(PIECE_META, PIECES_MAX)).await?;
-    let mut files: Vec<Value> = Vec::new();
-    for row in &pieces {
-        let piece = FilePiece::of_meta(row.meta.as_deref());
-        let Some(piece) = piece.filter(|piece| piece.piece == 0) else {
-            continue;
-        };
-        let present = pieces
-            .iter()
-            .filter(|other| other.sender_pubkey == row.sender_pubkey)
-            .filter_map(|other| FilePiece::of_meta(other.meta.as_deref()))
-            .filter(|other| other.id == piece.id)
-            .count();
-        files.push(json!({
-            "id": piece.id,
-            "name": piece.name,
-            "bytes": piece.bytes,
-            "sha256": piece.sha256,
-            "message": piece.message,
-            "from": row.sender_pubkey,
-            "from_name": row.sender_name,
-            "complete": u32::try_from(present) == Ok(piece.pieces),
-            "received_at": ms_text(row.received_at),
-        }));
+/// A page of files, newest first.
+pub(super) async fn list(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
+    let query = FileListQuery::parse(&request.query)?;
+    let listed = with_inbox(shared, move |inbox| page(inbox, &query)).await?;
+    let mut answer = json!({"files": listed.files});
+    if let Some(next) = listed.next {
+        answer["next"] = next.into();
     }
-    super::json(200, &json!({"files": files}))
+    super::json(200, &answer)
+}
+
+struct FilePage {
+    files: Vec<Value>,
+    next: Option<String>,
+}
+
+fn page(inbox: &Inbox, query: &FileListQuery) -> Result<FilePage, consign_store::Error> {
+    let before = query.before.as_ref();
+    // One more tells whether there is a next page.
+    let mut firsts = inbox.with_meta(PIECE_META, FIRST_PIECE, before, query.limit + 1)?;
+    let has_more = firsts.len() > query.limit as usize;
+    firsts.truncate(query.limit as usize);
+    let last = firsts.last().filter(|_| has_more);
+    let next = last.map(|row| format!("{}.{}", row.received_at, row.id));
+    let mut files = Vec::with_capacity(firsts.len());
+    for row in &firsts {
+        let piece = FilePiece::of_meta(row.meta.as_deref()).filter(|piece| {
+            piece.piece == 0 && FilePiece::message_id(&piece.id, 0) == row.client_message_id
+        });
+        if let Some(piece) = piece {
+            files.push(entry(inbox, row, &piece)?);
+        }
+    }
+    Ok(FilePage { files, next })
+}
+
+fn entry(
+    inbox: &Inbox,
+    row: &ReceivedMessage,
+    piece: &FilePiece,
+) -> Result<Value, consign_store::Error> {
+    let present = inbox.with_id(&piece.id, &row.sender_pubkey, piece.pieces)?;
+    let present = present
+        .iter()
+        .filter_map(|other| FilePiece::of_meta(other.meta.as_deref()))
+        .filter(|other| other.id == piece.id)
+        .count();
+    let message = piece.message.as_deref();
+    // The sender is not ours, so its text has a bound.
+    let message: Option<String> =
+        message.map(|text| text.chars().take(FILE_MESSAGE_CHARACTERS_MAX).collect());
+    Ok(json!({
+        "id": piece.id,
+        "name": piece.name,
+        "bytes": piece.bytes,
+        "sha256": piece.sha256,
+        "message": message,
+        "from": row.sender_pubkey,
+        "from_name": row.sender_name,
+        "complete": u32::try_from(present) == Ok(piece.pieces),
+        "received_at": ms_text(row.received_at),
+    }))
 }
 
 pub(super) async fn get(shared: &Arc<DaemonShared>, request: &LocalRequest) -> RouteAnswer {
@@ -162,7 +198,7 @@ pub(super) async fn get(shared: &Arc<DaemonShared>, request: &LocalRequest) -> R
 
 async fn with_inbox<T: Send + 'static>(
     shared: &Arc<DaemonShared>,
-    call: impl FnOnce(&consign_store::inbox::Inbox) -> Result<T, consign_store::Error> + Send + 'static,
+    call: impl FnOnce(&Inbox) -> Result<T, consign_store::Error> + Send + 'static,
 ) -> Result<T, IpcRefusal> {
     let inbox = Arc::clone(&shared.inbox);
     let called = tokio::task::spawn_blocking(move || call(&inbox)).await;

@@ -51,7 +51,7 @@ async fn rotate_now(shared: &DaemonShared) -> RouteAnswer {
     let frame = pending.frame(wall_ms().unsigned_abs());
     let new_pubkey = frame.new_pubkey.clone();
     let key_id = frame.key_id.clone();
-    let asked = line.ask_after(Some(ClientFrame::from(frame)), ListPeers {}.into());
+    let asked = line.ask_after(Some(ClientFrame::from(frame)), ListPeers::default().into());
     let identity = match asked.await {
         Ok(_) => pending.commit(&shared.log),
         Err(LineError::Refused(refusal)) => {

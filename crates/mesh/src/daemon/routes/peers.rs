@@ -14,14 +14,12 @@ use crate::ipc::{IpcRefusal, PeerProfileUpdate, TopicItem, TopicSubscription};
 use crate::query::QueryPairs;
 
 pub(super) fn line(shared: &DaemonShared) -> Result<Arc<BrokerLine>, IpcRefusal> {
-    shared
-        .line()
-        .ok_or_else(|| IpcRefusal::new(503, "broker_unreachable"))
+    shared.line().ok_or_else(IpcRefusal::broker_unreachable)
 }
 
 pub(super) fn failed(error: &LineError) -> IpcRefusal {
     match error {
-        LineError::Closed => IpcRefusal::new(503, "broker_unreachable"),
+        LineError::Closed => IpcRefusal::broker_unreachable(),
         LineError::NoAnswer => IpcRefusal::new(504, "broker_timeout"),
         LineError::Refused(refusal) if refusal.code.contains("not_found") => {
             IpcRefusal::new(404, refusal.code.clone())

@@ -43,6 +43,7 @@ pub(super) async fn health(shared: &Arc<DaemonShared>) -> RouteAnswer {
             broker_version: line.and_then(|line| line.terms.broker_version.clone()),
             pid: std::process::id(),
             brokers: BTreeMap::from([(shared.slug.to_string(), state)]),
+            last_error: shared.line_error(),
         },
     )
 }

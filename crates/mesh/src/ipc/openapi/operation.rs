@@ -22,8 +22,9 @@ const LOCAL: Access = Access {
     example_header: "Authorization: Bearer $LOCAL_TOKEN",
 };
 
-/// Refusals of every request: a token in the query, no or a wrong token, a foreign host or origin, too many requests.
-const ALWAYS: [u16; 5] = [400, 401, 403, 413, 429];
+/// Refusals of every request: a token in the query, no or a wrong token, a foreign host or origin, a body that stops, too many
+/// requests.
+const ALWAYS: [u16; 6] = [400, 401, 403, 408, 413, 429];
 
 pub(super) fn operation(tag: Tag, id: &'static str, summary: &'static str) -> Operation {
     Operation::new(tag, LOCAL, id, summary)
@@ -90,6 +91,7 @@ fn meaning(status: u16) -> &'static str {
             "The host or the origin is foreign, or the token of a hook does not cover the request."
         }
         404 => "Nothing has this name, or this part of the interface is off.",
+        408 => "The body did not come in time.",
         409 => "It contradicts the state of the daemon.",
         413 => "The body is too large.",
         422 => "A hook refused the message.",

@@ -8,7 +8,10 @@ use consign_web::openapi::{Endpoint, Operation};
 use super::operation::{LocalOperation as _, endpoint, operation};
 use super::{READING, schemas};
 use crate::ipc::IpcRoute;
-use crate::limits::{INBOX_PAGE_DEFAULT, INBOX_PAGE_MAX};
+use crate::limits::{
+    FILE_MESSAGE_CHARACTERS_MAX, FILE_PAGE_DEFAULT, FILE_PAGE_MAX, INBOX_PAGE_DEFAULT,
+    INBOX_PAGE_MAX,
+};
 
 pub(super) fn all() -> Vec<Endpoint> {
     vec![
@@ -113,15 +116,31 @@ fn files() -> Operation {
         required("name", text()),
         required("bytes", schemas::count()),
         required("sha256", text().hex_digits(64)),
-        required("message", text().nullable()),
+        required(
+            "message",
+            text().characters(0, FILE_MESSAGE_CHARACTERS_MAX).nullable(),
+        ),
         required("from", schemas::pubkey()),
         required("from_name", text()),
         required("complete", boolean().about("Whether all pieces are here.")),
         required("received_at", schemas::time()),
     ]);
-    let found = object(vec![required("files", list(file.named("FileEntry")))]);
-    operation(READING, "listFiles", "List shared files")
-        .shows("The files.", found.named("Files"), "")
+    let found = object(vec![
+        required("files", list(file.named("FileEntry"))),
+        optional(
+            "next",
+            text().about("There are older ones: pass it as `before`."),
+        ),
+    ]);
+    operation(READING, "listFiles", "List shared files, newest first")
+        .query("before", text().about("The `next` of the page before."))
+        .query(
+            "limit",
+            integer()
+                .clamped_to(1, FILE_PAGE_MAX)
+                .by_default(FILE_PAGE_DEFAULT),
+        )
+        .shows("A page.", found.named("Files"), "")
         .refuses_with(&[503])
 }
 
@@ -184,12 +203,18 @@ fn health() -> Operation {
         required("broker_version", text().nullable()),
         required("pid", schemas::count()),
         required("brokers", state),
+        required(
+            "last_error",
+            text()
+                .nullable()
+                .about("Why the broker is not connected; null while it is."),
+        ),
     ]);
     operation(READING, "health", "Show the state of the daemon")
         .shows(
             "The daemon runs.",
             health.named("Health"),
-            r#"{"ok":true,"connected":true,"degraded":false,"lag_ms":4,"queue_depth":0,"inflight":0,"dead":0,"mesh":"team","member_pubkey":"8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394","uptime_s":60,"schema_version":1,"daemon_version":"0.9.0","broker_version":null,"pid":4711,"brokers":{"team":"open"}}"#,
+            r#"{"ok":true,"connected":true,"degraded":false,"lag_ms":4,"queue_depth":0,"inflight":0,"dead":0,"mesh":"team","member_pubkey":"8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394","uptime_s":60,"schema_version":1,"daemon_version":"0.9.0","broker_version":null,"pid":4711,"brokers":{"team":"open"},"last_error":null}"#,
         )
         .refuses_with(&[503])
 }

@@ -38,6 +38,7 @@ pub(super) fn refusal() -> Schema {
             "capability",
             text().about("The part of the interface that is off."),
         ),
+        optional("message", text().about("What to do.")),
     ])
     .named("Refusal")
 }

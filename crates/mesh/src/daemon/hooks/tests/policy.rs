@@ -89,3 +89,53 @@ async fn cm_109_a_policy_that_cannot_be_enforced_is_counted_and_the_hook_runs() 
     loaded.end().await;
     assert_eq!(world.logged("hook_policy_unenforceable").len(), warned);
 }
+
+/// What the script finds that a sandbox must hide, and what it must show.
+const FINDINGS: &str = r#"
+found=""
+for file in $OUT/keypair.json $OUT/local_token $OUT/secrets/config.json; do
+  [ -e $file ] && found="$found $file"
+done
+[ -n "$(ls -A /run)" ] && found="$found run"
+[ -n "$(ls -A /proc)" ] && found="$found proc"
+[ -S $OUT/sock ] || found="$found no-socket"
+touch $OUT/hooks/new 2> /dev/null && found="$found writable"
+kill -0 DAEMON 2> /dev/null && found="$found process"
+printf '{"reply":"found:%s"}' "$found"
+"#;
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn cm_109_a_sandboxed_hook_sees_no_secrets_of_the_daemon_and_no_sockets_of_the_user() {
+    assert!(
+        IsolationPrograms::default().bubblewrap.exists(),
+        "this test needs the Debian package bubblewrap"
+    );
+    // Not in `/tmp`, which is hidden anyway.
+    let world = World::at(tempfile::tempdir_in("/var/tmp").unwrap());
+    let pid = std::process::id().to_string();
+    world.script("on-dm", &FINDINGS.replace("DAEMON", &pid));
+    std::fs::create_dir(world.path("secrets")).unwrap();
+    for name in ["keypair.json", "local_token", "secrets/config.json"] {
+        std::fs::write(world.path(name), "a secret").unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(world.path("sock")).unwrap();
+    let mut found = Vec::new();
+    for settings in ["sandbox = \"bubblewrap\"", "fs_policy = \"sandbox\"", ""] {
+        let settings = format!("[on-dm]\nallow_reply = true\n{settings}\n");
+        let mut loaded = world.load(&settings);
+        loaded.hooks.fire_message(&message(json!({"id": "e1"})));
+        let run = loaded.end().await;
+        assert_eq!(run.audit.exit, 0, "{settings}");
+        found.push(run.reply.expect("the hook replies").message);
+    }
+    assert_eq!(found[..2], ["found:", "found:"]);
+    // Outside of a sandbox a hook is the user.
+    assert!(found[2].contains("keypair.json"), "{}", found[2]);
+    assert_eq!(
+        world
+            .metrics
+            .get(DaemonMetric::HookUnenforceable, &["on-dm", "sandbox"]),
+        0
+    );
+}

@@ -72,3 +72,33 @@ async fn without_a_gate_messages_pass() {
     let sent = loaded.hooks.pre_send(request(), "#alerts").await;
     assert_eq!(sent.unwrap(), request());
 }
+
+#[tokio::test]
+async fn a_reload_divides_the_places_anew() {
+    let world = World::new();
+    world.script("pre-send", "exit 0");
+    world.script("on-dm", "exit 0");
+    let mut options = world.options();
+    options.concurrency = 4;
+    let loaded = world.load_with(options, "[on-dm]\n");
+    let free = || {
+        let shared = &loaded.hooks.0;
+        (
+            shared.places.available_permits(),
+            shared.send_places.available_permits(),
+        )
+    };
+    assert_eq!(free(), (4, 1));
+    let settings = world.path(HOOKS_FOLDER).join(HOOKS_FILE);
+    // A place that a running hook has is taken away later.
+    let running = loaded.hooks.0.places.clone().acquire_many_owned(3).await;
+    std::fs::write(&settings, "[on-dm]\n[pre-send]\n").unwrap();
+    loaded.hooks.reload().unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(free(), (0, 2));
+    drop(running);
+    until("the places are divided", || free() == (2, 2)).await;
+    std::fs::write(&settings, "[on-dm]\n").unwrap();
+    loaded.hooks.reload().unwrap();
+    until("the places are divided", || free() == (4, 1)).await;
+}

@@ -29,8 +29,11 @@ pub(super) struct Loaded {
 
 impl World {
     pub(super) fn new() -> Self {
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    pub(super) fn at(folder: tempfile::TempDir) -> Self {
         consign_testkit::plants::from_environment();
-        let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(HOOKS_FOLDER)).unwrap();
         let log = DaemonLog::open(MeshLogOptions {
             mesh: "team".to_owned(),
@@ -67,6 +70,7 @@ impl World {
             directory: self.folder.path().to_owned(),
             mesh: "team".to_owned(),
             socket: self.path("sock"),
+            secret_folder: self.path("secrets"),
             enabled: true,
             concurrency: 8,
             default_timeout_s: 30,
