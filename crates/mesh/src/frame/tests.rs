@@ -335,6 +335,7 @@ fn lists_of_all_that_a_mesh_may_have_are_frames_that_daemons_read() {
         .into(),
         PeersList {
             peers: vec![peer; 2 * CONNECTIONS_PER_MESH_MAX],
+            ..PeersList::default()
         }
         .into(),
     ];
