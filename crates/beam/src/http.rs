@@ -44,6 +44,9 @@ pub use socket::serve_agent;
 
 use crate::service::Beam;
 
+/// The version of the wire format.
+pub const PROTOCOL: &str = "beam/1";
+
 /// The state of every handler.
 #[derive(Clone, Debug)]
 pub(crate) struct BeamFace {
