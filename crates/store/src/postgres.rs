@@ -34,6 +34,7 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::{FactSeq, Micros};
 
 pub use address::DatabaseAddress;
+pub use schema::SCHEMA_VERSION;
 pub(crate) use address::cause;
 
 use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
@@ -249,6 +250,7 @@ impl Store for Postgres {
             requests: meters.requests.load(Ordering::Relaxed),
             failed_commits: meters.failed.load(Ordering::Relaxed),
             waiting: meters.waiting.load(Ordering::Relaxed),
+            refused: meters.refused.load(Ordering::Relaxed),
             last_fact: FactSeq(meters.last_fact.load(Ordering::Acquire)),
         }
     }
