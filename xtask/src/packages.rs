@@ -24,6 +24,11 @@ pub(crate) const GO: Package = Package {
     name: "golang-go",
     brings: "go",
 };
+/// Checks metrics and alert rules.
+pub(crate) const PROMETHEUS: Package = Package {
+    name: "prometheus",
+    brings: "promtool",
+};
 pub(crate) const NPM: Package = Package {
     name: "npm",
     brings: "npm",

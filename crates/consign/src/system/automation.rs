@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use consign_automation::config::{ConfigProblem, SealCheck, Severity};
+use consign_automation::http::report::AutomationReporter;
 use consign_automation::http::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_automation::http::loader::Loader;
 use consign_automation::plugin::confine::GuardedPaths;
@@ -183,6 +184,11 @@ impl Automation {
 impl ReloadHandle {
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// What the operators of a server hear of it.
+    pub(crate) fn reporter(&self) -> AutomationReporter {
+        AutomationReporter::new(self.runtime.clone(), self.loader.clone())
     }
 
     /// Reloads the configuration. An invalid one is logged, and the old one stays.

@@ -1,0 +1,88 @@
+//! The rows behind a line of the view.
+
+use consign_client::{Client, Events};
+use serde_json::Value;
+
+use crate::{figures, render};
+
+/// Which rows are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WantedRows {
+    /// The last events of a face, and of a goal if one is named.
+    Recent {
+        face: String,
+        namespace: Option<String>,
+        goal: Option<String>,
+    },
+    DeadLetters,
+}
+
+impl WantedRows {
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::DeadLetters => "dead letters of intents, newest first".to_owned(),
+            Self::Recent {
+                face,
+                namespace: Some(namespace),
+                goal: Some(goal),
+            } => render::safe(&format!("what happens to {face} {namespace}/{goal}")),
+            Self::Recent { face, .. } => render::safe(&format!("what happens in {face}")),
+        }
+    }
+}
+
+/// How long events are waited for, and how many are shown.
+const WAIT: std::time::Duration = std::time::Duration::from_millis(400);
+const ROWS_MAX: usize = 500;
+
+/// The rows as lines.
+pub(super) async fn fetch(client: &Client, wanted: WantedRows) -> anyhow::Result<Vec<String>> {
+    match wanted {
+        WantedRows::DeadLetters => {
+            let dead = client.dead_letters().await?;
+            Ok(dead.iter().map(dead_line).collect())
+        }
+        WantedRows::Recent {
+            face,
+            namespace,
+            goal,
+        } => {
+            let query = [
+                ("face", Some(face.as_str())),
+                ("goal", goal.as_deref()),
+                ("namespace", namespace.as_deref()),
+            ];
+            let events = client.all_events(&query, Some("0")).await?;
+            let mut lines = recent(events).await;
+            lines.reverse();
+            Ok(lines)
+        }
+    }
+}
+
+/// The last events that arrive before the stream pauses.
+async fn recent(mut events: Events) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Ok(Ok(Some(event))) = tokio::time::timeout(WAIT, events.next()).await {
+        if let Ok(fact) = serde_json::from_str::<Value>(&event.data) {
+            lines.push(super::super::events::line(&fact));
+        }
+        if lines.len() > ROWS_MAX {
+            lines.remove(0);
+        }
+    }
+    lines
+}
+
+fn dead_line(dead: &Value) -> String {
+    let text = |key: &str| render::safe(dead[key].as_str().unwrap_or_default());
+    let reason = render::summary(dead["reason"].as_str().unwrap_or_default(), 60);
+    let at = render::time(dead["created_at"].as_f64().unwrap_or_default());
+    format!(
+        "{at}  {}  {}/{}  {} tries  {reason}",
+        text("intent_id"),
+        text("namespace"),
+        text("goal"),
+        figures::count(&dead["attempts"])
+    )
+}
