@@ -166,8 +166,16 @@ mod tests {
         check("https://x.org/bus", "https://x.org/bus");
         check("https://x.org:8443/a/bus/", "https://x.org:8443/a/bus");
         let refused = "its path cannot be the beginning of other paths";
-        for text in ["http://x/a//b", "http://x/../b", "http://x/a b", "http://x/./"] {
-            check(text, &format!("server address {text} cannot be used: {refused}"));
+        for text in [
+            "http://x/a//b",
+            "http://x/../b",
+            "http://x/a b",
+            "http://x/./",
+        ] {
+            check(
+                text,
+                &format!("server address {text} cannot be used: {refused}"),
+            );
         }
         check(
             "http://x/a?b",

@@ -5,8 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, completion, daemon, doctor, events, import, intent, key, man, mesh, message,
-    node, openapi, peer, receipt, schema, site, status, store, top, tx, version,
+    acl, agent, automation, bench, completion, daemon, doctor, events, import, intent, key, man,
+    mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, version,
 };
 use crate::failure::Exit;
 use crate::{out, serve, verbose};

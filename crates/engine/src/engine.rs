@@ -474,9 +474,11 @@ impl Engine {
 
     /// A slot for an event stream of an operator, if there is one left.
     pub fn operator_stream_slot(&self, _: Operator) -> Option<Slot<String>> {
-        self.inner
-            .streams
-            .take(&OPERATOR_STREAMS.to_owned(), OPERATOR_STREAMS_MAX, STREAMS_MAX)
+        self.inner.streams.take(
+            &OPERATOR_STREAMS.to_owned(),
+            OPERATOR_STREAMS_MAX,
+            STREAMS_MAX,
+        )
     }
 
     /// A slot for a waiting claim, if the caller has one left.

@@ -119,7 +119,8 @@ impl StepMeter {
             .collect();
         drop(state);
         labels.sort_by(|one, other| {
-            let key = |label: &StepCounter| (label.face, label.namespace.clone(), label.goal.clone());
+            let key =
+                |label: &StepCounter| (label.face, label.namespace.clone(), label.goal.clone());
             key(one).cmp(&key(other))
         });
         others.sort_by_key(|label| label.face);

@@ -46,11 +46,11 @@ pub use error::Error;
 pub use forwarding::Forwarding;
 pub use ledger::News;
 pub use outline::{JobCount, Outline, OutlinePage};
-pub use steps::{LabelSteps, StepCounts, StepKind, StepTally, WaitKind, Waited};
 pub use query::{
     EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
     MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
+pub use steps::{LabelSteps, StepCounts, StepKind, StepTally, WaitKind, Waited};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {

@@ -25,10 +25,9 @@ use consign_kernel::state::State;
 use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventPage,
-    IntentColumns, IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount,
-    MessageFilter, MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats,
-    Store,
+    BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventPage, IntentColumns,
+    IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessageFilter,
+    MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats, Store,
 };
 
 pub struct Memory {

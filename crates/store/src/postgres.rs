@@ -34,8 +34,8 @@ use consign_kernel::command::{Reply, Request};
 use consign_kernel::ids::{FactSeq, Micros};
 
 pub use address::DatabaseAddress;
-pub use schema::SCHEMA_VERSION;
 pub(crate) use address::cause;
+pub use schema::SCHEMA_VERSION;
 
 use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
 use fact_watermark::FactWatermark;

@@ -111,7 +111,13 @@ impl HttpMeter {
             let buckets = route.buckets.iter();
             let buckets = buckets.map(|bucket| bucket.load(Ordering::Relaxed));
             let sum_us = route.sum_us.load(Ordering::Relaxed);
-            text.histogram(name, &labels, BOUNDS_S.into_iter().zip(buckets), sum_us, count);
+            text.histogram(
+                name,
+                &labels,
+                BOUNDS_S.into_iter().zip(buckets),
+                sum_us,
+                count,
+            );
         }
     }
 }

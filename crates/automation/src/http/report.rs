@@ -51,7 +51,10 @@ impl AutomationReporter {
         let queue = runtime.queue_figures().await?;
         let breakers = runtime.breaker_counts().await?;
         let mut figures = Map::new();
-        figures.insert("plugins".to_owned(), json!(runtime.program().plugins().count()));
+        figures.insert(
+            "plugins".to_owned(),
+            json!(runtime.program().plugins().count()),
+        );
         figures.insert("running_here".to_owned(), json!(runtime.running()));
         figures.insert("queued".to_owned(), json!(queue.queued));
         figures.insert("delayed".to_owned(), json!(queue.delayed));
@@ -60,7 +63,10 @@ impl AutomationReporter {
         let by_state = breakers
             .iter()
             .map(|(state, count)| (state.as_str().to_owned(), json!(count)));
-        figures.insert("breakers".to_owned(), by_state.collect::<Map<_, _>>().into());
+        figures.insert(
+            "breakers".to_owned(),
+            by_state.collect::<Map<_, _>>().into(),
+        );
         let mut problems = Vec::new();
         problems.extend(self.config_problem().await.map(|why| ServerProblem {
             level: ProblemLevel::Error,

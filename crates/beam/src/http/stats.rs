@@ -9,9 +9,9 @@ use consign_web::shell::MetricsText;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{BeamFace, PROTOCOL};
 use super::problem_response::BeamProblemResponse;
 use super::response::json_response;
+use super::{BeamFace, PROTOCOL};
 use crate::lifecycle::state_word;
 use crate::service::Beam;
 

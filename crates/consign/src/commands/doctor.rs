@@ -3,6 +3,8 @@
 mod files;
 mod ledger_file;
 
+use std::fmt::Write as _;
+
 use clap::Args;
 use consign_automation::config::SealCheck;
 use serde::Serialize;
@@ -186,7 +188,10 @@ impl DoctorArgs {
             ),
             None => (
                 "warning",
-                format!("start it with: consign serve --data {}", data.root().display()),
+                format!(
+                    "start it with: consign serve --data {}",
+                    data.root().display()
+                ),
             ),
         };
         let why = "no server could be asked for its problems";
@@ -211,13 +216,17 @@ fn automation(tree: &TreeArgs) -> Option<Finding> {
 fn text(report: &DoctorReport) -> String {
     let mut text = format!("checked: {}\n", report.checked.join(", "));
     for finding in &report.findings {
-        let level = if finding.fixed { "fixed" } else { &finding.level };
+        let level = if finding.fixed {
+            "fixed"
+        } else {
+            &finding.level
+        };
         let lines = [&finding.what, &finding.why, &finding.next];
         let lines = lines.map(|line| render::block(line, 9));
-        text.push_str(&format!("\n{level:8} {}\n", lines[0]));
-        text.push_str(&format!("         {}\n", lines[1]));
+        let _ = writeln!(text, "\n{level:8} {}", lines[0]);
+        let _ = writeln!(text, "         {}", lines[1]);
         if !finding.fixed {
-            text.push_str(&format!("         {}\n", lines[2]));
+            let _ = writeln!(text, "         {}", lines[2]);
         }
     }
     if report.findings.is_empty() {

@@ -1,5 +1,7 @@
 //! `consign events`: what happens to the rows of all owners and faces, one line each.
 
+use std::fmt::Write as _;
+
 use consign_client::StreamEvent;
 use serde_json::Value;
 
@@ -129,10 +131,10 @@ pub(super) fn line(fact: &Value) -> String {
     };
     line.push_str(&to);
     if let Some(actor) = text("actor") {
-        line.push_str(&format!("  by {actor}"));
+        let _ = write!(line, "  by {actor}");
     }
     if let Some(detail) = fact["detail"].as_str() {
-        line.push_str(&format!("  {}", render::summary(detail, 80)));
+        let _ = write!(line, "  {}", render::summary(detail, 80));
     }
     line
 }

@@ -55,7 +55,10 @@ fn pages(command: Command) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 }
 
 fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
-    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+    for inner in command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set())
+    {
         add_pages(inner, pages)?;
     }
     let name = command

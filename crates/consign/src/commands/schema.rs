@@ -82,8 +82,11 @@ impl Args {
         let mut found = &root;
         for word in &self.path {
             found = found.find_subcommand(word).ok_or_else(|| {
-                Failure::new(Exit::Nothing, format!("there is no command {}", self.path.join(" ")))
-                    .hint("consign schema without a command describes all of them")
+                Failure::new(
+                    Exit::Nothing,
+                    format!("there is no command {}", self.path.join(" ")),
+                )
+                .hint("consign schema without a command describes all of them")
             })?;
         }
         let parent = &self.path[..self.path.len() - 1];
@@ -147,7 +150,9 @@ fn argument_info(argument: &Arg) -> ArgumentInfo {
     let names = argument.get_value_names().unwrap_or_default();
     let values = argument.get_possible_values();
     // The possible values of a flag are true and false, which nobody types.
-    let values = values.iter().filter(|value| takes_value && !value.is_hide_set());
+    let values = values
+        .iter()
+        .filter(|value| takes_value && !value.is_hide_set());
     let defaults = argument.get_default_values().iter();
     let mut defaults: Vec<Value> = defaults
         .filter(|_| takes_value)
@@ -159,9 +164,16 @@ fn argument_info(argument: &Arg) -> ArgumentInfo {
         kind,
         long: argument.get_long().map(str::to_owned),
         short: argument.get_short(),
-        value: takes_value.then(|| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(" ")),
+        value: takes_value.then(|| {
+            names
+                .iter()
+                .map(AsRef::as_ref)
+                .collect::<Vec<&str>>()
+                .join(" ")
+        }),
         required: argument.is_required_set(),
-        repeatable: several || matches!(argument.get_action(), ArgAction::Append | ArgAction::Count),
+        repeatable: several
+            || matches!(argument.get_action(), ArgAction::Append | ArgAction::Count),
         values: values.map(|value| value.get_name().to_owned()).collect(),
         default: match defaults.len() {
             0 => Value::Null,
@@ -214,7 +226,12 @@ mod tests {
         assert_eq!(id["required"], true);
         let list = find(&noun["commands"], "command", "intent list");
         let status = find(&list["arguments"], "name", "status");
-        assert!(status["values"].as_array().unwrap().contains(&json!("dead")));
+        assert!(
+            status["values"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("dead"))
+        );
         let fulfil = find(&noun["commands"], "command", "intent fulfil");
         assert_eq!(fulfil["aliases"], json!(["fulfill"]));
     }

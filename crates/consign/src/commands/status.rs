@@ -112,7 +112,11 @@ pub(crate) fn headline(status: &Value) -> String {
         let problems = status["problems"].as_array().into_iter().flatten();
         problems.filter(|problem| problem["level"] == level).count()
     };
-    let health = match (status["healthy"] == true, of_level("error"), of_level("warning")) {
+    let health = match (
+        status["healthy"] == true,
+        of_level("error"),
+        of_level("warning"),
+    ) {
         (true, _, 0) => "healthy".to_owned(),
         (true, _, 1) => "healthy, with 1 warning".to_owned(),
         (true, _, many) => format!("healthy, with {many} warnings"),
@@ -184,10 +188,7 @@ fn about(status: &Value) -> Vec<(&'static str, Option<String>)> {
         ("disk", disk),
         ("clock", Some(clock.to_owned())),
         ("cleanup", cleanup),
-        (
-            "data",
-            server["data"].as_str().map(render::safe),
-        ),
+        ("data", server["data"].as_str().map(render::safe)),
     ]
 }
 
@@ -356,7 +357,10 @@ warning  3 intents are dead letters
         let shown = text(&status);
         assert!(shown.contains("NOT HEALTHY: 1 error"), "{shown}");
         assert!(shown.contains("ledger  unreadable\n"), "{shown}");
-        assert!(shown.contains("error    a\n         b\n         c\n"), "{shown}");
+        assert!(
+            shown.contains("error    a\n         b\n         c\n"),
+            "{shown}"
+        );
         assert_eq!(exit(&status), Exit::Failed);
     }
 }

@@ -84,7 +84,8 @@ impl TopArgs {
                 TopAction::Nothing => {}
                 TopAction::NextInterval => interval_s = next_interval(interval_s),
                 TopAction::List => {
-                    let rows = runtime.block_on(list::fetch(&client, view.wanted()));
+                    let rows =
+                        runtime.block_on(list::fetch(&client, view.wanted(), view.last_fact()));
                     view.show_list(rows.map_err(|error| error.to_string()));
                 }
                 TopAction::Look => {

@@ -16,8 +16,8 @@ use consign_web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::host::HostReporter;
 use super::components::{Components, local_socket};
+use super::host::HostReporter;
 use super::ledger::{OpenLedger, random_bytes};
 use super::limits::ConnectionBudget;
 use super::prepare::Prepared;
@@ -101,7 +101,12 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let host = HostReporter::new(&base_url, data, &prepared.location, started_at);
     let automation = reload_automation.as_ref().map(ReloadHandle::reporter);
     let automation = automation.map(|reporter| Arc::new(reporter) as Arc<dyn Reporter>);
-    shell.report_on([Some(Arc::new(host) as Arc<dyn Reporter>), automation].into_iter().flatten().collect());
+    shell.report_on(
+        [Some(Arc::new(host) as Arc<dyn Reporter>), automation]
+            .into_iter()
+            .flatten()
+            .collect(),
+    );
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),

@@ -13,7 +13,10 @@ fn the_version_names_protocols_schemas_and_what_built_it() {
     assert_eq!(version["protocols"]["intent"], "2.1");
     assert_eq!(version["protocols"]["beam"], "beam/1");
     assert!(version["schemas"]["sqlite"].as_u64() > Some(1), "{version}");
-    assert!(version["schemas"]["postgres"].as_u64() > Some(1), "{version}");
+    assert!(
+        version["schemas"]["postgres"].as_u64() > Some(1),
+        "{version}"
+    );
     assert!(word(&version["rustc"]).starts_with("rustc "), "{version}");
     assert!(word(&version["target"]).contains('-'), "{version}");
     let shown = text(&place.consign(&["version"]).stdout);
@@ -60,7 +63,10 @@ fn every_command_has_a_manual_page() {
     }
     assert!(!dir.join("consign-bench-empty.1").exists());
     let main = text(&place.consign(&["man"]).stdout);
-    assert!(main.contains("exit codes") || main.contains("Exit codes"), "{main}");
+    assert!(
+        main.contains("exit codes") || main.contains("Exit codes"),
+        "{main}"
+    );
 }
 
 #[test]
@@ -92,5 +98,8 @@ fn requests_are_shown_with_verbose_and_notes_left_out_with_quiet() {
     let quiet = place.consign(&[&nothing[..], &["--quiet"]].concat());
     assert_eq!((code(&quiet), text(&quiet.stderr).as_str()), (3, ""));
     let failed = place.consign(&["-q", "intent", "show", "nothing-like-it"]);
-    assert!(text(&failed.stderr).starts_with("error: "), "errors are told");
+    assert!(
+        text(&failed.stderr).starts_with("error: "),
+        "errors are told"
+    );
 }

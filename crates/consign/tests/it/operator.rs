@@ -16,11 +16,21 @@ fn face<'a>(status: &'a Value, name: &str) -> &'a Value {
 
 /// Publishes an intent with one try, claims it and lets it fail.
 fn let_one_die(place: &Place) -> String {
-    let args = ["intent", "publish", "doomed", "{}", "--max-attempts", "1", "--json"];
+    let args = [
+        "intent",
+        "publish",
+        "doomed",
+        "{}",
+        "--max-attempts",
+        "1",
+        "--json",
+    ];
     let id = word(&printed(&place.consign(&args))["id"]);
     let claimed = printed(&place.consign(&["intent", "claim", "--goal", "doomed", "--json"]));
     let token = word(&claimed["claim_token"]);
-    let args = ["intent", "fail", &id, "--token", &token, "--error", "no luck"];
+    let args = [
+        "intent", "fail", &id, "--token", &token, "--error", "no luck",
+    ];
     assert_eq!(code(&place.consign(&args)), 0);
     id
 }
@@ -35,7 +45,10 @@ fn status_shows_the_whole_server_and_warns_of_dead_letters() {
     published(&mut main_client(&server), "wait");
     let_one_die(&place);
     let status = printed(&place.consign(&["status", "--json"]));
-    assert_eq!(status["healthy"], true, "a dead letter is a warning: {status}");
+    assert_eq!(
+        status["healthy"], true,
+        "a dead letter is a warning: {status}"
+    );
     assert_eq!(status["problems"][0]["id"], "dead_letters", "{status}");
     let intents = face(&status, "intent");
     for (figure, expected) in [("waiting", 1), ("held", 0), ("dead", 1)] {
@@ -52,7 +65,11 @@ fn status_shows_the_whole_server_and_warns_of_dead_letters() {
     assert_eq!(status["nodes"][0]["here"], true, "{status}");
     let shown = place.consign(&["status"]);
     let shown = text(&shown.stdout);
-    for part in ["is healthy, with 1 warning", "FACE", "consign intent list --status dead"] {
+    for part in [
+        "is healthy, with 1 warning",
+        "FACE",
+        "consign intent list --status dead",
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     server.terminate(PATIENCE).expect("it stops");
@@ -93,7 +110,10 @@ fn doctor_finds_loose_modes_repairs_them_and_says_so() {
     let (exit, found) = report(&[]);
     assert_eq!(exit, 1, "{found}");
     let finding = &found["findings"][0];
-    assert_eq!((&finding["id"], &finding["fixed"]), (&"mode".into(), &false.into()));
+    assert_eq!(
+        (&finding["id"], &finding["fixed"]),
+        (&"mode".into(), &false.into())
+    );
     assert!(word(&finding["next"]).contains("chmod"), "{found}");
     let (exit, fixed) = report(&["--fix"]);
     assert_eq!(exit, 0, "{fixed}");
@@ -125,12 +145,18 @@ fn events_of_all_owners_and_faces_are_followed_and_continued() {
         parsed.map(|event| event.expect("a line of JSON")).collect()
     };
     let all = events(&["0", "--limit", "2"]);
-    assert_eq!((&all[0]["intent"], &all[1]["intent"]), (&of_ann.into(), &of_main.clone().into()));
+    assert_eq!(
+        (&all[0]["intent"], &all[1]["intent"]),
+        (&of_ann.into(), &of_main.clone().into())
+    );
     assert_ne!(all[0]["owner"], all[1]["owner"]);
     assert_eq!(all[0]["face"], "intent");
     let seq = all[0]["seq"].to_string();
     assert_eq!(events(&[&seq, "--limit", "1"])[0]["intent"], of_main);
-    assert_eq!(events(&["0", "--goal", "two", "--limit", "1"])[0]["goal"], "two");
+    assert_eq!(
+        events(&["0", "--goal", "two", "--limit", "1"])[0]["goal"],
+        "two"
+    );
     let unknown = place.consign(&["events", "--after", "999999999999"]);
     assert_eq!(code(&unknown), 4, "{}", text(&unknown.stderr));
     let human = place.consign(&["watch", "--after", "0", "--limit", "1"]);
@@ -176,7 +202,7 @@ fn top_is_a_snapshot_without_a_terminal_and_a_live_view_with_one() {
     press("?", "Keys:");
     press("?", "FACE");
     press("j", "FACE");
-    press("\r", "what happens to");
+    press("\r", "what happens in automation");
     press("d", "dead letters of intents");
     press("q", "\u{1b}[?1049l");
     drop(press);
@@ -207,10 +233,20 @@ fn metrics_and_alert_rules_pass_the_checks_of_prometheus() {
         r#"consign_claim_wait_seconds_count{face="intent"} 1"#,
         r#"consign_http_requests_total{route="/claim",status="2xx"} 1"#,
     ] {
-        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} in\n{metrics}"
+        );
     }
-    for name in ["process_open_fds", "consign_disk_free_bytes", "consign_oldest_waiting_seconds"] {
-        assert!(metrics.contains(&format!("\n{name}")), "{name} in\n{metrics}");
+    for name in [
+        "process_open_fds",
+        "consign_disk_free_bytes",
+        "consign_oldest_waiting_seconds",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{name}")),
+            "{name} in\n{metrics}"
+        );
     }
     let mut command = process::cleaned(std::path::Path::new("promtool"));
     let mut lint = command

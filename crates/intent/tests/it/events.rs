@@ -365,12 +365,18 @@ async fn an_operator_follows_the_facts_of_all_owners() {
     assert_eq!(reader.next().await.data["goal"], "a2");
     let one = Call::get("/admin/events?goal=m1").header("x-admin-token", ADMIN);
     let one = one.header("last-event-id", &events[0].id.to_string());
-    assert_eq!(Reader::open(&world, one).await.next().await.data["goal"], "m1");
+    assert_eq!(
+        Reader::open(&world, one).await.next().await.data["goal"],
+        "m1"
+    );
     for refused in [
         Call::get("/admin/events").key(MAIN),
         Call::get("/admin/events").header("x-admin-token", "wrong"),
     ] {
-        world.send(refused).await.assert_refused(401, "unauthorized");
+        world
+            .send(refused)
+            .await
+            .assert_refused(401, "unauthorized");
     }
     let far = Call::get("/admin/events?after=999999").header("x-admin-token", ADMIN);
     world.send(far).await.assert_refused(400, "cursor_unknown");

@@ -20,9 +20,9 @@ use super::rows::{
 use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, EndingCount, Error, EventPage, IntentColumns, IntentFilter,
-    IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessagesOf, NamePage,
-    OutlinePage, Query, Rows, SeqPage,
+    Count, Dump, EndingCount, Error, EventPage, IntentColumns, IntentFilter, IntentPage, JobCount,
+    LeaseCount, LostMessagePage, MessageCount, MessagesOf, NamePage, OutlinePage, Query, Rows,
+    SeqPage,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.

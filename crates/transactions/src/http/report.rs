@@ -45,7 +45,8 @@ pub(super) async fn write_metrics(
         *by_word.entry(word(count.state)).or_default() += count.count;
     }
     let name = "consign_atp_transactions";
-    let about = "Intents and transactions of the site by state; authorized intents are not executed yet";
+    let about =
+        "Intents and transactions of the site by state; authorized intents are not executed yet";
     text.family(name, "gauge", about);
     for (word, count) in by_word {
         text.sample(name, &[("state", word)], count);
@@ -54,7 +55,11 @@ pub(super) async fn write_metrics(
     let about = "Transactions that wait for an operator; the oldest hundred of each open state are examined";
     text.single("consign_atp_stuck_transactions", "gauge", about, open.stuck);
     let name = "consign_atp_oldest_open_seconds";
-    text.family(name, "gauge", "Age of the oldest open transaction; 0 if none is open");
+    text.family(
+        name,
+        "gauge",
+        "Age of the oldest open transaction; 0 if none is open",
+    );
     text.sample(name, &[], age_s(site, &open));
     Ok(())
 }

@@ -182,6 +182,10 @@ fn status(texts: &RootTexts) -> Operation {
         ),
         optional("nodes", list(anything())),
         optional(
+            "last_fact",
+            integer().about("The id of the last event, after which a stream may begin."),
+        ),
+        optional(
             "last_cleanup_at",
             number().nullable().limit("Unix time in seconds"),
         ),

@@ -209,7 +209,8 @@ async fn render_faces(
         }
     }
     let name = "consign_oldest_waiting_seconds";
-    let about = "For how long the oldest claimable row of each protocol has been due; 0 if none waits";
+    let about =
+        "For how long the oldest claimable row of each protocol has been due; 0 if none waits";
     text.family(name, "gauge", about);
     for face in &faces {
         let since = face.oldest_since.unwrap_or(engine.now());

@@ -80,6 +80,7 @@ impl Shell {
         let nodes = engine.nodes(operator).await?;
         problems.extend(nodes.iter().filter_map(node_problem));
         whole["nodes"] = nodes.iter().map(node_json).collect();
+        whole["last_fact"] = json!(engine.last_fact().await?.0);
         let cleaned = engine.last_cleanup(Face::Intent).await?;
         whole["last_cleanup_at"] = json!(cleaned.map(Micros::seconds));
         let mut parts = Map::new();
@@ -148,7 +149,10 @@ fn dead_letters(face: &FaceFigures) -> Option<ServerProblem> {
     let dead = face.dead();
     let (what, next) = match face.face {
         _ if dead == 0 => return None,
-        Face::Intent => ("intents are dead letters", "consign intent list --status dead"),
+        Face::Intent => (
+            "intents are dead letters",
+            "consign intent list --status dead",
+        ),
         Face::Automation => (
             "jobs of the automation are dead",
             "consign job list --status dead",

@@ -39,7 +39,10 @@ fn owner(root: &Path) -> Option<Finding> {
         "owner",
         format!("{} belongs to another user (uid {uid})", root.display()),
         "a server of this user could not write to it",
-        format!("run this as that user, or change it with: sudo chown -R {own} {}", root.display()),
+        format!(
+            "run this as that user, or change it with: sudo chown -R {own} {}",
+            root.display()
+        ),
     ))
 }
 
@@ -65,7 +68,9 @@ fn mode(path: &Path, forbidden: u32, fix: bool) -> Option<Finding> {
         match fs::set_permissions(path, Permissions::from_mode(wanted)) {
             Ok(()) => {
                 finding.fixed = true;
-                finding.why = format!("its mode is {wanted:04o} now; if others could read a key, replace that key");
+                finding.why = format!(
+                    "its mode is {wanted:04o} now; if others could read a key, replace that key"
+                );
             }
             Err(error) => finding.why = format!("its mode cannot be changed: {error}"),
         }

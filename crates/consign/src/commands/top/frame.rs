@@ -62,7 +62,9 @@ pub(super) fn overview(
         .collect();
     if !goals.is_empty() {
         lines.push(ScreenLine::plain(""));
-        let heading = ["GOAL", "FACE", "PUB/s", "CLAIM/s", "DONE/s", "FAIL/s", "DEAD"];
+        let heading = [
+            "GOAL", "FACE", "PUB/s", "CLAIM/s", "DONE/s", "FAIL/s", "DEAD",
+        ];
         // One line for the keys.
         let room = lines_max.saturating_sub(lines.len() + below.len() + 2);
         let from_selected = (selected + 1).saturating_sub(face_count);
@@ -159,21 +161,25 @@ fn below(status: &Value) -> Vec<ScreenLine> {
     };
     let jobs = figure("automation", &["queued", "running", "delayed", "dead"]);
     let transactions = figure("transactions", &["executing", "executed", "stuck"]);
-    lines.extend([jobs, transactions].into_iter().flatten().map(ScreenLine::plain));
+    lines.extend(
+        [jobs, transactions]
+            .into_iter()
+            .flatten()
+            .map(ScreenLine::plain),
+    );
     let problems = list(status, "problems").take(3);
     lines.extend(problems.map(|problem| {
-        ScreenLine::plain(format!("{}: {}", cell(&problem["level"]), cell(&problem["what"])))
+        ScreenLine::plain(format!(
+            "{}: {}",
+            cell(&problem["level"]),
+            cell(&problem["what"])
+        ))
     }));
     lines
 }
 
 /// A table whose line with this number is selected; its lines have the numbers from `first` on.
-fn table(
-    heading: &[&str],
-    rows: &[Vec<String>],
-    selected: usize,
-    first: usize,
-) -> Vec<ScreenLine> {
+fn table(heading: &[&str], rows: &[Vec<String>], selected: usize, first: usize) -> Vec<ScreenLine> {
     let text = render::table(heading, rows);
     let lines = text.lines().enumerate();
     lines

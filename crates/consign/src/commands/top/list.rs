@@ -1,5 +1,7 @@
 //! The rows behind a line of the view.
 
+use std::time::{Duration, Instant};
+
 use consign_client::{Client, Events};
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use crate::{figures, render};
 /// Which rows are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WantedRows {
-    /// The last events of a face, and of a goal if one is named.
+    /// The last events of a face, and of a goal if one is named, newest first.
     Recent {
         face: String,
         namespace: Option<String>,
@@ -31,12 +33,19 @@ impl WantedRows {
     }
 }
 
-/// How long events are waited for, and how many are shown.
-const WAIT: std::time::Duration = std::time::Duration::from_millis(400);
+/// How long the next event is waited for, and all of them.
+const WAIT: Duration = Duration::from_millis(400);
+const WAIT_ALL: Duration = Duration::from_secs(3);
+/// How many of the last events, of all faces, are searched, and how many are shown.
+const SEARCHED: u64 = 20_000;
 const ROWS_MAX: usize = 500;
 
 /// The rows as lines.
-pub(super) async fn fetch(client: &Client, wanted: WantedRows) -> anyhow::Result<Vec<String>> {
+pub(super) async fn fetch(
+    client: &Client,
+    wanted: WantedRows,
+    last_fact: u64,
+) -> anyhow::Result<Vec<String>> {
     match wanted {
         WantedRows::DeadLetters => {
             let dead = client.dead_letters().await?;
@@ -52,7 +61,8 @@ pub(super) async fn fetch(client: &Client, wanted: WantedRows) -> anyhow::Result
                 ("goal", goal.as_deref()),
                 ("namespace", namespace.as_deref()),
             ];
-            let events = client.all_events(&query, Some("0")).await?;
+            let after = last_fact.saturating_sub(SEARCHED).to_string();
+            let events = client.all_events(&query, Some(&after)).await?;
             let mut lines = recent(events).await;
             lines.reverse();
             Ok(lines)
@@ -63,7 +73,10 @@ pub(super) async fn fetch(client: &Client, wanted: WantedRows) -> anyhow::Result
 /// The last events that arrive before the stream pauses.
 async fn recent(mut events: Events) -> Vec<String> {
     let mut lines = Vec::new();
-    while let Ok(Ok(Some(event))) = tokio::time::timeout(WAIT, events.next()).await {
+    let began_at = Instant::now();
+    while began_at.elapsed() < WAIT_ALL
+        && let Ok(Ok(Some(event))) = tokio::time::timeout(WAIT, events.next()).await
+    {
         if let Ok(fact) = serde_json::from_str::<Value>(&event.data) {
             lines.push(super::super::events::line(&fact));
         }

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::Snapshot;
 use super::frame;
 use super::list::WantedRows;
 use super::terminal::{Key, ScreenLine};
-use super::Snapshot;
+use crate::figures::count;
 
 /// What follows a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,11 @@ impl TopView {
 
     pub(super) fn looked_at(&self) -> Instant {
         self.looked_at
+    }
+
+    /// The id of the last event at the last look.
+    pub(super) fn last_fact(&self) -> u64 {
+        count(&self.now.status["last_fact"])
     }
 
     pub(super) fn wanted(&self) -> WantedRows {
@@ -118,7 +124,10 @@ impl TopView {
             (Key::Up | Key::Letter('k'), Page::List { from, .. }) => {
                 *from = from.saturating_sub(1);
             }
-            (Key::Escape | Key::Letter(_) | Key::Enter, page @ (Page::Help | Page::List { .. })) => {
+            (
+                Key::Escape | Key::Letter(_) | Key::Enter,
+                page @ (Page::Help | Page::List { .. }),
+            ) => {
                 *page = Page::Overview;
             }
             (Key::Up | Key::Down, Page::Help) | (Key::Escape | Key::Letter(_), Page::Overview) => {}
@@ -186,7 +195,11 @@ mod tests {
     fn shown(view: &TopView, columns: usize, lines: usize) -> String {
         let drawn = view.draw(columns, lines, 2);
         assert_eq!(drawn.len(), lines);
-        assert!(drawn.iter().all(|line| line.text.chars().count() <= columns));
+        assert!(
+            drawn
+                .iter()
+                .all(|line| line.text.chars().count() <= columns)
+        );
         let texts: Vec<String> = drawn.into_iter().map(|line| line.text).collect();
         texts.join("\n")
     }
@@ -198,7 +211,15 @@ mod tests {
         next.at = view.now.at + Duration::from_secs(2);
         view.look(Ok(next));
         let text = shown(&view, 80, 24);
-        for part in ["intent", "12", "1m 1s", "25", "one", "stuck 1", "a\\u{1b}[2J"] {
+        for part in [
+            "intent",
+            "12",
+            "1m 1s",
+            "25",
+            "one",
+            "stuck 1",
+            "a\\u{1b}[2J",
+        ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         shown(&view, 200, 60);
