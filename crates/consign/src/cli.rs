@@ -90,14 +90,14 @@ enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
     /// Show the state of the whole server
-    Status(Box<status::StatusArgs>),
+    Status(Box<status::ServerStatusArgs>),
     /// Show the server live: rates, depth, the oldest rows, dead letters
     Top(Box<top::TopArgs>),
     /// Follow what happens to the rows of all owners and faces
     #[command(visible_alias = "watch")]
-    Events(Box<events::EventsArgs>),
+    Events(Box<events::AllEventsArgs>),
     /// Check data directory, machine and server for problems, and repair modes of files
-    Doctor(Box<doctor::DoctorArgs>),
+    Doctor(Box<doctor::ServerDoctorArgs>),
     /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),

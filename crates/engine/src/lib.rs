@@ -44,7 +44,7 @@ pub use consign_store::sqlite::{
 pub use consign_store::{
     Clock, Count, EndingCount, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
     LostMessagePage, MessageCount, MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage,
-    SeqPage, SharedStore, Stats, StepCounts, StepKind, WaitKind,
+    RowStepKind, SeqPage, SharedStore, Stats, StepCounts, WaitKind,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;

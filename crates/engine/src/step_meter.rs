@@ -157,7 +157,7 @@ impl MeterState {
 
 #[cfg(test)]
 mod tests {
-    use consign_store::StepKind;
+    use consign_store::RowStepKind;
 
     use super::*;
 
@@ -172,21 +172,21 @@ mod tests {
 
     #[test]
     fn labels_beyond_the_limit_share_one_counter_and_never_change_to_another() {
-        let published = StepCounts::one(StepKind::Published);
+        let published = StepCounts::one(RowStepKind::Published);
         let mut state = MeterState::default();
         for round in 0..2 {
             for key in 0..=LABELS_MAX as u64 + 4 {
                 state.count(key, &steps(&format!("goal-{key}"), published));
             }
             let others = &state.others[&Face::Intent];
-            assert_eq!(others.of(StepKind::Published), 5 * (round + 1));
+            assert_eq!(others.of(RowStepKind::Published), 5 * (round + 1));
         }
         assert_eq!(state.labels.len(), LABELS_MAX);
         let meter = StepMeter(Mutex::new(state));
         let figures = meter.figures();
         assert_eq!(figures.labels.len(), LABELS_MAX + 1);
         assert_eq!(figures.labels.last().map(|label| &*label.goal), Some(OTHER));
-        let sum = figures.of_face(Face::Intent).of(StepKind::Published);
+        let sum = figures.of_face(Face::Intent).of(RowStepKind::Published);
         assert_eq!(sum, 2 * (LABELS_MAX as u64 + 5));
         assert_eq!(figures.of_face(Face::Beam), StepCounts::default());
     }

@@ -50,7 +50,7 @@ pub use query::{
     EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
     MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
-pub use steps::{LabelSteps, StepCounts, StepKind, StepTally, WaitKind, Waited};
+pub use steps::{LabelSteps, RowStepKind, StepCounts, StepTally, WaitKind, Waited};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {

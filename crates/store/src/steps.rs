@@ -14,7 +14,7 @@ use consign_kernel::state::{State, Verb};
 
 /// What happened to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StepKind {
+pub enum RowStepKind {
     /// It was admitted.
     Published,
     Claimed,
@@ -29,7 +29,7 @@ pub enum StepKind {
     Dead,
 }
 
-impl StepKind {
+impl RowStepKind {
     pub const ALL: [Self; 7] = [
         Self::Published,
         Self::Claimed,
@@ -60,15 +60,15 @@ impl StepKind {
 
 /// How often each kind of step happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepCounts([u64; StepKind::ALL.len()]);
+pub struct StepCounts([u64; RowStepKind::ALL.len()]);
 
 impl StepCounts {
-    pub const fn of(&self, kind: StepKind) -> u64 {
+    pub const fn of(&self, kind: RowStepKind) -> u64 {
         self.0[kind.index()]
     }
 
     /// One step.
-    pub fn one(kind: StepKind) -> Self {
+    pub fn one(kind: RowStepKind) -> Self {
         let mut counts = Self::default();
         counts.count(kind);
         counts
@@ -80,7 +80,7 @@ impl StepCounts {
         }
     }
 
-    fn count(&mut self, kind: StepKind) {
+    fn count(&mut self, kind: RowStepKind) {
         self.0[kind.index()] += 1;
     }
 }
@@ -176,7 +176,7 @@ impl StepTally {
     pub(crate) fn removed(&mut self, intent: &Intent) {
         self.row(intent);
         if intent.shelf == Shelf::Parked {
-            self.label(intent).counts.count(StepKind::Expired);
+            self.label(intent).counts.count(RowStepKind::Expired);
         }
     }
 
@@ -203,10 +203,10 @@ impl StepTally {
 impl PendingStep {
     fn count(self, counts: &mut StepCounts) {
         match self.verb {
-            Verb::Admit => counts.count(StepKind::Published),
-            Verb::Claim => counts.count(StepKind::Claimed),
-            Verb::Fail => counts.count(StepKind::Failed),
-            Verb::Expire => counts.count(StepKind::Expired),
+            Verb::Admit => counts.count(RowStepKind::Published),
+            Verb::Claim => counts.count(RowStepKind::Claimed),
+            Verb::Fail => counts.count(RowStepKind::Failed),
+            Verb::Expire => counts.count(RowStepKind::Expired),
             Verb::Validate
             | Verb::Extend
             | Verb::Deliver
@@ -222,9 +222,9 @@ impl PendingStep {
             return;
         }
         match self.to {
-            State::Acked => counts.count(StepKind::Fulfilled),
-            State::DeadLetter => counts.count(StepKind::Dead),
-            State::Queued if self.has_been_taken() => counts.count(StepKind::Retried),
+            State::Acked => counts.count(RowStepKind::Fulfilled),
+            State::DeadLetter => counts.count(RowStepKind::Dead),
+            State::Queued if self.has_been_taken() => counts.count(RowStepKind::Retried),
             State::Received
             | State::Validated
             | State::Queued

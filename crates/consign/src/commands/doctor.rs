@@ -34,7 +34,7 @@ const CLOCK_DIFFERENCE_S_MAX: f64 = 60.0;
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct DoctorArgs {
+pub(crate) struct ServerDoctorArgs {
     /// Repair what is safe to repair: the modes of files and directories
     #[arg(long)]
     fix: bool,
@@ -52,7 +52,7 @@ pub(crate) struct DoctorArgs {
 
 /// Something that needs attention.
 #[derive(Debug, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct DoctorFinding {
     level: String,
     id: String,
     what: String,
@@ -62,7 +62,7 @@ pub(crate) struct Finding {
     fixed: bool,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn new(level: &str, id: &str, what: String, why: &str, next: String) -> Self {
         Self {
             level: level.to_owned(),
@@ -101,10 +101,10 @@ struct DoctorReport {
     healthy: bool,
     /// The names of the checks that were made.
     checked: Vec<&'static str>,
-    findings: Vec<Finding>,
+    findings: Vec<DoctorFinding>,
 }
 
-impl DoctorArgs {
+impl ServerDoctorArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let mut checked = Vec::new();
         let mut findings = Vec::new();
@@ -133,14 +133,19 @@ impl DoctorArgs {
     }
 
     /// The checks that need no server. Modes come first, because commands refuse a directory that others can write to.
-    fn local(&self, data: &DataDir, checked: &mut Vec<&'static str>, findings: &mut Vec<Finding>) {
+    fn local(
+        &self,
+        data: &DataDir,
+        checked: &mut Vec<&'static str>,
+        findings: &mut Vec<DoctorFinding>,
+    ) {
         checked.extend(["modes", "ledger", "disk"]);
         findings.extend(files::modes(data, self.fix));
         findings.extend(ledger_file::check(data));
         let root = data.root();
         let disk = DiskSpace::of(root).and_then(|disk| disk.problem(root));
         findings.extend(disk.map(|problem| {
-            Finding::new(
+            DoctorFinding::new(
                 problem.level.name(),
                 problem.id,
                 problem.what,
@@ -151,7 +156,7 @@ impl DoctorArgs {
     }
 
     /// What the server itself reports; that it cannot be asked is a finding as well.
-    async fn server(&self) -> Vec<Finding> {
+    async fn server(&self) -> Vec<DoctorFinding> {
         let asked = async {
             let client = self.admin.client()?;
             status::fetch(&client).await
@@ -161,12 +166,12 @@ impl DoctorArgs {
             Err(error) => return vec![self.unreachable(&error)],
         };
         let problems = status["problems"].as_array().into_iter().flatten();
-        let mut findings: Vec<Finding> = problems.map(Finding::of_server).collect();
+        let mut findings: Vec<DoctorFinding> = problems.map(DoctorFinding::of_server).collect();
         let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let here = here.unwrap_or_default().as_secs_f64();
         let difference = here - status["at"].as_f64().unwrap_or(here);
         if difference.abs() > CLOCK_DIFFERENCE_S_MAX {
-            findings.push(Finding::warning(
+            findings.push(DoctorFinding::warning(
                 "clock",
                 format!("this machine's clock and the server's differ by {difference:.0} s"),
                 "signed requests are refused when the clocks differ by five minutes",
@@ -176,7 +181,7 @@ impl DoctorArgs {
         findings
     }
 
-    fn unreachable(&self, error: &anyhow::Error) -> Finding {
+    fn unreachable(&self, error: &anyhow::Error) -> DoctorFinding {
         let data = self.admin.data().directory();
         let (level, next) = match lock::holder(&data.lock_file()) {
             _ if self.admin.names_server() => {
@@ -195,17 +200,17 @@ impl DoctorArgs {
             ),
         };
         let why = "no server could be asked for its problems";
-        Finding::new(level, "server", format!("{error:#}"), why, next)
+        DoctorFinding::new(level, "server", format!("{error:#}"), why, next)
     }
 }
 
 /// The configuration of an automation and its seal.
-fn automation(tree: &TreeArgs) -> Option<Finding> {
+fn automation(tree: &TreeArgs) -> Option<DoctorFinding> {
     let loaded = tree
         .find()
         .and_then(|found| Ok(found.load(SealCheck::AsConfigured)?));
     let error = loaded.err()?;
-    Some(Finding::error(
+    Some(DoctorFinding::error(
         "automation_config",
         ductile::typed(&format!("{error:#}")),
         "an automation does not start or reload with it",

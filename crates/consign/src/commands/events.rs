@@ -24,7 +24,7 @@ const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct EventsArgs {
+pub(crate) struct AllEventsArgs {
     /// Only rows of this face
     #[arg(long, value_name = "FACE", value_parser = ["intent", "automation", "transaction", "mesh", "beam"])]
     face: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) struct EventsArgs {
     admin: AdminArgs,
 }
 
-impl EventsArgs {
+impl AllEventsArgs {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let client = self.admin.client()?;
         let query = [

@@ -25,7 +25,7 @@ runs by itself, as `consign system status` shows it.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct StatusArgs {
+pub(crate) struct ServerStatusArgs {
     /// Run the health command of each plugin that has one, and show the result
     #[arg(long)]
     health: bool,
@@ -37,7 +37,7 @@ pub(crate) struct StatusArgs {
     admin: AdminArgs,
 }
 
-impl StatusArgs {
+impl ServerStatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let is_json = self.service.tree.output.json;
         let ended = if self.health || self.service.is_named() {

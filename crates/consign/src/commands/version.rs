@@ -23,7 +23,7 @@ struct BuildInfo {
     rustc: &'static str,
     target: &'static str,
     protocols: ProtocolVersions,
-    schemas: SchemaVersions,
+    schemas: NewestSchemas,
 }
 
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct ProtocolVersions {
 
 /// The newest schema that this program knows, and to which it migrates a ledger.
 #[derive(Serialize)]
-struct SchemaVersions {
+struct NewestSchemas {
     sqlite: u32,
     postgres: i32,
 }
@@ -60,7 +60,7 @@ impl BuildInfo {
                 beam: consign_beam::http::PROTOCOL,
                 mesh_envelope: consign_mesh::fingerprint::ENVELOPE_VERSION,
             },
-            schemas: SchemaVersions {
+            schemas: NewestSchemas {
                 sqlite: sqlite::SCHEMA_VERSION,
                 postgres: postgres::SCHEMA_VERSION,
             },

@@ -7,7 +7,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_kernel::profile::{Face, ProfileId};
 
 use super::{World, in_face, item};
-use crate::{StepCounts, StepKind, TypedReads as _, WaitKind, Waited};
+use crate::{RowStepKind, StepCounts, TypedReads as _, WaitKind, Waited};
 
 pub async fn each_commit_tells_what_happened_to_whom(world: World) {
     let heard = Arc::new(Mutex::new((StepCounts::default(), Vec::new(), Vec::new())));
@@ -39,7 +39,7 @@ pub async fn each_commit_tells_what_happened_to_whom(world: World) {
     world.clock.advance(4 * SECOND_US);
     assert!(world.complete(&third).await.is_ok());
     let (counts, labels, waits) = heard.lock().expect("no panic").clone();
-    let told = StepKind::ALL.map(|kind| (kind.name(), counts.of(kind)));
+    let told = RowStepKind::ALL.map(|kind| (kind.name(), counts.of(kind)));
     assert_eq!(
         told,
         [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use consign_engine::{
-    Engine, Error, NodeInfo, NodeState, Operator, Stats, StepFigures, StepKind, WaitKind,
+    Engine, Error, NodeInfo, NodeState, Operator, RowStepKind, Stats, StepFigures, WaitKind,
 };
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
@@ -222,7 +222,7 @@ async fn render_faces(
 
 /// What this process has committed; Prometheus adds up the processes.
 fn render_steps(text: &mut MetricsText, figures: &StepFigures) {
-    for kind in StepKind::ALL {
+    for kind in RowStepKind::ALL {
         let name = format!("consign_{}_total", kind.name());
         text.family(&name, "counter", about_steps(kind));
         for label in &figures.labels {
@@ -256,15 +256,15 @@ fn render_steps(text: &mut MetricsText, figures: &StepFigures) {
     }
 }
 
-const fn about_steps(kind: StepKind) -> &'static str {
+const fn about_steps(kind: RowStepKind) -> &'static str {
     match kind {
-        StepKind::Published => "Rows that were admitted",
-        StepKind::Claimed => "Claims",
-        StepKind::Fulfilled => "Rows that were completed",
-        StepKind::Failed => "Attempts that were reported as failed",
-        StepKind::Retried => "Rows that were queued again",
-        StepKind::Expired => "Leases and lives that ran out",
-        StepKind::Dead => "Rows that were given up or cancelled",
+        RowStepKind::Published => "Rows that were admitted",
+        RowStepKind::Claimed => "Claims",
+        RowStepKind::Fulfilled => "Rows that were completed",
+        RowStepKind::Failed => "Attempts that were reported as failed",
+        RowStepKind::Retried => "Rows that were queued again",
+        RowStepKind::Expired => "Leases and lives that ran out",
+        RowStepKind::Dead => "Rows that were given up or cancelled",
     }
 }
 

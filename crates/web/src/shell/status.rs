@@ -3,8 +3,8 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use consign_engine::{
-    Engine, Error, FaceFigures, LedgerHealth, NodeInfo, NodeState, Operator, StepCounter,
-    StepCounts, StepFigures, StepKind,
+    Engine, Error, FaceFigures, LedgerHealth, NodeInfo, NodeState, Operator, RowStepKind,
+    StepCounter, StepCounts, StepFigures,
 };
 use consign_kernel::ids::Micros;
 use consign_kernel::profile::Face;
@@ -209,7 +209,7 @@ fn face_json(engine: &Engine, face: &FaceFigures, steps: &StepFigures) -> Value 
 }
 
 fn counters_json(counts: &StepCounts) -> Value {
-    let kinds = StepKind::ALL.into_iter();
+    let kinds = RowStepKind::ALL.into_iter();
     let counters: Map<String, Value> = kinds
         .map(|kind| (kind.name().to_owned(), json!(counts.of(kind))))
         .collect();
@@ -218,7 +218,7 @@ fn counters_json(counts: &StepCounts) -> Value {
 
 fn goals_json(mut labels: Vec<StepCounter>) -> Value {
     let sum = |label: &StepCounter| -> u64 {
-        let kinds = StepKind::ALL.into_iter();
+        let kinds = RowStepKind::ALL.into_iter();
         kinds.map(|kind| label.counts.of(kind)).sum()
     };
     // The order of equal ones stays.

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use super::Finding;
+use super::DoctorFinding;
 use crate::data_dir::DataDir;
 
 /// Nobody else may enter or read.
@@ -13,7 +13,7 @@ const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
 /// What is open to others, and repaired if `fix` is set.
-pub(super) fn modes(data: &DataDir, fix: bool) -> Vec<Finding> {
+pub(super) fn modes(data: &DataDir, fix: bool) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
     let root = data.root();
     findings.extend(owner(root));
@@ -29,13 +29,13 @@ pub(super) fn modes(data: &DataDir, fix: bool) -> Vec<Finding> {
 }
 
 /// Another user's directory cannot be repaired from here.
-fn owner(root: &Path) -> Option<Finding> {
+fn owner(root: &Path) -> Option<DoctorFinding> {
     let own = rustix::process::geteuid().as_raw();
     let uid = fs::metadata(root).ok()?.uid();
     if uid == own || own == 0 {
         return None;
     }
-    Some(Finding::error(
+    Some(DoctorFinding::error(
         "owner",
         format!("{} belongs to another user (uid {uid})", root.display()),
         "a server of this user could not write to it",
@@ -46,7 +46,7 @@ fn owner(root: &Path) -> Option<Finding> {
     ))
 }
 
-fn mode(path: &Path, forbidden: u32, fix: bool) -> Option<Finding> {
+fn mode(path: &Path, forbidden: u32, fix: bool) -> Option<DoctorFinding> {
     let found = fs::symlink_metadata(path).ok()?;
     // The mode of a link says nothing, and changing that of its target is not safe.
     if found.is_symlink() {
@@ -58,7 +58,7 @@ fn mode(path: &Path, forbidden: u32, fix: bool) -> Option<Finding> {
         return None;
     }
     let shown = path.display();
-    let mut finding = Finding::error(
+    let mut finding = DoctorFinding::error(
         "mode",
         format!("{shown} has the mode {mode:04o}, which is open to other users"),
         "keys must be readable by their owner alone, and nobody else may replace files of the data directory",

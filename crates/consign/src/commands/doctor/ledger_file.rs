@@ -3,14 +3,14 @@
 use consign_kernel::ids::SECOND_US;
 use consign_store::sqlite::{self, FileKind, Sqlite, identify};
 
-use super::Finding;
+use super::DoctorFinding;
 use crate::commands::store;
 use crate::data_dir::DataDir;
 use crate::lock;
 use crate::serve::begin::AHEAD_US_MAX;
 
 /// Nothing is reported of a directory whose ledger is elsewhere.
-pub(super) fn check(data: &DataDir) -> Vec<Finding> {
+pub(super) fn check(data: &DataDir) -> Vec<DoctorFinding> {
     let path = data.database_file();
     if matches!(data.ledger_elsewhere(), Ok(Some(_))) {
         return Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn check(data: &DataDir) -> Vec<Finding> {
         Ok(FileKind::Nothing) => return missing(data, &shown),
         Ok(FileKind::Consign) => {}
         Ok(FileKind::IntentBus | FileKind::OtherDatabase) => {
-            return vec![Finding::error(
+            return vec![DoctorFinding::error(
                 "ledger",
                 format!("{shown} is not a ledger of Consign"),
                 "a server refuses to start with it",
@@ -28,7 +28,7 @@ pub(super) fn check(data: &DataDir) -> Vec<Finding> {
             )];
         }
         Err(error) => {
-            return vec![Finding::error(
+            return vec![DoctorFinding::error(
                 "ledger",
                 format!("{shown} cannot be read: {error}"),
                 "it may be damaged, or its disk fails",
@@ -44,7 +44,7 @@ pub(super) fn check(data: &DataDir) -> Vec<Finding> {
     if let Ok(pending) = sqlite::pending(&path)
         && !pending.is_empty()
     {
-        findings.push(Finding::warning(
+        findings.push(DoctorFinding::warning(
             "schema",
             format!("{shown} has the schema of an older version"),
             "the next start migrates it, and older versions do not read it afterwards",
@@ -54,7 +54,7 @@ pub(super) fn check(data: &DataDir) -> Vec<Finding> {
     if let Ok(Some(last)) = Sqlite::last_time(&path) {
         let ahead_us = last.0.saturating_sub(store::now().0);
         if ahead_us > AHEAD_US_MAX {
-            findings.push(Finding::error(
+            findings.push(DoctorFinding::error(
                 "clock",
                 format!(
                     "the last commit is {} s ahead of this machine's clock",
@@ -69,12 +69,12 @@ pub(super) fn check(data: &DataDir) -> Vec<Finding> {
     findings
 }
 
-fn missing(data: &DataDir, shown: &str) -> Vec<Finding> {
+fn missing(data: &DataDir, shown: &str) -> Vec<DoctorFinding> {
     let made = data.ledgers_made().unwrap_or_default();
     if made.is_empty() {
         return Vec::new();
     }
-    vec![Finding::error(
+    vec![DoctorFinding::error(
         "ledger",
         format!("{shown} does not exist, although a server has had a ledger here"),
         "it was moved or deleted; a server does not start with an empty one by itself",

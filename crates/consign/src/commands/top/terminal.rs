@@ -24,7 +24,7 @@ const SIZE_DEFAULT: (usize, usize) = (80, 24);
 
 /// What was typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum TopKey {
     Up,
     Down,
     Enter,
@@ -98,7 +98,7 @@ impl Screen {
     }
 
     /// The next key, if one comes in time. A change of the window's size interrupts the wait as well.
-    pub(super) fn key(&mut self, wait: Duration) -> anyhow::Result<Option<Key>> {
+    pub(super) fn key(&mut self, wait: Duration) -> anyhow::Result<Option<TopKey>> {
         if !is_readable(wait)? {
             return Ok(None);
         }
@@ -132,16 +132,16 @@ fn is_readable(wait: Duration) -> anyhow::Result<bool> {
 }
 
 /// A terminal sends an arrow as a sequence that begins with escape.
-fn key_of(bytes: &[u8]) -> Key {
+fn key_of(bytes: &[u8]) -> TopKey {
     match bytes {
-        [0x1b, b'[' | b'O', b'A', ..] => Key::Up,
-        [0x1b, b'[' | b'O', b'B', ..] => Key::Down,
-        [0x1b, ..] => Key::Escape,
-        [b'\r' | b'\n', ..] => Key::Enter,
+        [0x1b, b'[' | b'O', b'A', ..] => TopKey::Up,
+        [0x1b, b'[' | b'O', b'B', ..] => TopKey::Down,
+        [0x1b, ..] => TopKey::Escape,
+        [b'\r' | b'\n', ..] => TopKey::Enter,
         // Control-C, which the raw mode delivers as a byte.
-        [0x03, ..] => Key::Letter('q'),
-        [byte, ..] => Key::Letter(char::from(*byte)),
-        [] => Key::Escape,
+        [0x03, ..] => TopKey::Letter('q'),
+        [byte, ..] => TopKey::Letter(char::from(*byte)),
+        [] => TopKey::Escape,
     }
 }
 
@@ -159,12 +159,12 @@ mod tests {
     #[test]
     fn keys_are_read_from_what_terminals_send() {
         for (bytes, key) in [
-            (&b"\x1b[A"[..], Key::Up),
-            (b"\x1bOB", Key::Down),
-            (b"\x1b", Key::Escape),
-            (b"\r", Key::Enter),
-            (b"\x03", Key::Letter('q')),
-            (b"j", Key::Letter('j')),
+            (&b"\x1b[A"[..], TopKey::Up),
+            (b"\x1bOB", TopKey::Down),
+            (b"\x1b", TopKey::Escape),
+            (b"\r", TopKey::Enter),
+            (b"\x03", TopKey::Letter('q')),
+            (b"j", TopKey::Letter('j')),
         ] {
             assert_eq!(key_of(bytes), key, "{bytes:?}");
         }

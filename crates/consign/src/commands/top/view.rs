@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::Snapshot;
 use super::frame;
 use super::list::WantedRows;
-use super::terminal::{Key, ScreenLine};
+use super::terminal::{ScreenLine, TopKey};
 use crate::figures::count;
 
 /// What follows a key.
@@ -96,41 +96,42 @@ impl TopView {
         };
     }
 
-    pub(super) fn press(&mut self, key: Key) -> TopAction {
+    pub(super) fn press(&mut self, key: TopKey) -> TopAction {
         let lines = frame::selectable(&self.now.status);
         match (key, &mut self.page) {
-            (Key::Letter('q'), _) => return TopAction::Quit,
-            (Key::Letter('r'), _) => return TopAction::NextInterval,
-            (Key::Letter('?'), page @ Page::Overview) => *page = Page::Help,
-            (Key::Letter('d'), _) => {
+            (TopKey::Letter('q'), _) => return TopAction::Quit,
+            (TopKey::Letter('r'), _) => return TopAction::NextInterval,
+            (TopKey::Letter('?'), page @ Page::Overview) => *page = Page::Help,
+            (TopKey::Letter('d'), _) => {
                 self.wanted = WantedRows::DeadLetters;
                 return TopAction::List;
             }
-            (Key::Down | Key::Letter('j'), Page::Overview) => {
+            (TopKey::Down | TopKey::Letter('j'), Page::Overview) => {
                 self.selected = (self.selected + 1).min(lines.len().saturating_sub(1));
             }
-            (Key::Up | Key::Letter('k'), Page::Overview) => {
+            (TopKey::Up | TopKey::Letter('k'), Page::Overview) => {
                 self.selected = self.selected.saturating_sub(1);
             }
-            (Key::Enter, Page::Overview) => {
+            (TopKey::Enter, Page::Overview) => {
                 if let Some(wanted) = lines.into_iter().nth(self.selected) {
                     self.wanted = wanted;
                     return TopAction::List;
                 }
             }
-            (Key::Down | Key::Letter('j'), Page::List { lines, from, .. }) => {
+            (TopKey::Down | TopKey::Letter('j'), Page::List { lines, from, .. }) => {
                 *from = (*from + 1).min(lines.len().saturating_sub(1));
             }
-            (Key::Up | Key::Letter('k'), Page::List { from, .. }) => {
+            (TopKey::Up | TopKey::Letter('k'), Page::List { from, .. }) => {
                 *from = from.saturating_sub(1);
             }
             (
-                Key::Escape | Key::Letter(_) | Key::Enter,
+                TopKey::Escape | TopKey::Letter(_) | TopKey::Enter,
                 page @ (Page::Help | Page::List { .. }),
             ) => {
                 *page = Page::Overview;
             }
-            (Key::Up | Key::Down, Page::Help) | (Key::Escape | Key::Letter(_), Page::Overview) => {}
+            (TopKey::Up | TopKey::Down, Page::Help)
+            | (TopKey::Escape | TopKey::Letter(_), Page::Overview) => {}
         }
         TopAction::Nothing
     }
@@ -230,25 +231,25 @@ mod tests {
     #[test]
     fn keys_select_list_and_return() {
         let mut view = TopView::new(snapshot(0));
-        assert_eq!(view.press(Key::Down), TopAction::Nothing);
-        assert_eq!(view.press(Key::Enter), TopAction::List);
+        assert_eq!(view.press(TopKey::Down), TopAction::Nothing);
+        assert_eq!(view.press(TopKey::Enter), TopAction::List);
         let goal = Some("a\u{1b}[2J".to_owned());
         assert!(matches!(view.wanted(), WantedRows::Recent { goal: found, .. } if found == goal));
         view.show_list(Ok(vec!["row one".to_owned(), "row two".to_owned()]));
         assert!(shown(&view, 80, 24).contains("row one"));
-        view.press(Key::Letter('j'));
+        view.press(TopKey::Letter('j'));
         assert!(!shown(&view, 80, 24).contains("row one"));
-        view.press(Key::Escape);
+        view.press(TopKey::Escape);
         assert!(shown(&view, 80, 24).contains("FACE"));
-        assert_eq!(view.press(Key::Letter('d')), TopAction::List);
+        assert_eq!(view.press(TopKey::Letter('d')), TopAction::List);
         assert_eq!(view.wanted(), WantedRows::DeadLetters);
         view.show_list(Err("refused".to_owned()));
         assert!(shown(&view, 80, 24).contains("refused"));
-        view.press(Key::Escape);
-        view.press(Key::Letter('?'));
+        view.press(TopKey::Escape);
+        view.press(TopKey::Letter('?'));
         assert!(shown(&view, 80, 24).contains("Keys:"));
-        assert_eq!(view.press(Key::Letter('r')), TopAction::NextInterval);
-        assert_eq!(view.press(Key::Letter('q')), TopAction::Quit);
+        assert_eq!(view.press(TopKey::Letter('r')), TopAction::NextInterval);
+        assert_eq!(view.press(TopKey::Letter('q')), TopAction::Quit);
     }
 
     #[test]
