@@ -93,8 +93,10 @@ List keys, without their text
 Usage: consign key list [OPTIONS]
 
 Options:
-      --json  Print JSON on standard output
-  -h, --help  Print help
+      --json     Print JSON on standard output
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 
 Server:
       --server <URL>             Base URL of the server; without it, the one of the data directory
@@ -118,7 +120,7 @@ fn help_of_transactions_tells_their_order_and_what_to_do_when_something_breaks()
         "\
 Create, execute and compensate agent transactions
 
-Usage: consign tx <COMMAND>
+Usage: consign tx [OPTIONS] <COMMAND>
 
 Commands:
   create      Create an intent and sign it
@@ -134,7 +136,9 @@ Commands:
   help        Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 
 An intent names the allowed actions, the maximum amount and an expiry. It is created (create),
 authorized (authorize) and executed (execute); an executed intent can be compensated (compensate),
@@ -171,6 +175,8 @@ Options:
       --wait <SECONDS>        Maximal seconds of retries; they also end when the intent expires
                               [default: 60]
       --site <ORIGIN>         The site of an intent signed elsewhere; default as for create
+  -v, --verbose               Show the requests of the command on standard error
+  -q, --quiet                 Print only data and errors
   -h, --help                  Print help
 
 Agent:
@@ -199,7 +205,7 @@ fn help_of_the_sites_keys_lists_the_way_from_one_to_the_next() {
         "\
 Show and change the keys that sign receipts
 
-Usage: consign site key <COMMAND>
+Usage: consign site key [OPTIONS] <COMMAND>
 
 Commands:
   show      Show the public keys; save them to verify receipts later
@@ -209,7 +215,9 @@ Commands:
   help      Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 "
     );
     let announce = help(&["site", "key", "announce"]);
@@ -242,6 +250,7 @@ Options:
                           no configuration
       --api-key <KEY>     Token for that service; prefer the variable, other users can see arguments
                           [env: DUCTILE_API_KEY]
+  -q, --quiet             Print only data and errors
   -h, --help              Print help
 "
     );
@@ -267,7 +276,9 @@ Commands:
   help          Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 "
     );
 }

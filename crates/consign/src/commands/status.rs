@@ -356,7 +356,7 @@ warning  3 intents are dead letters
         });
         let shown = text(&status);
         assert!(shown.contains("NOT HEALTHY: 1 error"), "{shown}");
-        assert!(shown.contains("ledger  unreadable\n"), "{shown}");
+        assert!(shown.contains("ledger   unreadable\n"), "{shown}");
         assert!(
             shown.contains("error    a\n         b\n         c\n"),
             "{shown}"
