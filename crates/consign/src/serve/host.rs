@@ -20,7 +20,7 @@ use crate::ledger_location::LedgerLocation;
 /// Below this share of the disk, operators are warned.
 const FREE_SHARE_MIN: f64 = 0.1;
 /// A disk with this much space is never worth a warning.
-const FREE_BYTES_ENOUGH: u64 = 20 << 30;
+const FREE_BYTES_ENOUGH: u64 = 5 << 30;
 /// Below this, commits will soon fail.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
@@ -264,7 +264,7 @@ mod tests {
         };
         let gib = 1 << 30;
         assert_eq!(level(50 * gib, 100 * gib), None);
-        assert_eq!(level(9 * gib, 100 * gib), Some(ProblemLevel::Warning));
+        assert_eq!(level(4 * gib, 100 * gib), Some(ProblemLevel::Warning));
         assert_eq!(level(50 * gib, 1_000 * gib), None, "5 percent, and plenty");
         assert_eq!(level(60 << 20, 100 << 20), Some(ProblemLevel::Error));
     }

@@ -150,25 +150,25 @@ fn dead_letters(face: &FaceFigures) -> Option<ServerProblem> {
     let (what, next) = match face.face {
         _ if dead == 0 => return None,
         Face::Intent => (
-            "intents are dead letters",
+            "dead letters of intents",
             "consign intent list --status dead",
         ),
         Face::Automation => (
-            "jobs of the automation are dead",
+            "dead jobs of the automation",
             "consign job list --status dead",
         ),
         // Permissions that ended unused are the ordinary end of a permission.
         Face::Transaction => return None,
-        Face::Mesh => ("messages of the mesh are dead", "consign mesh --help"),
+        Face::Mesh => ("dead messages of the mesh", "consign mesh messages"),
         Face::Beam => (
-            "intents or messages of Beam agents are dead letters",
-            "consign message --help",
+            "dead intents or messages of Beam agents",
+            "consign message errors",
         ),
     };
     Some(ServerProblem {
         level: ProblemLevel::Warning,
         id: "dead_letters",
-        what: format!("{dead} {what}"),
+        what: format!("{what}: {dead}"),
         why: "all their attempts failed, or somebody cancelled them".to_owned(),
         next: format!("see why with: {next}"),
     })

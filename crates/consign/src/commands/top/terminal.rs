@@ -2,6 +2,7 @@
 //!
 //! Invariant: whatever ends the view, the terminal gets its mode, its cursor and its former screen back.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -51,6 +52,8 @@ impl ScreenLine {
 /// The terminal in raw mode.
 pub(super) struct Screen {
     before: Termios,
+    /// Keys that were typed faster than they are asked for.
+    typed: VecDeque<TopKey>,
 }
 
 impl Screen {
@@ -58,6 +61,7 @@ impl Screen {
         let before = termios::tcgetattr(io::stdin()).context("cannot read the terminal's mode")?;
         let screen = Self {
             before: before.clone(),
+            typed: VecDeque::new(),
         };
         let mut raw = before;
         raw.make_raw();
@@ -99,13 +103,17 @@ impl Screen {
 
     /// The next key, if one comes in time. A change of the window's size interrupts the wait as well.
     pub(super) fn key(&mut self, wait: Duration) -> anyhow::Result<Option<TopKey>> {
+        if let Some(key) = self.typed.pop_front() {
+            return Ok(Some(key));
+        }
         if !is_readable(wait)? {
             return Ok(None);
         }
-        let mut bytes = [0; 16];
+        let mut bytes = [0; 64];
         let count = io::stdin().lock().read(&mut bytes)?;
         anyhow::ensure!(count > 0, "the terminal was closed");
-        Ok(Some(key_of(&bytes[..count])))
+        self.typed.extend(keys_of(&bytes[..count]));
+        Ok(self.typed.pop_front())
     }
 }
 
@@ -131,18 +139,25 @@ fn is_readable(wait: Duration) -> anyhow::Result<bool> {
     }
 }
 
-/// A terminal sends an arrow as a sequence that begins with escape.
-fn key_of(bytes: &[u8]) -> TopKey {
-    match bytes {
-        [0x1b, b'[' | b'O', b'A', ..] => TopKey::Up,
-        [0x1b, b'[' | b'O', b'B', ..] => TopKey::Down,
-        [0x1b, ..] => TopKey::Escape,
-        [b'\r' | b'\n', ..] => TopKey::Enter,
-        // Control-C, which the raw mode delivers as a byte.
-        [0x03, ..] => TopKey::Letter('q'),
-        [byte, ..] => TopKey::Letter(char::from(*byte)),
-        [] => TopKey::Escape,
+/// The keys of some bytes. A terminal sends an arrow as a sequence that begins with escape.
+fn keys_of(mut bytes: &[u8]) -> Vec<TopKey> {
+    let mut keys = Vec::new();
+    while let [first, rest @ ..] = bytes {
+        let (key, rest) = match (first, rest) {
+            (0x1b, [b'[' | b'O', b'A', rest @ ..]) => (TopKey::Up, rest),
+            (0x1b, [b'[' | b'O', b'B', rest @ ..]) => (TopKey::Down, rest),
+            // Another sequence: none of its bytes is a key.
+            (0x1b, [b'[' | b'O', ..]) => break,
+            (0x1b, rest) => (TopKey::Escape, rest),
+            (b'\r' | b'\n', rest) => (TopKey::Enter, rest),
+            // Control-C, which the raw mode delivers as a byte.
+            (0x03, rest) => (TopKey::Letter('q'), rest),
+            (byte, rest) => (TopKey::Letter(char::from(*byte)), rest),
+        };
+        keys.push(key);
+        bytes = rest;
     }
+    keys
 }
 
 fn write(text: &str) -> anyhow::Result<()> {
@@ -158,15 +173,19 @@ mod tests {
 
     #[test]
     fn keys_are_read_from_what_terminals_send() {
-        for (bytes, key) in [
-            (&b"\x1b[A"[..], TopKey::Up),
-            (b"\x1bOB", TopKey::Down),
-            (b"\x1b", TopKey::Escape),
-            (b"\r", TopKey::Enter),
-            (b"\x03", TopKey::Letter('q')),
-            (b"j", TopKey::Letter('j')),
+        for (bytes, keys) in [
+            (&b"\x1b[A"[..], &[TopKey::Up][..]),
+            (b"\x1bOB", &[TopKey::Down]),
+            (b"\x1b", &[TopKey::Escape]),
+            (b"\r", &[TopKey::Enter]),
+            (b"\x03", &[TopKey::Letter('q')]),
+            (
+                b"jj\x1b[A",
+                &[TopKey::Letter('j'), TopKey::Letter('j'), TopKey::Up],
+            ),
+            (b"\x1b[5~", &[]),
         ] {
-            assert_eq!(key_of(bytes), key, "{bytes:?}");
+            assert_eq!(keys_of(bytes), keys, "{bytes:?}");
         }
     }
 }
