@@ -1,6 +1,7 @@
 //! The figures, problems and metrics of an automation that runs inside a server, for the operators of that server.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consign_engine::{Error, Operator};
@@ -10,40 +11,46 @@ use consign_web::shell::{
 use serde_json::{Map, json};
 use tokio::sync::Mutex;
 
-use super::loader::Loader;
+use crate::config::{ConfigProblem, Severity};
 use crate::runtime::Runtime;
 use crate::runtime::reads::ServiceCheck;
 
 /// A configuration with many plugins takes a moment to read and to compare with its seal.
 const CONFIG_AGE_MAX: Duration = Duration::from_secs(30);
 
+type CheckFn = dyn Fn() -> Vec<ConfigProblem> + Send + Sync;
+
 /// Reports on one runtime.
 pub struct AutomationReporter {
     runtime: Runtime,
-    loader: Loader,
-    /// When the configuration was read last, and why it cannot be used.
-    config: Mutex<Option<(Instant, Option<String>)>>,
+    check: Arc<CheckFn>,
+    /// When the configuration on disk was checked last, and what was found.
+    config: Mutex<Option<(Instant, Vec<ConfigProblem>)>>,
 }
 
 impl AutomationReporter {
-    pub fn new(runtime: Runtime, loader: Loader) -> Self {
+    /// `check` reads the configuration on disk and compares it with its seal. It may block.
+    pub fn new(
+        runtime: Runtime,
+        check: impl Fn() -> Vec<ConfigProblem> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             runtime,
-            loader,
+            check: Arc::new(check),
             config: Mutex::new(None),
         }
     }
 
-    async fn config_problem(&self) -> Option<String> {
+    async fn config_problems(&self) -> Vec<ServerProblem> {
         let mut last = self.config.lock().await;
-        if let Some((at, problem)) = last.as_ref()
-            && at.elapsed() < CONFIG_AGE_MAX
-        {
-            return problem.clone();
+        let is_new = |(at, _): &&(Instant, _)| at.elapsed() < CONFIG_AGE_MAX;
+        if let Some((_, problems)) = last.as_ref().filter(is_new) {
+            return problems.iter().filter_map(of_config).collect();
         }
-        let problem = self.loader.read().await.err();
-        *last = Some((Instant::now(), problem.clone()));
-        problem
+        let check = Arc::clone(&self.check);
+        let found = tokio::task::spawn_blocking(move || check()).await;
+        let (_, problems) = last.insert((Instant::now(), found.unwrap_or_default()));
+        problems.iter().filter_map(of_config).collect()
     }
 
     async fn whole(&self) -> Result<PartReport, Error> {
@@ -68,17 +75,33 @@ impl AutomationReporter {
             by_state.collect::<Map<_, _>>().into(),
         );
         let mut problems = Vec::new();
-        problems.extend(self.config_problem().await.map(|why| ServerProblem {
-            level: ProblemLevel::Error,
-            id: "automation_config",
-            what: "the configuration of the automation on disk cannot be used".to_owned(),
-            why,
-            next: "see all problems with: consign automation config check; after changes on purpose: consign automation config lock".to_owned(),
-        }));
+        problems.extend(self.config_problems().await);
         let checks = runtime.doctor().await?.into_iter();
         problems.extend(checks.filter_map(problem_of));
         Ok(PartReport { figures, problems })
     }
+}
+
+/// Notices are left out.
+fn of_config(problem: &ConfigProblem) -> Option<ServerProblem> {
+    let (level, what) = match problem.severity {
+        Severity::Error => (
+            ProblemLevel::Error,
+            "the configuration of the automation on disk cannot be used",
+        ),
+        Severity::Warning => (
+            ProblemLevel::Warning,
+            "the configuration of the automation on disk needs attention",
+        ),
+        Severity::Notice => return None,
+    };
+    Some(ServerProblem {
+        level,
+        id: "automation_config",
+        what: what.to_owned(),
+        why: problem.to_string(),
+        next: "see all problems with: consign automation config check".to_owned(),
+    })
 }
 
 fn problem_of(check: ServiceCheck) -> Option<ServerProblem> {

@@ -6,7 +6,8 @@ mod ledger_file;
 use std::fmt::Write as _;
 
 use clap::Args;
-use consign_automation::config::SealCheck;
+use consign_automation::config::{SealCheck, Severity};
+use consign_automation::program;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -205,17 +206,40 @@ impl ServerDoctorArgs {
 }
 
 /// The configuration of an automation and its seal.
-fn automation(tree: &TreeArgs) -> Option<DoctorFinding> {
-    let loaded = tree
-        .find()
-        .and_then(|found| Ok(found.load(SealCheck::AsConfigured)?));
-    let error = loaded.err()?;
-    Some(DoctorFinding::error(
-        "automation_config",
-        ductile::typed(&format!("{error:#}")),
-        "an automation does not start or reload with it",
-        "see all problems with: consign automation config check; after changes on purpose: consign automation config lock".to_owned(),
-    ))
+fn automation(tree: &TreeArgs) -> Vec<DoctorFinding> {
+    let next = "see all problems with: consign automation config check; after changes on purpose: consign automation config lock";
+    let found = match tree.find() {
+        Ok(found) => found,
+        Err(error) => {
+            let why = "the automation cannot be checked";
+            let what = format!("{error:#}");
+            return vec![DoctorFinding::error(
+                "automation_config",
+                what,
+                why,
+                next.to_owned(),
+            )];
+        }
+    };
+    let loaded = program::load(&found.path, &found.environment, SealCheck::AsConfigured);
+    let problems = loaded.problems.iter();
+    problems
+        .filter_map(|problem| {
+            let (level, why) = match problem.severity {
+                Severity::Error => ("error", "an automation does not start or reload with it"),
+                Severity::Warning => ("warning", "an automation starts, and works with it"),
+                Severity::Notice => return None,
+            };
+            let what = ductile::typed(&problem.to_string());
+            Some(DoctorFinding::new(
+                level,
+                "automation_config",
+                what,
+                why,
+                next.to_owned(),
+            ))
+        })
+        .collect()
 }
 
 fn text(report: &DoctorReport) -> String {
@@ -227,7 +251,7 @@ fn text(report: &DoctorReport) -> String {
             &finding.level
         };
         let lines = [&finding.what, &finding.why, &finding.next];
-        let lines = lines.map(|line| render::block(line, 9));
+        let lines = lines.map(|line| render::block(&ductile::typed(line), 9));
         let _ = writeln!(text, "\n{level:8} {}", lines[0]);
         let _ = writeln!(text, "         {}", lines[1]);
         if !finding.fixed {

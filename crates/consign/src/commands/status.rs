@@ -12,7 +12,7 @@ use crate::commands::system;
 use crate::failure::{self, Exit, Failure};
 use crate::figures::{age, bytes, count};
 use crate::link::AdminArgs;
-use crate::{out, render};
+use crate::{ductile, out, render};
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -279,7 +279,10 @@ fn figures_line(figures: &Value) -> String {
 pub(crate) fn problem_lines(status: &Value) -> String {
     let mut text = String::new();
     for problem in status["problems"].as_array().into_iter().flatten() {
-        let part = |key: &str| render::block(problem[key].as_str().unwrap_or_default(), 9);
+        let part = |key: &str| {
+            let told = ductile::typed(problem[key].as_str().unwrap_or_default());
+            render::block(&told, 9)
+        };
         let _ = write!(
             text,
             "\n{:8} {}\n         {}\n         {}\n",

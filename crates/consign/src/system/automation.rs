@@ -11,7 +11,7 @@ use consign_automation::http::loader::Loader;
 use consign_automation::http::report::AutomationReporter;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
-use consign_automation::program::Program;
+use consign_automation::program::{self, Program};
 use consign_automation::runtime::{MeshWork, MessageBus, Options, Runtime};
 use consign_engine::Engine;
 use consign_web::credentials::{SECRET_CHARS_MIN, SecretDigest};
@@ -61,6 +61,7 @@ pub(crate) struct Automation {
 pub(crate) struct ReloadHandle {
     runtime: Runtime,
     loader: Loader,
+    tree: Arc<ConfigTree>,
 }
 
 impl Automation {
@@ -134,7 +135,11 @@ impl Automation {
             "the automation is running"
         );
         Ok(Self {
-            reload: ReloadHandle { runtime, loader },
+            reload: ReloadHandle {
+                runtime,
+                loader,
+                tree,
+            },
             control,
             serving,
             drain,
@@ -188,7 +193,12 @@ impl ReloadHandle {
 
     /// What the operators of a server hear of it.
     pub(crate) fn reporter(&self) -> AutomationReporter {
-        AutomationReporter::new(self.runtime.clone(), self.loader.clone())
+        let (runtime, tree) = (self.runtime.clone(), Arc::clone(&self.tree));
+        AutomationReporter::new(self.runtime.clone(), move || {
+            let strictness = runtime.program().config().service.strictness;
+            let check = SealCheck::AsRunning(strictness);
+            program::load(&tree.path, &tree.environment, check).problems
+        })
     }
 
     /// Reloads the configuration. An invalid one is logged, and the old one stays.

@@ -289,3 +289,32 @@ fn metrics_and_alert_rules_pass_the_checks_of_prometheus() {
         assert!(is_known || is_absent, "{name} is no metric");
     }
 }
+
+#[test]
+fn doctor_and_status_tell_that_a_configuration_differs_from_its_seal() {
+    let place = Place::new();
+    let dir = place.path("auto");
+    let dir = dir.to_str().expect("a path");
+    let made = place.consign(&["automation", "config", "init", dir]);
+    assert_eq!(code(&made), 0, "{}", text(&made.stderr));
+    let _server = super::start(&place.options().arg("--config").arg(dir));
+    let findings = || -> Vec<Value> {
+        let output = place.consign(&["doctor", "--config", dir, "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let findings = report["findings"].as_array().expect("a list");
+        let of_seal = findings
+            .iter()
+            .filter(|one| one["id"] == "automation_config");
+        of_seal.cloned().collect()
+    };
+    assert_eq!(findings(), Vec::<Value>::new());
+    let file = place.path("auto/config.yaml");
+    let config = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, format!("{config}\n# changed\n")).expect("it is ours");
+    let found = findings();
+    assert!(!found.is_empty());
+    assert!(word(&found[0]["what"]).contains("seal"), "{found:?}");
+    let status = printed(&place.consign(&["status", "--json"]));
+    let part = &status["parts"]["automation"];
+    assert_eq!(part["breakers"]["open"], 0, "{status}");
+}
