@@ -248,14 +248,14 @@ impl PendingStep {
     }
 
     fn waited(self, intent: &Intent) -> Option<Waited> {
-        let (kind, since) = match self.verb {
-            Verb::Claim if intent.attempts == 1 => (WaitKind::Claim, Some(intent.run_at)),
-            _ if matches!(self.from, Some(State::Dispatched | State::Delivered))
-                && matches!(self.to, State::Acked | State::DeadLetter) =>
-            {
-                (WaitKind::Settlement, intent.claimed_at)
-            }
-            _ => return None,
+        let was_held = matches!(self.from, Some(State::Dispatched | State::Delivered));
+        let is_settled = matches!(self.to, State::Acked | State::DeadLetter);
+        let (kind, since) = if self.verb == Verb::Claim && intent.attempts == 1 {
+            (WaitKind::Claim, Some(intent.run_at))
+        } else if was_held && is_settled {
+            (WaitKind::Settlement, intent.claimed_at)
+        } else {
+            return None;
         };
         Some(Waited {
             face: intent.profile.profile().face,

@@ -75,8 +75,8 @@ impl TopArgs {
         let mut view = TopView::new(first);
         let mut interval_s = self.interval;
         loop {
-            let (columns, lines) = screen.size();
-            screen.draw(&view.draw(columns, lines, interval_s))?;
+            let (columns, lines) = Screen::size();
+            Screen::draw(&view.draw(columns, lines, interval_s))?;
             let due = view.looked_at() + Duration::from_secs(interval_s);
             let key = screen.key(due.saturating_duration_since(Instant::now()))?;
             match key.map_or(TopAction::Look, |key| view.press(key)) {

@@ -205,7 +205,6 @@ fn top_is_a_snapshot_without_a_terminal_and_a_live_view_with_one() {
     press("\r", "what happens in automation");
     press("d", "dead letters of intents");
     press("q", "\u{1b}[?1049l");
-    drop(press);
     drop(keys);
     assert!(live.wait().expect("it ends").success());
 }

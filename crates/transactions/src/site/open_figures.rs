@@ -31,9 +31,10 @@ impl Site {
             let rows = self.open_after(state, Seq(0)).await?;
             let rows: Vec<_> = rows.into_iter().filter(is_transaction).collect();
             let count = rows.len() as u64;
-            match state {
-                State::Delivered => open.executed = count,
-                _ => open.executing = count,
+            if state == State::Delivered {
+                open.executed = count;
+            } else {
+                open.executing = count;
             }
             let first = rows.first().map(|row| row.created_at);
             open.oldest_at = open.oldest_at.into_iter().chain(first).min();

@@ -84,7 +84,7 @@ impl Shell {
         let cleaned = engine.last_cleanup(Face::Intent).await?;
         whole["last_cleanup_at"] = json!(cleaned.map(Micros::seconds));
         let mut parts = Map::new();
-        for mount in inner.mounts.iter() {
+        for mount in &inner.mounts {
             if let Some((name, report)) = mount.report(operator).await? {
                 parts.insert(name.to_owned(), report.figures.into());
                 problems.extend(report.problems);
@@ -147,8 +147,10 @@ fn own_problems(engine: &Engine, ledger: LedgerHealth) -> Vec<ServerProblem> {
 
 fn dead_letters(face: &FaceFigures) -> Option<ServerProblem> {
     let dead = face.dead();
+    if dead == 0 {
+        return None;
+    }
     let (what, next) = match face.face {
-        _ if dead == 0 => return None,
         Face::Intent => (
             "dead letters of intents",
             "consign intent list --status dead",

@@ -72,7 +72,7 @@ impl Screen {
     }
 
     /// Columns and lines.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub(super) fn size() -> (usize, usize) {
         match termios::tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
                 (size.ws_col.into(), size.ws_row.into())
@@ -82,7 +82,7 @@ impl Screen {
     }
 
     /// Replaces the whole screen. Lines that do not fit were cut by the caller.
-    pub(super) fn draw(&mut self, lines: &[ScreenLine]) -> anyhow::Result<()> {
+    pub(super) fn draw(lines: &[ScreenLine]) -> anyhow::Result<()> {
         let mut text = String::from(HOME);
         for (index, line) in lines.iter().enumerate() {
             if index > 0 {
