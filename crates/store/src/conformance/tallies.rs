@@ -27,15 +27,15 @@ pub async fn each_commit_tells_what_happened_to_whom(world: World) {
     };
     world.publish(two_tries).await;
     world.clock.advance(2 * SECOND_US);
-    let first = world.take("worker").await;
+    let first = world.take("alice").await;
     world.clock.advance(SECOND_US);
     assert!(world.fail(&first, "no").await.is_ok());
     world.clock.advance(60 * SECOND_US);
-    let second = world.take("worker").await;
+    let second = world.take("alice").await;
     world.clock.advance(3 * SECOND_US);
     assert!(world.fail(&second, "no again").await.is_ok());
     world.publish(item()).await;
-    let third = world.take("worker").await;
+    let third = world.take("alice").await;
     world.clock.advance(4 * SECOND_US);
     assert!(world.complete(&third).await.is_ok());
     let (counts, labels, waits) = heard.lock().expect("no panic").clone();
@@ -90,7 +90,7 @@ pub async fn the_oldest_claimable_row_is_known_for_each_face(world: World) {
     assert_eq!(oldest(Face::Intent).await, Some(began));
     assert_eq!(oldest(Face::Automation).await, Some(world.now()));
     assert_eq!(oldest(Face::Beam).await, None);
-    world.take("worker").await;
+    world.take("alice").await;
     assert_eq!(
         oldest(Face::Intent).await,
         Some(world.now()),
