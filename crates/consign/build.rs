@@ -1,10 +1,5 @@
 //! Tells the program what built it, for `consign version`.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "cargo reads the instructions of a build script from its output"
-)]
-
 use std::env;
 use std::process::Command;
 
