@@ -259,7 +259,7 @@ Options:
         "\
 Start, inspect and reload the automation service
 
-Usage: consign system <COMMAND>
+Usage: consign system [OPTIONS] <COMMAND>
 
 Commands:
   start         Run the automation service in the foreground
