@@ -41,9 +41,9 @@ struct RouteCounters {
 /// The templates by their segments.
 #[derive(Debug, Default)]
 struct RouteTree {
-    literal: HashMap<String, RouteTree>,
+    literal: HashMap<String, Self>,
     /// The branch of a parameter.
-    any: Option<Box<RouteTree>>,
+    any: Option<Box<Self>>,
     /// The number of the template that ends here.
     route: Option<usize>,
 }
