@@ -29,6 +29,11 @@ pub(crate) const BUBBLEWRAP: Package = Package {
     name: "bubblewrap",
     brings: "bwrap",
 };
+/// Checks metrics and alert rules.
+pub(crate) const PROMETHEUS: Package = Package {
+    name: "prometheus",
+    brings: "promtool",
+};
 pub(crate) const NPM: Package = Package {
     name: "npm",
     brings: "npm",

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::TaskResult;
 use crate::context::{Context, read, write};
-use crate::packages::{self, BUBBLEWRAP, GO, NODE, NPM, Package};
+use crate::packages::{self, BUBBLEWRAP, GO, NODE, NPM, PROMETHEUS, Package};
 use crate::postgres;
 use crate::process::{self, Output};
 
@@ -271,11 +271,13 @@ fn installed(context: &Context, python: &Path, package: &str) -> Option<String> 
     Some(answer.trim().to_owned())
 }
 
-/// Installs the programs that tests of transactions, of the mesh and of hooks start, in `venv` and `node` beside the logs.
+/// Installs the programs that tests of transactions, of the mesh, of hooks and of the metrics start, in `venv` and `node`
+/// beside the logs.
 pub(crate) fn stand_ins(context: &Context) -> TaskResult {
     python(context)?;
     packages::install(context, &GO)?;
     packages::install(context, &BUBBLEWRAP)?;
+    packages::install(context, &PROMETHEUS)?;
     let folder = context.work_folder().join("node");
     let is_installed = |(name, version): &(&str, &str)| {
         let manifest = folder.join(format!("node_modules/{name}/package.json"));

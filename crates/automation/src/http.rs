@@ -17,6 +17,7 @@ pub mod loader;
 pub mod openapi;
 mod operate;
 mod query;
+pub mod report;
 mod trigger;
 pub mod views;
 pub mod webhooks;

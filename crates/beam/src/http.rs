@@ -45,6 +45,9 @@ pub use socket::serve_agent;
 
 use crate::service::Beam;
 
+/// The version of the wire format.
+pub const PROTOCOL: &str = "beam/1";
+
 /// The state of every handler.
 #[derive(Clone, Debug)]
 pub(crate) struct BeamFace {

@@ -1,8 +1,8 @@
-//! The address of a server: scheme, host and port, parsed from a base URL.
+//! The address of a server: scheme, host, port and the path that it is served below, parsed from a base URL.
 //!
-//! Invariant: an address that parsed can be put into a `Host` header and connected to. Paths, user
-//! names and queries are refused rather than ignored, because the signature covers the path and a
-//! silent prefix would break it.
+//! Invariant: an address that parsed can be put into a `Host` header and connected to. User names and queries are refused
+//! rather than ignored. A path is the prefix under which a reverse proxy serves the server; the proxy removes it, so
+//! signatures do not cover it.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -17,6 +17,8 @@ pub struct Address {
     /// A name or an IP address; IPv6 without its brackets.
     pub host: String,
     pub port: u16,
+    /// The path before every path of the server: empty, or with a slash at its beginning and none at its end.
+    pub prefix: String,
 }
 
 impl Address {
@@ -34,12 +36,19 @@ impl Address {
             "https" => (true, 443),
             _ => return Err(refuse("the scheme is neither http nor https")),
         };
-        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
         if authority.contains('@') {
             return Err(refuse("it holds a user name; pass the key separately"));
         }
-        if authority.contains(['/', '?', '#']) {
-            return Err(refuse("it holds a path"));
+        if rest.contains(['?', '#']) {
+            return Err(refuse("it holds a query or a fragment"));
+        }
+        let prefix = path.trim_end_matches('/');
+        if !is_prefix(prefix) {
+            return Err(refuse("its path cannot be the beginning of other paths"));
         }
         let (host, port) =
             split_port(authority).ok_or_else(|| refuse("the brackets do not match"))?;
@@ -65,6 +74,7 @@ impl Address {
             tls,
             host: host.to_owned(),
             port,
+            prefix: prefix.to_owned(),
         })
     }
 
@@ -82,13 +92,27 @@ impl Address {
             format!("{host}:{}", self.port)
         }
     }
+
+    /// Scheme, host and port, without the path.
+    pub fn origin(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        write!(formatter, "{scheme}://{}", self.authority())
+        write!(formatter, "{}{}", self.origin(), self.prefix)
     }
+}
+
+/// Whether every segment of the path has a name. Dots alone would be resolved on the way, and an empty segment is usually a
+/// mistake.
+fn is_prefix(path: &str) -> bool {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '~' | '%' | '+' | ':');
+    let mut segments = path.split('/').skip(1);
+    segments.all(|segment| !matches!(segment, "" | "." | "..") && segment.chars().all(is_plain))
 }
 
 /// Host and optional port of `host`, `host:port`, `[v6]` or `[v6]:port`.
@@ -138,6 +162,28 @@ mod tests {
     }
 
     #[test]
+    fn the_path_of_a_reverse_proxy_is_kept_without_its_last_slash() {
+        check("https://x.org/bus", "https://x.org/bus");
+        check("https://x.org:8443/a/bus/", "https://x.org:8443/a/bus");
+        let refused = "its path cannot be the beginning of other paths";
+        for text in [
+            "http://x/a//b",
+            "http://x/../b",
+            "http://x/a b",
+            "http://x/./",
+        ] {
+            check(
+                text,
+                &format!("server address {text} cannot be used: {refused}"),
+            );
+        }
+        check(
+            "http://x/a?b",
+            "server address http://x/a?b cannot be used: it holds a query or a fragment",
+        );
+    }
+
+    #[test]
     fn what_cannot_be_an_address_is_refused_with_the_reason() {
         let begin = "server address";
         check(
@@ -147,10 +193,6 @@ mod tests {
         check(
             "ftp://x",
             &format!("{begin} ftp://x cannot be used: the scheme is neither http nor https"),
-        );
-        check(
-            "http://x/bus",
-            &format!("{begin} http://x/bus cannot be used: it holds a path"),
         );
         check(
             "http://x:0",

@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{Call, Credential};
-use crate::{ApiKeyInfo, Client, Error, KeyGrant, NewApiKey, NodeStatus, SecretKey};
+use crate::call::{Call, Credential, refused};
+use crate::query::path_with_query;
+use crate::{ApiKeyInfo, Client, Error, Events, KeyGrant, NewApiKey, NodeStatus, SecretKey};
 
 impl Client {
     /// Creates a key that may claim in these reserved namespaces.
@@ -51,6 +52,38 @@ impl Client {
             })?
             .credential(Credential::Admin);
         self.answer(call).await.map(drop)
+    }
+
+    /// The state of the whole server. One whose ledger cannot be read answers as well, with `healthy` false.
+    pub async fn server_status(&self) -> Result<serde_json::Value, Error> {
+        let call = Call::get("status", "/admin/status".to_owned()).credential(Credential::Admin);
+        let response = self.respond(call).await?;
+        let body: Option<serde_json::Value> = serde_json::from_slice(&response.body).ok();
+        match body.filter(|body| body["healthy"].is_boolean()) {
+            Some(body) => Ok(body),
+            None if response.status.as_u16() >= 400 => Err(refused(&response)),
+            None => Err(Error::Unreadable {
+                what: "status",
+                why: "it does not say whether the server is healthy".to_owned(),
+            }),
+        }
+    }
+
+    /// The newest dead letters, as the server reports them.
+    pub async fn dead_letters(&self) -> Result<Vec<serde_json::Value>, Error> {
+        let call = Call::get("dead letters", "/admin/dead".to_owned());
+        self.fetch(call.credential(Credential::Admin)).await
+    }
+
+    /// Opens the stream of all facts, from now on or after `last_event_id`.
+    pub async fn all_events(
+        &self,
+        query: &[(&str, Option<&str>)],
+        last_event_id: Option<&str>,
+    ) -> Result<Events, Error> {
+        let path = path_with_query("/admin/events", query);
+        self.events_with(&path, last_event_id, Credential::Admin)
+            .await
     }
 
     pub async fn keys(&self) -> Result<Vec<ApiKeyInfo>, Error> {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -142,10 +142,20 @@ impl Client {
         timeout: Duration,
     ) -> Result<Response, Error> {
         let whole = async {
+            let began_at = Instant::now();
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             let (connection, response) = self.send(request).await?;
             let (parts, body) = response.into_parts();
             let body = self.read(body).await?;
             self.keep(connection);
+            // Without the query and the body, which may hold what is not meant for a terminal.
+            tracing::debug!(
+                "{method} {}{path}: {}, {} bytes, {} ms",
+                self.address.origin(),
+                parts.status,
+                body.len(),
+                began_at.elapsed().as_millis()
+            );
             Ok(Response {
                 status: parts.status,
                 headers: parts.headers,
@@ -210,7 +220,12 @@ impl Client {
         body: Bytes,
         credential: Credential,
     ) -> Result<Request<Full<Bytes>>, Error> {
-        let uri: Uri = path_and_query
+        // A server that is reached over its socket is not behind the proxy.
+        let prefix = match &self.socket {
+            Some(_) => "",
+            None => self.address.prefix.as_str(),
+        };
+        let uri: Uri = format!("{prefix}{path_and_query}")
             .parse()
             .map_err(|error| Error::Request(format!("path {path_and_query}: {error}")))?;
         let mut all = headers;

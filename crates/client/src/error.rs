@@ -109,7 +109,8 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Address { .. } => {
-                "use a form like http://127.0.0.1:7070 or https://bus.example.org".to_owned()
+                "use a form like http://127.0.0.1:7070 or https://bus.example.org/path-of-the-proxy"
+                    .to_owned()
             }
             Self::CaFile { .. } => {
                 "give a PEM file that holds the certificate of the authority".to_owned()

@@ -48,6 +48,15 @@ impl Client {
         path: &str,
         last_event_id: Option<&str>,
     ) -> Result<Events, Error> {
+        self.events_with(path, last_event_id, Credential::Key).await
+    }
+
+    pub(crate) async fn events_with(
+        &self,
+        path: &str,
+        last_event_id: Option<&str>,
+        credential: Credential,
+    ) -> Result<Events, Error> {
         let mut headers = HeaderMap::new();
         headers.insert(
             header::ACCEPT,
@@ -56,7 +65,7 @@ impl Client {
         if let Some(id) = last_event_id {
             headers.insert("last-event-id", plain(id)?);
         }
-        let request = self.build(Method::GET, path, headers, Bytes::new(), Credential::Key)?;
+        let request = self.build(Method::GET, path, headers, Bytes::new(), credential)?;
         let (connection, response) = self.within(self.timeout(), self.send(request)).await?;
         let (parts, body) = response.into_parts();
         if parts.status.as_u16() >= 400 {

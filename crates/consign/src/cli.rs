@@ -5,11 +5,11 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, daemon, import, intent, key, mesh, message, node, openapi, peer,
-    receipt, site, store, tx,
+    acl, agent, automation, bench, completion, daemon, doctor, events, import, intent, key, man,
+    mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, version,
 };
 use crate::failure::Exit;
-use crate::serve;
+use crate::{out, serve, verbose};
 
 /// A daemon has little to compute, and each thread costs memory.
 const DAEMON_THREADS: usize = 2;
@@ -31,6 +31,9 @@ default ./consign-data), or the one given with --server.";
 #[derive(Debug, Parser)]
 #[command(name = "consign", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    talk: TalkArgs,
+
     #[command(subcommand)]
     noun: CliCommand,
 }
@@ -40,8 +43,40 @@ pub(crate) struct Cli {
 #[derive(Debug, Parser)]
 #[command(name = "consign", version, max_term_width = 100)]
 struct DaemonCli {
+    #[command(flatten)]
+    talk: TalkArgs,
+
     #[command(subcommand)]
     noun: DaemonNoun,
+}
+
+/// How much a command tells on standard error.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct TalkArgs {
+    /// Show the requests of the command on standard error
+    #[arg(short, long, global = true, display_order = 990)]
+    verbose: bool,
+
+    /// Print only data and errors
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        display_order = 991
+    )]
+    quiet: bool,
+}
+
+impl TalkArgs {
+    fn apply(self) {
+        if self.quiet {
+            out::leave_out_notes();
+        }
+        if self.verbose {
+            verbose::begin();
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,6 +89,15 @@ enum DaemonNoun {
 enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
+    /// Show the state of the whole server
+    Status(Box<status::ServerStatusArgs>),
+    /// Show the server live: rates, depth, the oldest rows, dead letters
+    Top(Box<top::TopArgs>),
+    /// Follow what happens to the rows of all owners and faces
+    #[command(visible_alias = "watch")]
+    Events(Box<events::AllEventsArgs>),
+    /// Check data directory, machine and server for problems, and repair modes of files
+    Doctor(Box<doctor::ServerDoctorArgs>),
     /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
@@ -107,6 +151,14 @@ enum CliCommand {
     BenchEmpty(bench::EmptyArgs),
     /// Print the documentation of the HTTP interface
     Openapi(openapi::Args),
+    /// Describe all commands, their arguments and exit codes as JSON
+    Schema(schema::Args),
+    /// Print the completions of a shell
+    Completion(completion::Args),
+    /// Print the manual page, or write those of all commands
+    Man(man::Args),
+    /// Print the version of the program, of its protocols and of its schemas
+    Version(version::Args),
 }
 
 /// Whether the arguments of this process are of the daemon of a mesh.
@@ -122,19 +174,29 @@ impl Cli {
         if !is_daemon() {
             return Self::try_parse();
         }
-        let DaemonNoun::Daemon(args) = DaemonCli::try_parse()?.noun;
+        let DaemonCli { talk, noun } = DaemonCli::try_parse()?;
+        let DaemonNoun::Daemon(args) = noun;
         Ok(Self {
+            talk,
             noun: CliCommand::Daemon(args),
         })
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        // The server has logs, with a format and a level of their own.
+        if !matches!(self.noun, CliCommand::Serve(_)) {
+            self.talk.apply();
+        }
         match self.noun {
             CliCommand::Serve(args) => {
                 let runtime = serve::runtime(args.io_threads)?;
                 runtime.block_on(Box::pin(serve::run(*args)))?;
                 Ok(Exit::Done)
             }
+            CliCommand::Status(args) => args.run(),
+            CliCommand::Top(args) => args.run(),
+            CliCommand::Events(args) => single_thread()?.block_on(args.run()),
+            CliCommand::Doctor(args) => args.run(),
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
@@ -157,6 +219,10 @@ impl Cli {
                 serve::runtime(None)?.block_on(args.run())
             }
             CliCommand::Openapi(args) => args.run(),
+            CliCommand::Schema(args) => args.run(),
+            CliCommand::Completion(args) => args.run(),
+            CliCommand::Man(args) => args.run(),
+            CliCommand::Version(args) => args.run(),
         }
     }
 }

@@ -5,11 +5,15 @@ pub(crate) mod agent;
 pub(crate) mod automation;
 pub(crate) mod beam;
 pub(crate) mod bench;
+pub(crate) mod completion;
 pub(crate) mod daemon;
+pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod import;
 pub(crate) mod intent;
 pub(crate) mod job;
 pub(crate) mod key;
+pub(crate) mod man;
 pub(crate) mod mesh;
 pub(crate) mod message;
 pub(crate) mod node;
@@ -19,10 +23,14 @@ pub(crate) mod pipeline;
 pub(crate) mod plugin;
 pub(crate) mod receipt;
 pub(crate) mod schedule;
+pub(crate) mod schema;
 pub(crate) mod site;
+pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod system;
+pub(crate) mod top;
 pub(crate) mod tx;
+pub(crate) mod version;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

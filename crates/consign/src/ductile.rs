@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::commands::OutputArgs;
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::automation::config;
+use crate::commands::system;
 use crate::failure::{self, Exit};
 use crate::{out, usage};
 
@@ -36,6 +37,8 @@ enum DuctileCommand {
     /// Check, seal and change the configuration
     #[command(subcommand)]
     Config(config::ConfigSubcommand),
+    /// Show the status of the automation; short for `system status`
+    Status(system::StatusArgs),
     #[command(flatten)]
     Runtime(AutomationCommand),
     /// Print the version of this build
@@ -111,6 +114,13 @@ impl Ductile {
     fn run(self) -> anyhow::Result<Exit> {
         match self.noun {
             DuctileCommand::Config(action) => action.run(),
+            DuctileCommand::Status(args) => {
+                let json = args.service.tree.output.json;
+                match args.run() {
+                    Err(error) if json => failure::report_json(&error),
+                    ended => ended,
+                }
+            }
             DuctileCommand::Runtime(command) => command.run(),
             DuctileCommand::Version(output) => version(output),
         }

@@ -8,6 +8,17 @@ use std::process::ExitCode;
 
 use crate::{ductile, out};
 
+/// The exit codes of all commands and what they mean, as `consign --help` and `consign schema` list them.
+pub(crate) const EXIT_CODES: [(u8, &str); 7] = [
+    (0, "done"),
+    (1, "failed"),
+    (2, "wrong usage"),
+    (3, "nothing to claim, or not found"),
+    (4, "refused by the server (key, rights, conflict, limit)"),
+    (5, "server not reachable"),
+    (78, "the configuration of the automation is invalid"),
+];
+
 /// The exit code of a command. The numbers are documented in `consign --help` and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -90,7 +101,7 @@ impl std::error::Error for Failure {}
 /// Prints the error and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let (exit, text) = explain(error);
-    out::note(&ductile::typed(&text));
+    out::error(&ductile::typed(&text));
     exit
 }
 

@@ -119,6 +119,16 @@ impl AdminArgs {
         self.server.connect(location, None, Some(token))
     }
 
+    /// The data directory that the flags name.
+    pub(crate) fn data(&self) -> &DataArgs {
+        &self.server.data
+    }
+
+    /// Whether the server is that of the data directory.
+    pub(crate) fn names_server(&self) -> bool {
+        self.server.server.is_some()
+    }
+
     /// A client for requests without a token.
     pub(crate) fn public_client(&self) -> anyhow::Result<Client> {
         self.server.client()

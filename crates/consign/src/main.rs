@@ -11,6 +11,7 @@ mod confirm;
 mod data_dir;
 mod ductile;
 mod failure;
+mod figures;
 mod input;
 #[cfg(test)]
 mod input_property_tests;
@@ -26,6 +27,7 @@ mod secrets;
 mod serve;
 mod system;
 mod usage;
+mod verbose;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,17 @@
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::Serialize;
+
+/// Whether notes are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`note`] prints nothing.
+pub(crate) fn leave_out_notes() {
+    QUIET.store(true, Ordering::Relaxed);
+}
 
 /// Data for the user or the next program, terminated by a newline.
 pub(crate) fn data(text: &str) -> anyhow::Result<()> {
@@ -25,8 +35,15 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     data(&serde_json::to_string(value)?)
 }
 
-/// A message that is not data. Errors of stderr are ignored.
+/// A message that is neither data nor an error.
 pub(crate) fn note(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        error(text);
+    }
+}
+
+/// Why the command failed, and what to do. Errors of stderr are ignored.
+pub(crate) fn error(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -9,6 +9,7 @@ mod cleanup;
 mod clock_skew;
 mod components;
 mod embedded_automation;
+pub(crate) mod host;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 mod logs;

@@ -10,6 +10,8 @@ use crate::failure::{self, Exit, Failure};
 
 /// The other noun of the automation, under our own name.
 const AUTOMATION: &str = "automation";
+/// It may be about an automation.
+const STATUS: &str = "status";
 
 /// Says what is wrong with a command line, or gives the help that was asked for.
 pub(crate) fn report(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Exit> {
@@ -28,8 +30,9 @@ pub(crate) fn report(error: &clap::Error, is_ductile: bool) -> anyhow::Result<Ex
 
 fn wants_json(arguments: &[OsString], is_ductile: bool) -> bool {
     let noun = arguments.first().and_then(|noun| noun.to_str());
-    let is_automation =
-        noun.is_some_and(|noun| noun == AUTOMATION || AutomationCommand::has_subcommand(noun));
+    let is_automation = noun.is_some_and(|noun| {
+        noun == AUTOMATION || noun == STATUS || AutomationCommand::has_subcommand(noun)
+    });
     let mut flags = arguments.iter().take_while(|argument| *argument != "--");
     (is_ductile || is_automation) && flags.any(|argument| argument == "--json")
 }

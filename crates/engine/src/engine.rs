@@ -33,6 +33,7 @@ use crate::nodes::ClaimPause;
 use crate::seeds::Seeds;
 use crate::skipped_steps::SkippedSteps;
 use crate::slots::{Slot, Slots};
+use crate::step_meter::{StepFigures, StepMeter};
 use crate::wakes::Wakes;
 
 /// Correctness rests on polling; wakes only reduce latency.
@@ -41,6 +42,9 @@ const POLL: Duration = Duration::from_secs(5);
 // Open streams and waiting claims use memory even when idle, so each key has a limit.
 const STREAMS_MAX: usize = 1_024;
 const STREAMS_PER_KEY_MAX: usize = 8;
+/// No key has this id.
+const OPERATOR_STREAMS: &str = "operator";
+const OPERATOR_STREAMS_MAX: usize = 64;
 const WAITS_MAX: usize = 4_096;
 const WAITS_PER_KEY_MAX: usize = 32;
 
@@ -81,6 +85,7 @@ pub(crate) struct EngineState {
     pub(crate) seeds: Seeds,
     wakes: Wakes,
     followers: Followers,
+    steps: StepMeter,
     waits: Slots<String>,
     streams: Slots<String>,
     pub(crate) health_probe: HealthProbe,
@@ -151,6 +156,7 @@ impl Engine {
                 seeds: Seeds::new(options.entropy),
                 wakes: Wakes::default(),
                 followers: Followers::default(),
+                steps: StepMeter::default(),
                 waits: Slots::default(),
                 streams: Slots::default(),
                 health_probe: HealthProbe::default(),
@@ -192,6 +198,11 @@ impl Engine {
 
     pub fn stats(&self) -> Stats {
         self.inner.store.stats()
+    }
+
+    /// What this process has committed since its start.
+    pub fn step_figures(&self) -> StepFigures {
+        self.inner.steps.figures()
     }
 
     /// The number of lanes that claims wait for.
@@ -413,6 +424,17 @@ impl Engine {
         Ok(self.inner.store.events(filter).await?)
     }
 
+    /// The facts of all owners, or only those of one face.
+    pub async fn all_events(
+        &self,
+        _: Operator,
+        face: Option<Face>,
+        after: FactSeq,
+        limit: u32,
+    ) -> Result<EventPage, Error> {
+        Ok(self.inner.store.all_events(face, after, limit).await?)
+    }
+
     /// The position at which a stream of new events begins.
     pub async fn last_fact(&self) -> Result<FactSeq, Error> {
         Ok(self.inner.store.last_fact().await?)
@@ -448,6 +470,15 @@ impl Engine {
             STREAMS_PER_KEY_MAX
         };
         self.inner.streams.take(&caller.id, own_max, STREAMS_MAX)
+    }
+
+    /// A slot for an event stream of an operator, if there is one left.
+    pub fn operator_stream_slot(&self, _: Operator) -> Option<Slot<String>> {
+        self.inner.streams.take(
+            &OPERATOR_STREAMS.to_owned(),
+            OPERATOR_STREAMS_MAX,
+            STREAMS_MAX,
+        )
     }
 
     /// A slot for a waiting claim, if the caller has one left.
@@ -667,6 +698,7 @@ impl EngineState {
             self.earlier.notify_one();
         }
         self.followers.tell(&news.told);
+        self.steps.count(&news.steps);
     }
 }
 

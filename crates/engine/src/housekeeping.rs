@@ -110,6 +110,12 @@ impl Engine {
         Ok(())
     }
 
+    /// When the last pass of a face was recorded.
+    pub async fn last_cleanup(&self, face: Face) -> Result<Option<Micros>, Error> {
+        let last = self.load(last_pass_key(face)).await?;
+        Ok(last.map(|last| Micros(last.value)))
+    }
+
     async fn record_pass(&self, face: Face, at: Micros) -> Result<(), Error> {
         self.put(new_put(last_pass_key(face), &at.0)).await?;
         Ok(())

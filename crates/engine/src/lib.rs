@@ -9,6 +9,7 @@ mod clock;
 mod engine;
 mod error;
 mod exposed_queues;
+mod face_figures;
 mod followers;
 mod grants;
 mod housekeeping;
@@ -26,6 +27,7 @@ mod seeds;
 mod shared_secrets;
 mod skipped_steps;
 mod slots;
+mod step_meter;
 mod timekeeper;
 mod unit_of_work;
 mod wakes;
@@ -42,11 +44,12 @@ pub use consign_store::sqlite::{
 pub use consign_store::{
     Clock, Count, EndingCount, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
     LostMessagePage, MessageCount, MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage,
-    SeqPage, SharedStore, Stats,
+    RowStepKind, SeqPage, SharedStore, Stats, StepCounts, WaitKind,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;
 pub use exposed_queues::{ExposedItem, ExposedQueue, ExposedQueues, InvalidQueueName};
+pub use face_figures::FaceFigures;
 pub use grants::GrantInfo;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
@@ -60,6 +63,7 @@ pub use receipts::ReceiptStatus;
 pub use records::{TRIES_MAX, Versioned, new_put};
 pub use shared_secrets::MismatchedSecret;
 pub use slots::{Slot, Slots};
+pub use step_meter::{LABELS_MAX, OTHER, StepCounter, StepFigures, WaitHistogram};
 pub use timekeeper::{SweepReport, Timekeeper};
 pub use unit_of_work::{Committed, Handle, UnitOfWork};
 pub use worker::{Limits, Reservation, Worker, WorkerSlot};

@@ -46,7 +46,7 @@ use http::request::Parts;
 use rate_limited_keys::RateLimitedKeys;
 
 /// The server version that the protocol defines; clients compare it.
-const API_VERSION: &str = "7.61";
+pub const API_VERSION: &str = "7.61";
 
 /// The configuration of the face.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ const ROOT_TEXTS: RootTexts = RootTexts {
     version: API_VERSION,
     anyone: access::ANYONE,
     metrics: access::METRICS,
+    operator: access::OPERATOR,
     reader: access::READER,
     greeting_example: "Intent Bus V7.61",
     health_example: r#"{"ok":true,"ts":1794736915.312204,"version":"7.61","consign_version":"0.1.0","draining":false}"#,

@@ -170,7 +170,7 @@ impl DaemonConfig {
                     .as_deref()
                     .is_none_or(|url| Address::parse(url).is_ok()),
                 "intents.url",
-                "must be http:// or https:// with a host and perhaps a port, and nothing else",
+                "must be http:// or https:// with a host, perhaps a port and the path of a reverse proxy, and nothing else",
             ),
             (
                 (1..=INTENT_AGE_HOURS_MAX).contains(&self.intents.max_age_hours),

@@ -26,6 +26,7 @@ mod races;
 mod records;
 mod settle;
 mod steps;
+mod tallies;
 mod ties;
 mod time;
 
@@ -50,6 +51,7 @@ pub use races::*;
 pub use records::*;
 pub use settle::*;
 pub use steps::*;
+pub use tallies::*;
 pub use ties::*;
 pub use time::*;
 
@@ -164,9 +166,12 @@ macro_rules! conformance {
             dead_letters_are_listed_by_death_latest_first_ip_146,
             counts_follow_every_move,
             what_is_held_is_what_is_leased,
+            the_oldest_claimable_row_is_known_for_each_face,
+            each_commit_tells_what_happened_to_whom,
             events_come_in_order_with_what_a_reader_needs,
             no_fact_has_a_number_beyond_the_highest,
             a_reader_sees_its_own_events_and_passes_the_others,
+            an_operator_reads_the_facts_of_all_owners_and_faces,
             a_position_beyond_the_end_is_answered_with_itself,
             facts_of_a_removed_intent_stay_but_are_not_streamed,
             old_facts_are_forgotten_and_their_numbers_never_used_again,

@@ -72,6 +72,7 @@ pub(crate) struct Meters {
     pub(crate) requests: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) waiting: AtomicU64,
+    pub(crate) refused: AtomicU64,
     pub(crate) last_fact: AtomicU64,
 }
 

@@ -17,7 +17,7 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::record::{self, ApiKey, Record};
 use consign_kernel::state::State;
 
-use crate::{Clock, Error, MessageTally};
+use crate::{Clock, Error, MessageTally, StepTally};
 
 /// What others should hear of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct News {
     pub wake_at: Option<Micros>,
     /// Owners whose intents have news.
     pub told: BTreeSet<String>,
+    /// What happened to rows, for the metrics of this process.
+    pub steps: StepTally,
     /// Another node told this.
     pub heard: bool,
     /// Notifications of other nodes may have been missed, so every waiting claim, every stream and the timekeeper query again.
@@ -459,12 +461,14 @@ impl<'a, T: Tx> Batch<'a, T> {
             self.wrote = true;
             self.write(write)?;
         }
+        self.news.steps.end_decision();
         Ok(())
     }
 
     pub(crate) fn write(&mut self, write: Write) -> Result<(), Error> {
         match write {
             Write::New(intent) => {
+                self.news.steps.row(&intent);
                 self.counted(&intent, None, Some(intent.state));
                 self.count_unconsented(&intent, 1);
                 self.count_messages(&intent, 1);
@@ -472,6 +476,7 @@ impl<'a, T: Tx> Batch<'a, T> {
                 self.tx.insert(&intent, lanes.as_ref())
             }
             Write::Change { was, intent } => {
+                self.news.steps.row(&intent);
                 if was != intent.state {
                     Self::legal(was, &intent)?;
                     self.counted(&intent, Some(was), Some(intent.state));
@@ -483,6 +488,7 @@ impl<'a, T: Tx> Batch<'a, T> {
                 self.tx.update(&intent, lanes.as_ref())
             }
             Write::Remove(intent) => {
+                self.news.steps.removed(&intent);
                 self.counted(&intent, Some(intent.state), None);
                 self.count_unconsented(&intent, -1);
                 self.count_messages(&intent, -1);
@@ -494,6 +500,7 @@ impl<'a, T: Tx> Batch<'a, T> {
             }
             Write::RemoveFacts { owner, last } => self.tx.remove_facts(&owner, last),
             Write::Fact(fact) => {
+                self.news.steps.fact(&fact);
                 if !self.news.told.contains(&fact.owner) {
                     self.news.told.insert(fact.owner.clone());
                 }

@@ -13,6 +13,7 @@ mod group;
 mod ledger;
 mod outline;
 mod query;
+mod steps;
 
 pub mod copy;
 pub mod failpoint;
@@ -49,6 +50,7 @@ pub use query::{
     EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
     MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
+pub use steps::{LabelSteps, RowStepKind, StepCounts, StepTally, WaitKind, Waited};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {
@@ -190,6 +192,8 @@ pub struct Stats {
     pub failed_commits: u64,
     /// Requests that wait for the writer now.
     pub waiting: u64,
+    /// Requests that were refused because too many wait.
+    pub refused: u64,
     /// The last fact that this process wrote.
     pub last_fact: FactSeq,
 }

@@ -25,10 +25,9 @@ use consign_kernel::state::State;
 use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
 use crate::{
-    BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventFilter, EventPage,
-    IntentColumns, IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount,
-    MessageFilter, MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats,
-    Store,
+    BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventPage, IntentColumns,
+    IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessageFilter,
+    MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats, Store,
 };
 
 pub struct Memory {
@@ -247,7 +246,13 @@ impl ModelData {
                 let found = own.find(|fact| states.contains(&fact.to));
                 Rows::Facts(found.cloned().into_iter().collect())
             }
-            Query::Events(filter) => Rows::Events(self.events(filter)),
+            Query::Events(filter) => {
+                let owner = Some(filter.owner.as_str());
+                Rows::Events(self.events(Some(filter.face), owner, filter.after, filter.limit))
+            }
+            Query::AllEvents { face, after, limit } => {
+                Rows::Events(self.events(*face, None, *after, *limit))
+            }
             Query::LastFact | Query::HighestFact => Rows::FactSeq(FactSeq(self.position.fact)),
             Query::Record(key) => {
                 let found = self.records.get(key).filter(|record| is_live(record, now));
@@ -285,6 +290,17 @@ impl ModelData {
                 let leases = leased.count() as u64;
                 let held = (leases > 0).then_some(LeaseCount { node: None, leases });
                 Rows::LeaseCounts(held.into_iter().collect())
+            }
+            Query::OldestClaimable { face, scan_max } => {
+                let mut since = Vec::new();
+                for shelf in [Shelf::Ready, Shelf::Lapsed] {
+                    let mut on_shelf = self.first(u32::MAX, |intent| intent.shelf == shelf);
+                    on_shelf.sort_by_key(|intent| intent.wake_at);
+                    on_shelf.truncate(*scan_max as usize);
+                    since.extend(on_shelf);
+                }
+                since.retain(|intent| intent.profile.profile().face == *face);
+                Rows::Due(since.iter().map(|intent| intent.run_at).min())
             }
             Query::NextDue => {
                 let timed =
@@ -388,22 +404,28 @@ impl ModelData {
         all.filter(move |fact| exists && fact.intent == intent)
     }
 
-    fn events(&self, filter: &EventFilter) -> EventPage {
-        let after = FactSeq(filter.after.0.saturating_add(1));
+    fn events(
+        &self,
+        face: Option<Face>,
+        owner: Option<&str>,
+        after: FactSeq,
+        limit: u32,
+    ) -> EventPage {
+        let first = FactSeq(after.0.saturating_add(1));
         let own: Vec<&Fact> = self
             .facts
-            .range(after..)
+            .range(first..)
             .map(|(_, fact)| fact)
-            .filter(|fact| fact.owner == filter.owner)
-            .take(filter.limit as usize)
+            .filter(|fact| owner.is_none_or(|owner| fact.owner == owner))
+            .take(limit as usize)
             .collect();
-        let seen = own.last().map_or(filter.after, |fact| fact.seq);
-        let more = own.len() == filter.limit as usize;
+        let seen = own.last().map_or(after, |fact| fact.seq);
+        let more = own.len() == limit as usize;
         let events = own
             .into_iter()
             .filter_map(|fact| {
                 let intent = self.intents.get(&fact.intent)?;
-                (fact.face == filter.face).then(|| Event {
+                face.is_none_or(|face| fact.face == face).then(|| Event {
                     fact: fact.clone(),
                     id: intent.id,
                     namespace: intent.namespace.clone(),

@@ -35,6 +35,7 @@ use consign_kernel::ids::{FactSeq, Micros};
 
 pub use address::DatabaseAddress;
 pub(crate) use address::cause;
+pub use schema::SCHEMA_VERSION;
 
 use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
 use fact_watermark::FactWatermark;
@@ -249,6 +250,7 @@ impl Store for Postgres {
             requests: meters.requests.load(Ordering::Relaxed),
             failed_commits: meters.failed.load(Ordering::Relaxed),
             waiting: meters.waiting.load(Ordering::Relaxed),
+            refused: meters.refused.load(Ordering::Relaxed),
             last_fact: FactSeq(meters.last_fact.load(Ordering::Acquire)),
         }
     }

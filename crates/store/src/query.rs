@@ -107,6 +107,12 @@ pub enum Query {
     },
     /// Facts after a position, oldest first. Never returns a fact if one with a lower number may still become visible.
     Events(EventFilter),
+    /// The facts of all owners, or only those of `face`, for operators. Otherwise as [`Query::Events`].
+    AllEvents {
+        face: Option<Face>,
+        after: FactSeq,
+        limit: u32,
+    },
     /// Later facts have higher numbers than this; a few visible ones may have too.
     LastFact,
     /// No fact has a higher number than this, visible or not.
@@ -127,6 +133,12 @@ pub enum Query {
     },
     /// How many leases are active, by the node that granted them; nodes without leases are left out.
     LeaseCounts,
+    /// Since when the oldest claimable row of a face has been due. Examines the `scan_max` rows of all faces whose life
+    /// ends first: those were admitted first, unless lives differ.
+    OldestClaimable {
+        face: Face,
+        scan_max: u32,
+    },
     /// The next deadline: the earliest end of a delay or a lease.
     NextDue,
 }
@@ -306,6 +318,8 @@ pub trait TypedReads: Store {
             intent: Seq, states: &'static [State], before: Option<FactSeq>, scan_max: u32
         ) -> Option<Fact> = Query::LastFactTo { intent, states, before, scan_max };
         fn events(filter: EventFilter) -> EventPage = Query::Events(filter);
+        fn all_events(face: Option<Face>, after: FactSeq, limit: u32) -> EventPage =
+            Query::AllEvents { face, after, limit };
         fn last_fact() -> FactSeq = Query::LastFact;
         fn highest_fact() -> FactSeq = Query::HighestFact;
         fn record(key: record::Key) -> Option<Record> = Query::Record(key);
@@ -316,6 +330,7 @@ pub trait TypedReads: Store {
             Query::Records { kind, owner, page: NamePage::Before(before), limit };
         fn counts(face: Face) -> Vec<Count> = Query::Counts { face };
         fn lease_counts() -> Vec<LeaseCount> = Query::LeaseCounts;
+        fn oldest_claimable(face: Face, scan_max: u32) -> Option<Micros> = Query::OldestClaimable { face, scan_max };
         fn next_due() -> Option<Micros> = Query::NextDue;
     }
 }

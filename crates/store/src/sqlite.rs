@@ -45,7 +45,7 @@ pub use import::{
 pub use outbox::{OUTBOX_INTENT_KIND, OUTBOX_PUBLISH, OUTBOX_SEND};
 pub use outbox_reads::{OutboxTableRow, OutboxTally};
 pub use positions::{Repair, repair};
-pub use schema::{FileKind, identify, migrate, pending};
+pub use schema::{FileKind, SCHEMA_VERSION, identify, migrate, pending};
 
 use crate::{BoxFuture, Clock, CommitListener, Dump, Error, Query, Rows, Stats, Store};
 use reads::SqliteReadPool;
@@ -215,6 +215,7 @@ impl Store for Sqlite {
             requests: meters.requests.load(Ordering::Relaxed),
             failed_commits: meters.failed.load(Ordering::Relaxed),
             waiting: meters.waiting.load(Ordering::Relaxed),
+            refused: meters.refused.load(Ordering::Relaxed),
             last_fact: FactSeq(meters.last_fact.load(Ordering::Acquire)),
         }
     }

@@ -13,6 +13,7 @@ pub mod openapi;
 mod operator;
 mod problem_response;
 mod receive;
+mod report;
 mod response;
 mod routes;
 mod token;

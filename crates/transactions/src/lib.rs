@@ -5,6 +5,9 @@
 //! entropy and bytes are arguments. Status codes and the bodies of responses are in [`http`] alone: an operation returns a value
 //! or a [`problem::Problem`]. The one answer whose bytes are stored is rendered by `site::stored_answer`.
 
+/// The semantics that the site announces in its manifest.
+pub const SEMANTICS: &str = "atp/1";
+
 pub mod instant;
 pub mod money;
 pub mod problem;

@@ -20,6 +20,7 @@ mod execute;
 mod expiry;
 mod keys;
 mod lists;
+mod open_figures;
 mod reads;
 mod recent;
 mod records;
@@ -50,6 +51,7 @@ use recent::RecentPermissions;
 
 pub use answer::{CancelledIntent, ConsentAnswer, CreatedIntent, TransactionAnswer};
 pub use keys::SiteKeyError;
+pub use open_figures::OpenTransactions;
 pub use sweep::SweepCounts;
 pub use views::{
     CompensationView, IntentView, IntentViewPage, RailView, ReceiptList, ReceiptView,
@@ -185,7 +187,7 @@ impl Site {
         &self.inner.options.site
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 

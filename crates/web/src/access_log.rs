@@ -1,9 +1,9 @@
-//! One structured event per request, under the log target `access`.
+//! One structured event per request, under the log target `access`, and its counters.
 //!
 //! Invariant: no header, query string or body is logged, so no key can be. The event is written when the response
 //! head is ready; `duration_ms` does not include the streaming of a body, and a request whose client disconnects
-//! before the response has no event. If the target is disabled, no clock is read and nothing is copied. This layer
-//! also assigns the request id, because it is the outermost one.
+//! before the response has no event. If the target is disabled and nothing is counted, no clock is read and
+//! nothing is copied. This layer also assigns the request id, because it is the outermost one.
 
 use std::{
     net::IpAddr,
@@ -19,6 +19,7 @@ use tower::Service;
 use tracing::Level;
 
 use super::{
+    http_meter::HttpMeter,
     proxy::Origin,
     request_id::{HEADER, RequestId, RequestIds},
     server::Peer,
@@ -34,6 +35,7 @@ pub struct AccessLog<S> {
     inner: S,
     ids: Arc<RequestIds>,
     trust_proxy: bool,
+    meter: Option<Arc<HttpMeter>>,
 }
 
 impl<S> AccessLog<S> {
@@ -42,6 +44,16 @@ impl<S> AccessLog<S> {
             inner,
             ids: Arc::new(RequestIds::new(request_id_seed)),
             trust_proxy,
+            meter: None,
+        }
+    }
+
+    /// Also counts each request.
+    #[must_use]
+    pub fn metered(self, meter: Arc<HttpMeter>) -> Self {
+        Self {
+            meter: Some(meter),
+            ..self
         }
     }
 }
@@ -64,7 +76,13 @@ where
         request.extensions_mut().insert(request_id.clone());
         let entry = tracing::enabled!(target: "access", Level::INFO)
             .then(|| AccessLogEntry::begin(&request, self.trust_proxy));
+        let counted = self.meter.clone().map(|meter| CountedRequest {
+            meter,
+            uri: request.uri().clone(),
+            began_at: Instant::now(),
+        });
         AccessLogFuture {
+            counted,
             answer: self.inner.call(request),
             request_id: Some(request_id),
             entry,
@@ -79,6 +97,15 @@ pub struct AccessLogFuture<F> {
     /// Taken when the response is ready.
     request_id: Option<RequestId>,
     entry: Option<AccessLogEntry>,
+    counted: Option<CountedRequest>,
+}
+
+/// A request that is counted when its response is ready.
+#[derive(Debug)]
+struct CountedRequest {
+    meter: Arc<HttpMeter>,
+    uri: Uri,
+    began_at: Instant,
 }
 
 impl<F, Out, E> Future for AccessLogFuture<F>
@@ -91,6 +118,10 @@ where
         let this = self.get_mut();
         let mut answer = ready!(Pin::new(&mut this.answer).poll(cx));
         if let (Ok(response), Some(request_id)) = (&mut answer, this.request_id.take()) {
+            if let Some(counted) = this.counted.take() {
+                let (path, took) = (counted.uri.path(), counted.began_at.elapsed());
+                counted.meter.count(path, response.status().as_u16(), took);
+            }
             if let Some(entry) = this.entry.take() {
                 let code = response.extensions().get::<ErrorCode>();
                 let code = code.map(|ErrorCode(code)| *code);

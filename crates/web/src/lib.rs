@@ -13,6 +13,7 @@ pub mod empty;
 pub mod error_status;
 pub mod headers;
 pub mod html;
+pub mod http_meter;
 pub mod json_out;
 pub mod layers;
 pub mod listener_policy;

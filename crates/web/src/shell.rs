@@ -1,16 +1,19 @@
 //! The server itself: the routes that belong to no protocol, and the protocols that are mounted beside them.
 //!
-//! The shell owns `/`, `/health`, `/metrics`, `/docs`, `/openapi.json`, the JWK set, and the responses to unknown paths, unless
+//! The shell owns `/`, `/health`, `/metrics`, `/admin/status`, `/admin/events`, `/docs`, `/openapi.json`, the JWK set, and the responses to unknown paths, unless
 //! a protocol answers those below its own paths. A protocol adds a [`Mount`]: its routes, its part of the documents, its public
 //! keys and its metrics. One of them is the
 //! [`RootMount`]: the protocol whose clients also use the routes of the shell, so it authenticates them.
 
 mod descriptions;
 mod metrics;
+mod operator_events;
+mod report;
+mod status;
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -28,6 +31,7 @@ use tower::ServiceExt as _;
 
 use crate::body;
 use crate::body_budget::BodySender;
+use crate::http_meter::HttpMeter;
 use crate::json_out::{Json, json_response};
 use crate::openapi::merge;
 use crate::operator::OperatorCredentials;
@@ -37,6 +41,7 @@ use crate::throttle::TooManyFailures;
 
 pub use descriptions::{RootTexts, SERVER_TAG, endpoints};
 pub use metrics::MetricsText;
+pub use report::{PartReport, ProblemLevel, Reporter, ServerProblem};
 
 /// The content security policy of every page: no scripts, no requests, no frames.
 pub const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -48,13 +53,15 @@ pub const UNREADABLE_BODY: &str = r#"{"error":{"code":"invalid_request","message
 pub const SOCKET_PATH: &str = "/ws";
 
 /// The routes of the shell. The router has a handler for each of them, and [`endpoints`] a description.
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 8] = [
     "/",
     "/health",
     "/.well-known/jwks.json",
     "/metrics",
     "/openapi.json",
     "/docs",
+    "/admin/status",
+    "/admin/events",
 ];
 
 /// The fields of the shell in the response of `/health`.
@@ -97,6 +104,15 @@ pub trait Mount: Send + Sync + 'static {
     ) -> MountFuture<'a, Result<(), Error>> {
         let _ = (operator, text);
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The figures and problems of the protocol for operators, and their name in `/admin/status`.
+    fn report(
+        &self,
+        operator: Operator,
+    ) -> MountFuture<'_, Result<Option<(&'static str, PartReport)>, Error>> {
+        let _ = operator;
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Fields of the protocol in the response of `/health`. They do not replace fields of the shell or of an earlier
@@ -161,6 +177,8 @@ struct ShellState {
     mounts: Vec<Arc<dyn Mount>>,
     /// The merged document.
     openapi: String,
+    meter: Arc<HttpMeter>,
+    reporters: OnceLock<Vec<Arc<dyn Reporter>>>,
 }
 
 impl fmt::Debug for Shell {
@@ -173,14 +191,32 @@ impl Shell {
     pub fn new(options: Options, root: Arc<dyn RootMount>, mounts: Vec<Arc<dyn Mount>>) -> Self {
         let further: Vec<Value> = mounts.iter().map(|mount| mount.openapi()).collect();
         let openapi = merged_openapi(root.openapi(), &further);
+        let document = serde_json::from_str(&openapi).unwrap_or_default();
         Self {
             inner: Arc::new(ShellState {
                 options,
                 root,
                 mounts,
                 openapi,
+                meter: Arc::new(HttpMeter::new(&document)),
+                reporters: OnceLock::new(),
             }),
         }
+    }
+
+    /// Adds the parts that are not protocols. Only the first call has an effect.
+    pub fn report_on(&self, reporters: Vec<Arc<dyn Reporter>>) {
+        // A second call would be a mistake of the wiring, and loses figures only.
+        let _ = self.inner.reporters.set(reporters);
+    }
+
+    fn reporters(&self) -> &[Arc<dyn Reporter>] {
+        self.inner.reporters.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The counters of the routes, for the layers around the router.
+    pub fn http_meter(&self) -> Arc<HttpMeter> {
+        Arc::clone(&self.inner.meter)
     }
 
     /// All routes. Unknown paths, and wrong methods of the routes of the shell and of the root mount, are answered by
@@ -193,6 +229,8 @@ impl Shell {
             get(metrics::metrics),
             get(openapi),
             get(docs),
+            get(status::status),
+            get(operator_events::events),
         ];
         let own = PATHS.into_iter().zip(handlers);
         let own = own
@@ -361,6 +399,16 @@ async fn docs(State(shell): State<Shell>, request: Request) -> Result<Response, 
 }
 
 impl Shell {
+    /// An operator with its complete request.
+    async fn operator(&self, request: Request) -> Result<Operator, Reject> {
+        let (parts, body) = request.into_parts();
+        self.inner.root.check_transport(&parts).await?;
+        let operator = self.inner.options.operators.require(&parts)?;
+        let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
+        body::receive(body, max, deadline, BodySender::Trusted).await?;
+        Ok(operator)
+    }
+
     /// Any client, or an operator. A request without an API key gets the Basic challenge that browsers need.
     async fn admit(&self, request: Request) -> Result<(), Reject> {
         let root = &self.inner.root;

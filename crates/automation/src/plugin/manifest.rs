@@ -15,7 +15,8 @@ pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
 const SPEC: &str = "ductile.plugin";
 const VERSION: i64 = 1;
-const PROTOCOL: i64 = 2;
+/// The version of the messages between the runtime and a plugin.
+pub const PROTOCOL: i64 = 2;
 const STOPWATCH_SUBS: i64 = 32;
 const STOPWATCH_SUBS_MAX: i64 = 256;
 

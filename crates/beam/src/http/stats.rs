@@ -9,14 +9,11 @@ use consign_web::shell::MetricsText;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::BeamFace;
 use super::problem_response::BeamProblemResponse;
 use super::response::json_response;
+use super::{BeamFace, PROTOCOL};
 use crate::lifecycle::state_word;
 use crate::service::Beam;
-
-/// The version of the wire format.
-const PROTOCOL: &str = "beam/1";
 
 pub(super) fn routes() -> Router<BeamFace> {
     Router::new().route("/stats", get(stats))

@@ -142,6 +142,8 @@ impl TargetUrl {
                 TargetHost::Ip(ip) => ip.to_string(),
             },
             port: self.authority.port,
+            // The path of a request is whole already.
+            prefix: String::new(),
         }
     }
 }

@@ -146,6 +146,38 @@ async fn what_is_sent_verifies_against_its_own_headers() {
     assert_eq!(header("x-signature"), expected);
 }
 
+/// A reverse proxy removes the path below which it serves the server, so the signature covers what is left.
+#[tokio::test]
+async fn a_server_below_a_path_gets_its_requests_there_and_the_signature_covers_the_rest() {
+    let (server, task) = scripted(vec![vec![answer("204 No Content", "")]]).await;
+    let below = client(format!("{server}/tools/bus/"));
+    assert!(
+        below
+            .claim(&ClaimFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let request = task.await.unwrap().remove(0);
+    assert!(
+        request.starts_with("POST /tools/bus/claim HTTP/1.1\r\n"),
+        "{request}"
+    );
+    let header = |name: &str| {
+        let line = request.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().to_owned()
+    };
+    let expected = crate::signature(
+        &SecretKey::new("tk_test"),
+        "POST",
+        "/claim",
+        &header("x-timestamp: "),
+        &header("x-nonce: "),
+        b"",
+    );
+    assert_eq!(header("x-signature: "), expected);
+}
+
 #[tokio::test]
 async fn a_kept_connection_that_was_closed_is_replaced_once() {
     let empty = || answer("204 No Content", "").replace("content-length: 0\r\n", "");

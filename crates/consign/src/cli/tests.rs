@@ -1,9 +1,12 @@
 //! The command line as users meet it: help texts and what is refused.
 
+use std::fmt::Write as _;
+
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use super::*;
+use crate::failure::EXIT_CODES;
 
 fn help(path: &[&str]) -> String {
     let mut command = Cli::command().term_width(100);
@@ -25,89 +28,58 @@ fn the_definition_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// The help of the program and of each noun, as they are in `help.txt`. After a change on purpose, `CONSIGN_BLESS=1` writes
+/// the file again.
 #[test]
-fn help_names_the_nouns_and_the_exit_codes() {
+fn help_of_the_program_and_of_its_nouns_is_what_is_recorded() {
+    let mut told = help(&[]);
+    let command = Cli::command();
+    let nouns = command.get_subcommands().filter(|noun| {
+        // Other commands show their options, which change with each of them.
+        noun.get_subcommands().next().is_some() && !noun.is_hide_set()
+    });
+    for noun in nouns {
+        let name = noun.get_name();
+        let _ = write!(told, "\n---- consign {name}\n\n{}", help(&[name]));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/help.txt");
+    if std::env::var_os("CONSIGN_BLESS").is_some() {
+        std::fs::write(path, &told).unwrap();
+    }
+    let recorded = std::fs::read_to_string(path).unwrap();
+    let differing = told.lines().zip(recorded.lines());
+    let first = differing.clone().find(|(now, recorded)| now != recorded);
     assert_eq!(
-        help(&[]),
-        "\
-A durable work ledger that stores intents, leases them to workers, retries them and signs receipts
-
-Usage: consign <COMMAND>
-
-Commands:
-  serve       Run the server
-  intent      Publish, claim, settle and show intents
-  key         Create, list and revoke API keys, and grant them namespaces
-  node        List the nodes of a ledger, and drain one of them
-  tx          Create, execute and compensate agent transactions
-  site        Show and change the keys of the site of agent transactions
-  agent       Register agents of a Beam directory and manage their keys
-  message     Send, poll, acknowledge and trace messages between Beam agents
-  acl         Allow and deny intents to Beam agents
-  peer        Add, list and remove other Beam directories
-  mesh        Create meshes, invite members, and operate the broker
-  daemon      Run the daemon of a mesh, send and receive messages with it
-  receipt     List, show and verify receipts
-  store       Check, back up, migrate and copy the database
-  automation  Check, seal and change the configuration of plugins, schedules and pipelines
-  system      Start, inspect and reload the automation service
-  plugin      List, run, create and check plugins of the automation
-  job         Inspect, cancel and retry jobs of the automation
-  pipeline    List, show and run pipelines of the automation
-  schedule    List schedules of the automation and their next runs; pause, resume or run them
-  queue       List queued and running jobs of the automation, oldest first
-  logs        Show the log of finished attempts of the automation's jobs, newest first
-  skills      Describe all commands and pipelines in Markdown; short for `system skills`
-  api         Send any HTTP request to the automation service
-  run         Run a command of a plugin of the automation; short for `plugin run`
-  status      Show the status of the automation, or of the server if none is configured; short for
-              `system status`
-  plugins     List the plugins of the automation; short for `plugin list`
-  import      Import data from another program
-  bench       Measure the performance of a server
-  openapi     Print the documentation of the HTTP interface
-  help        Print this message or the help of the given subcommand(s)
-
-Options:
-  -h, --help     Print help
-  -V, --version  Print version
-
-Exit codes:
-  0  done
-  1  failed
-  2  wrong usage
-  3  nothing to claim, or not found
-  4  refused by the server (key, rights, conflict, limit)
-  5  server not reachable
-  78 the configuration of the automation is invalid
-
-Commands use the server whose address and keys are in the data directory (--data,
-default ./consign-data), or the one given with --server.
-"
+        (first, told.lines().count()),
+        (None, recorded.lines().count())
     );
 }
 
 #[test]
-fn help_of_a_noun_lists_its_actions() {
+fn help_of_the_program_lists_every_exit_code() {
+    let help = help(&[]);
+    for (code, meaning) in EXIT_CODES {
+        let line = format!("{code:<2} {meaning}");
+        assert!(help.contains(&line), "{line} in {help}");
+    }
+}
+
+#[test]
+fn notes_can_be_asked_for_or_left_out_anywhere_on_the_line() {
+    for line in [
+        "consign -q intent list",
+        "consign intent -q list",
+        "consign intent list --quiet",
+    ] {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        assert!(cli.talk.quiet && !cli.talk.verbose, "{line}");
+    }
+    // These commands have a flag of this name and meaning of their own.
+    let cli = Cli::try_parse_from("consign job list -v".split(' ')).unwrap();
+    assert!(cli.talk.verbose);
     assert_eq!(
-        help(&["intent"]),
-        "\
-Publish, claim, settle and show intents
-
-Usage: consign intent <COMMAND>
-
-Commands:
-  publish  Publish an intent
-  claim    Claim intents
-  fulfil   Report success [alias: fulfill]
-  fail     Report a failure; the intent is retried later or becomes a dead letter
-  show     Show one intent, its timeline or its receipt
-  list     List intents
-  help     Print this message or the help of the given subcommand(s)
-
-Options:
-  -h, --help  Print help
-"
+        refused(&["intent", "list", "-q", "-v"]),
+        ErrorKind::ArgumentConflict
     );
 }
 
@@ -121,8 +93,10 @@ List keys, without their text
 Usage: consign key list [OPTIONS]
 
 Options:
-      --json  Print JSON on standard output
-  -h, --help  Print help
+      --json     Print JSON on standard output
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 
 Server:
       --server <URL>             Base URL of the server; without it, the one of the data directory
@@ -146,7 +120,7 @@ fn help_of_transactions_tells_their_order_and_what_to_do_when_something_breaks()
         "\
 Create, execute and compensate agent transactions
 
-Usage: consign tx <COMMAND>
+Usage: consign tx [OPTIONS] <COMMAND>
 
 Commands:
   create      Create an intent and sign it
@@ -162,7 +136,9 @@ Commands:
   help        Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 
 An intent names the allowed actions, the maximum amount and an expiry. It is created (create),
 authorized (authorize) and executed (execute); an executed intent can be compensated (compensate),
@@ -199,6 +175,8 @@ Options:
       --wait <SECONDS>        Maximal seconds of retries; they also end when the intent expires
                               [default: 60]
       --site <ORIGIN>         The site of an intent signed elsewhere; default as for create
+  -v, --verbose               Show the requests of the command on standard error
+  -q, --quiet                 Print only data and errors
   -h, --help                  Print help
 
 Agent:
@@ -227,7 +205,7 @@ fn help_of_the_sites_keys_lists_the_way_from_one_to_the_next() {
         "\
 Show and change the keys that sign receipts
 
-Usage: consign site key <COMMAND>
+Usage: consign site key [OPTIONS] <COMMAND>
 
 Commands:
   show      Show the public keys; save them to verify receipts later
@@ -237,7 +215,9 @@ Commands:
   help      Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 "
     );
     let announce = help(&["site", "key", "announce"]);
@@ -270,6 +250,7 @@ Options:
                           no configuration
       --api-key <KEY>     Token for that service; prefer the variable, other users can see arguments
                           [env: DUCTILE_API_KEY]
+  -q, --quiet             Print only data and errors
   -h, --help              Print help
 "
     );
@@ -278,7 +259,7 @@ Options:
         "\
 Start, inspect and reload the automation service
 
-Usage: consign system <COMMAND>
+Usage: consign system [OPTIONS] <COMMAND>
 
 Commands:
   start         Run the automation service in the foreground
@@ -295,7 +276,9 @@ Commands:
   help          Print this message or the help of the given subcommand(s)
 
 Options:
-  -h, --help  Print help
+  -v, --verbose  Show the requests of the command on standard error
+  -q, --quiet    Print only data and errors
+  -h, --help     Print help
 "
     );
 }

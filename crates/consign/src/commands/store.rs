@@ -138,7 +138,7 @@ async fn warn_cost(address: &DatabaseAddress) -> anyhow::Result<()> {
 }
 
 /// Unix time, to record when something was created.
-fn now() -> Micros {
+pub(crate) fn now() -> Micros {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let us = since.map_or(0, |since| since.as_micros());
     Micros(i64::try_from(us).unwrap_or(i64::MAX))

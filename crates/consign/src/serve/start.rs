@@ -5,17 +5,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use consign_web::credentials::SecretDigest;
 use consign_web::operator::OperatorCredentials;
 use consign_web::server::{Error as ServerError, Options as ServerOptions, Server};
-use consign_web::shell::{self, Mount};
+use consign_web::shell::{self, Mount, Reporter};
 use consign_web::{layers, tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::components::{Components, local_socket};
+use super::host::HostReporter;
 use super::ledger::{OpenLedger, random_bytes};
 use super::limits::ConnectionBudget;
 use super::prepare::Prepared;
@@ -32,6 +34,7 @@ use crate::system::ReloadHandle;
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     logs::start(args.log_format, args.access_log);
     planted::enable_planted_defect();
+    let started_at = SystemTime::now();
     let connections = ConnectionBudget::raise();
     let mut prepared = Prepared::new(&args).await?;
     let ledger = prepared.open_ledger(&args).await?;
@@ -95,13 +98,22 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     intent.queues.push(Arc::new(beam));
     intent.queues.push(Arc::new(mesh));
     let shell = consign_intent::shell(engine, intent, mounts);
+    let host = HostReporter::new(&base_url, data, &prepared.location, started_at);
+    let automation = reload_automation.as_ref().map(ReloadHandle::reporter);
+    let automation = automation.map(|reporter| Arc::new(reporter) as Arc<dyn Reporter>);
+    shell.report_on(
+        [Some(Arc::new(host) as Arc<dyn Reporter>), automation]
+            .into_iter()
+            .flatten()
+            .collect(),
+    );
     let layers = layers::Options {
         trust_proxy: settings.trust_proxy,
         request_id_seed: u128::from_le_bytes(random_bytes()?),
         on_panic: shell::on_panic,
         on_too_many_failures: Some(shell.on_too_many_failures()),
     };
-    let service = layers::around(shell.router(), layers);
+    let service = layers::around(shell.router(), layers).metered(shell.http_meter());
     components.serve_locally(socket, service.clone());
     startup_message::print(&StartupMessage {
         log_format: args.log_format,

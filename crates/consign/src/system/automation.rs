@@ -8,9 +8,10 @@ use axum::Router;
 use consign_automation::config::{ConfigProblem, SealCheck, Severity};
 use consign_automation::http::listeners::{self, AutomationListeners, ConnectionShares, Serving};
 use consign_automation::http::loader::Loader;
+use consign_automation::http::report::AutomationReporter;
 use consign_automation::plugin::confine::GuardedPaths;
 use consign_automation::plugin::run::Launcher;
-use consign_automation::program::Program;
+use consign_automation::program::{self, Program};
 use consign_automation::runtime::{MeshWork, MessageBus, Options, Runtime};
 use consign_engine::Engine;
 use consign_web::credentials::{SECRET_CHARS_MIN, SecretDigest};
@@ -60,6 +61,7 @@ pub(crate) struct Automation {
 pub(crate) struct ReloadHandle {
     runtime: Runtime,
     loader: Loader,
+    tree: Arc<ConfigTree>,
 }
 
 impl Automation {
@@ -133,7 +135,11 @@ impl Automation {
             "the automation is running"
         );
         Ok(Self {
-            reload: ReloadHandle { runtime, loader },
+            reload: ReloadHandle {
+                runtime,
+                loader,
+                tree,
+            },
             control,
             serving,
             drain,
@@ -183,6 +189,16 @@ impl Automation {
 impl ReloadHandle {
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// What the operators of a server hear of it.
+    pub(crate) fn reporter(&self) -> AutomationReporter {
+        let (runtime, tree) = (self.runtime.clone(), Arc::clone(&self.tree));
+        AutomationReporter::new(self.runtime.clone(), move || {
+            let strictness = runtime.program().config().service.strictness;
+            let check = SealCheck::AsRunning(strictness);
+            program::load(&tree.path, &tree.environment, check).problems
+        })
     }
 
     /// Reloads the configuration. An invalid one is logged, and the old one stays.

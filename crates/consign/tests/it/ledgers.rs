@@ -31,6 +31,7 @@ mod only_postgres_pair;
 mod only_postgres_transactions_cut;
 mod only_postgres_transactions_pair;
 mod only_sqlite_transactions_store;
+mod operator;
 mod place;
 mod sockets;
 mod start;

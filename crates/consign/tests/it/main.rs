@@ -11,6 +11,7 @@ mod automation_reads;
 mod automation_service;
 mod automation_world;
 mod bench;
+mod build_info;
 mod clock;
 mod cut_off;
 mod diagnosis;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::world::{Call, MAIN, World};
+use crate::world::{ADMIN, Call, MAIN, World};
 
 /// A reader of one stream.
 struct Reader {
@@ -341,4 +341,43 @@ async fn a_tester_key_has_eight_streams_and_a_closed_one_makes_room() {
         assert!(attempt < 40, "the place was never freed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn an_operator_follows_the_facts_of_all_owners() {
+    let world = World::new();
+    let anna = world.tester("anna").await;
+    let publish = async |key: &str, goal: &str| {
+        let body = json!({"goal": goal, "payload": 1});
+        world.send(Call::post("/intent").key(key).json(&body)).await;
+    };
+    publish(&anna, "a1").await;
+    publish(MAIN, "m1").await;
+    let all = Call::get("/admin/events?after=0").header("x-admin-token", ADMIN);
+    let mut reader = Reader::open(&world, all).await;
+    let events = reader.take(2).await;
+    let goals: Vec<_> = events.iter().map(|event| &event.data["goal"]).collect();
+    assert_eq!(goals, [&json!("a1"), &json!("m1")]);
+    assert_eq!(events[0].data["face"], "intent");
+    assert_eq!(events[0].data["to"], "queued");
+    // What happens later reaches a stream that is open.
+    publish(&anna, "a2").await;
+    assert_eq!(reader.next().await.data["goal"], "a2");
+    let one = Call::get("/admin/events?goal=m1").header("x-admin-token", ADMIN);
+    let one = one.header("last-event-id", &events[0].id.to_string());
+    assert_eq!(
+        Reader::open(&world, one).await.next().await.data["goal"],
+        "m1"
+    );
+    for refused in [
+        Call::get("/admin/events").key(MAIN),
+        Call::get("/admin/events").header("x-admin-token", "wrong"),
+    ] {
+        world
+            .send(refused)
+            .await
+            .assert_refused(401, "unauthorized");
+    }
+    let far = Call::get("/admin/events?after=999999").header("x-admin-token", ADMIN);
+    world.send(far).await.assert_refused(400, "cursor_unknown");
 }

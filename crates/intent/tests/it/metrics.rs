@@ -114,13 +114,14 @@ async fn ip_151_the_text_is_well_formed_with_and_without_intents() {
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
                 assert_eq!(name, family, "HELP and TYPE belong together");
-                assert!(["gauge", "counter"].contains(&kind));
+                assert!(["gauge", "counter", "histogram"].contains(&kind));
             } else {
                 let (series, value) = line.rsplit_once(' ').unwrap();
-                assert_eq!(
-                    series.split('{').next().unwrap(),
-                    family,
-                    "samples follow their family"
+                let name = series.split('{').next().unwrap();
+                let suffix = name.strip_prefix(family.as_str());
+                assert!(
+                    suffix.is_some_and(|it| ["", "_bucket", "_sum", "_count"].contains(&it)),
+                    "samples follow their family: {line}"
                 );
                 assert!(value.parse::<f64>().is_ok(), "{line}");
             }
@@ -146,4 +147,30 @@ async fn ip_151_a_lease_that_ran_out_on_its_last_attempt_counts_as_dead_without_
     let text = world.admin_get("/metrics").await.text();
     assert!(text.contains("intent_bus_dead_letters_total 1\n"), "{text}");
     assert!(!text.contains(r#"status="claimed""#), "{text}");
+}
+
+#[tokio::test]
+async fn steps_are_counted_by_namespace_and_goal_and_waits_in_histograms() {
+    let world = World::new();
+    world.dead_letter("doomed", "x").await;
+    world.fulfilled("done", json!(1)).await;
+    world
+        .publish(json!({"goal": "wait", "payload": 1, "namespace": "n1"}))
+        .await;
+    world.clock.advance_s(90);
+    let text = world.admin_get("/metrics").await.text();
+    for line in [
+        r#"consign_published_total{face="intent",namespace="n1",goal="wait"} 1"#,
+        r#"consign_claimed_total{face="intent",namespace="n1",goal="wait"} 0"#,
+        r#"consign_fulfilled_total{face="intent",namespace="default",goal="done"} 1"#,
+        r#"consign_dead_total{face="intent",namespace="default",goal="doomed"} 1"#,
+        r#"consign_rows{face="intent",state="dead_letter"} 1"#,
+        r#"consign_settle_wait_seconds_bucket{face="intent",le="+Inf"} 2"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let oldest = r#"consign_oldest_waiting_seconds{face="intent"} "#;
+    let age = text.lines().find_map(|line| line.strip_prefix(oldest));
+    let age: f64 = age.unwrap().parse().unwrap();
+    assert!((90.0..100.0).contains(&age), "{age}");
 }

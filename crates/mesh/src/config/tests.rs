@@ -190,7 +190,7 @@ fn values_outside_of_their_limits_are_refused_by_name() {
         ("[ipc]\nrate_per_s = 0", "ipc.rate_per_s"),
         ("[outbox]\nmax_queue_size = 0", "outbox.max_queue_size"),
         ("[intents]\nurl = \"ws://host\"", "intents.url"),
-        ("[intents]\nurl = \"http://host/path\"", "intents.url"),
+        ("[intents]\nurl = \"http://host/path?query\"", "intents.url"),
         ("[intents]\nmax_age_hours = 0", "intents.max_age_hours"),
         ("[intents]\nmax_age_hours = 24", "intents.max_age_hours"),
         ("[outbox]\nmax_age_hours = 721", "outbox.max_age_hours"),

@@ -89,6 +89,31 @@ pub async fn a_reader_sees_its_own_events_and_passes_the_others(world: World) {
     );
 }
 
+pub async fn an_operator_reads_the_facts_of_all_owners_and_faces(world: World) {
+    let bobs = world.publish(bobs()).await;
+    let own = world.publish(item()).await;
+    let job = world.publish(in_face(ProfileId::Automation)).await;
+    let read = async |face, after, limit| {
+        let page = world.store.all_events(face, after, limit).await;
+        let page = page.expect("storage works");
+        let ids: Vec<_> = page.events.iter().map(|event| event.id).collect();
+        (ids, page.seen, page.more)
+    };
+    let numbers = numbers(&world).await;
+    assert_eq!(
+        read(None, FactSeq(0), 10).await,
+        (vec![bobs, own, job], numbers[2], false)
+    );
+    assert_eq!(
+        read(None, numbers[0], 1).await,
+        (vec![own], numbers[1], true)
+    );
+    assert_eq!(
+        read(Some(Face::Automation), FactSeq(0), 10).await,
+        (vec![job], numbers[2], false)
+    );
+}
+
 pub async fn a_position_beyond_the_end_is_answered_with_itself(world: World) {
     world.publish(item()).await;
     let far = FactSeq(u64::MAX >> 1);

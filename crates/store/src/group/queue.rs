@@ -216,6 +216,7 @@ impl Submitter {
             return Err(Error::Closed);
         }
         if state.requests.len() + state.retries.lock_waiters() >= self.requests_max {
+            self.shared.meters.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Error::Busy);
         }
         state.requests.push(queued);

@@ -20,9 +20,9 @@ use super::rows::{
 use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
-    Count, Dump, EndingCount, Error, EventFilter, EventPage, IntentColumns, IntentFilter,
-    IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessagesOf, NamePage,
-    OutlinePage, Query, Rows, SeqPage,
+    Count, Dump, EndingCount, Error, EventPage, IntentColumns, IntentFilter, IntentPage, JobCount,
+    LeaseCount, LostMessagePage, MessageCount, MessagesOf, NamePage, OutlinePage, Query, Rows,
+    SeqPage,
 };
 
 /// Rows that one listing may examine; with a sparse filter the page is short and names its successor.
@@ -167,6 +167,10 @@ const COUNTS: &str = "SELECT name, state, sum(count)::bigint FROM counts WHERE k
 /// as it is leased.
 const LEASES: &str = "SELECT node, count(*) FROM intents WHERE shelf = $1 AND node IS NOT NULL GROUP BY node ORDER BY node";
 
+/// The index of deadlines names the rows; the profile is compared afterwards, so that the scan stays bounded.
+const OLDEST_CLAIMABLE: &str = "SELECT profile, min(run_at) FROM (SELECT profile, run_at FROM intents WHERE shelf = $1 \
+     ORDER BY wake_at LIMIT $2) first GROUP BY profile";
+
 const DUE: &str = "SELECT min(due) FROM (SELECT (SELECT min(wake_at) FROM intents WHERE shelf = s) AS due \
      FROM unnest($1::smallint[]) AS s) AS each";
 
@@ -304,7 +308,24 @@ pub(super) async fn read(
             let given: Parameters<'_> = &[&signed(intent.0), &codes, &before, &i64::from(scan_max)];
             Rows::Facts(list(readers, LAST_FACT_TO, given, rows::fact).await?)
         }
-        Query::Events(filter) => Rows::Events(events(readers, watermark, &filter).await?),
+        Query::Events(filter) => {
+            let wanted = WantedFacts {
+                face: Some(filter.face),
+                owner: Some(&filter.owner),
+                after: filter.after,
+                limit: filter.limit,
+            };
+            Rows::Events(events(readers, watermark, &wanted).await?)
+        }
+        Query::AllEvents { face, after, limit } => {
+            let wanted = WantedFacts {
+                face,
+                owner: None,
+                after,
+                limit,
+            };
+            Rows::Events(events(readers, watermark, &wanted).await?)
+        }
         Query::LastFact => Rows::FactSeq(last_fact(readers, watermark).await?),
         // Numbers are assigned in blocks, so some below this one may be unused.
         Query::HighestFact => Rows::FactSeq(last_of(watermark.now(readers).await?.last)),
@@ -342,6 +363,20 @@ pub(super) async fn read(
         Query::LeaseCounts => {
             let leased = i16::from(Shelf::Leased.code());
             Rows::LeaseCounts(list(readers, LEASES, &[&leased], lease_count).await?)
+        }
+        Query::OldestClaimable { face, scan_max } => {
+            let mut since = Vec::new();
+            for shelf in [Shelf::Ready, Shelf::Lapsed] {
+                let of_profile = |row: &Row| {
+                    let code: i16 = rows::get(row, 0)?;
+                    Ok((code, Micros(rows::get(row, 1)?)))
+                };
+                let given: Parameters<'_> = &[&i16::from(shelf.code()), &i64::from(scan_max)];
+                since.extend(list(readers, OLDEST_CLAIMABLE, given, of_profile).await?);
+            }
+            let codes = profile_codes(face);
+            let own = since.into_iter().filter(|(code, _)| codes.contains(code));
+            Rows::Due(own.map(|(_, since)| since).min())
         }
         Query::NextDue => {
             let shelves = [Shelf::Delayed, Shelf::Leased].map(|shelf| i16::from(shelf.code()));
@@ -500,6 +535,22 @@ const EVENTS: &str = concat!(
      WHERE f.owner = $1 AND f.seq > $2 AND f.seq < $3 ORDER BY f.seq LIMIT $4"
 );
 
+const ALL_EVENTS: &str = concat!(
+    "SELECT ",
+    fact_columns!(),
+    ", i.id, i.namespace, i.goal, i.parent FROM facts f LEFT JOIN intents i ON i.seq = f.intent \
+     WHERE f.seq > $1 AND f.seq < $2 ORDER BY f.seq LIMIT $3"
+);
+
+/// Which facts a page has.
+struct WantedFacts<'a> {
+    face: Option<Face>,
+    /// `None`: of all owners.
+    owner: Option<&'a str>,
+    after: FactSeq,
+    limit: u32,
+}
+
 /// How long a page waits for open transactions. They rarely take longer than a moment, but the process of one may be
 /// stopped.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -509,7 +560,7 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(10);
 async fn events(
     readers: &PostgresReadPool,
     watermark: &FactWatermark,
-    filter: &EventFilter,
+    filter: &WantedFacts<'_>,
 ) -> Result<EventPage, Error> {
     let came = Instant::now();
     let mut blocks = watermark.now(readers).await?;
@@ -541,13 +592,17 @@ async fn events(
 
 async fn events_before(
     reader: &mut PooledReader<'_>,
-    filter: &EventFilter,
+    filter: &WantedFacts<'_>,
     end: i64,
 ) -> Result<EventPage, Error> {
     let (after, limit) = (signed(filter.after.0), i64::from(filter.limit));
-    let found = reader
-        .query(EVENTS, &[&stored(&filter.owner), &after, &end, &limit])
-        .await?;
+    let found = match filter.owner {
+        Some(owner) => {
+            let given: Parameters<'_> = &[&stored(owner), &after, &end, &limit];
+            reader.query(EVENTS, given).await?
+        }
+        None => reader.query(ALL_EVENTS, &[&after, &end, &limit]).await?,
+    };
     let mut page = EventPage {
         events: Vec::new(),
         seen: filter.after,
@@ -559,7 +614,7 @@ async fn events_before(
         // The intent may be removed; its facts are kept longer.
         let id: Option<&[u8]> = rows::get(row, FACT_COLUMNS)?;
         let id = id.and_then(|id| id.try_into().ok()).map(IntentId);
-        if let Some(id) = id.filter(|_| fact.face == filter.face) {
+        if let Some(id) = id.filter(|_| filter.face.is_none_or(|face| fact.face == face)) {
             page.events.push(Event {
                 fact,
                 id,

@@ -52,6 +52,9 @@ const MIGRATIONS: &[PostgresMigration] = &[
     },
 ];
 
+/// The schema version that this program writes.
+pub const SCHEMA_VERSION: i32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
 /// `hashtext`, sequences as relations and the setting for cached plans need 12.
 const SERVER_VERSION_MIN: i32 = 120_000;
 

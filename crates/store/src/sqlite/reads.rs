@@ -10,7 +10,7 @@ use consign_kernel::ids::{FactSeq, IntentId, Micros, Seq};
 use consign_kernel::intent::{Intent, Shelf};
 use consign_kernel::lane::{Column, Probe};
 use consign_kernel::once::Scope;
-use consign_kernel::profile::Face;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -297,6 +297,9 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
             connection, *intent, states, *before, *scan_max,
         )?),
         Query::Events(filter) => Rows::Events(events(connection, filter)?),
+        Query::AllEvents { face, after, limit } => {
+            Rows::Events(all_events(connection, *face, *after, *limit)?)
+        }
         Query::LastFact => Rows::FactSeq(last_fact(connection)?),
         // From the file and not from the counter: a fact may be visible before the counter is updated. The number counts
         // even if its fact is removed by now.
@@ -328,6 +331,9 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
         }
         Query::Counts { face } => Rows::Counts(list(connection, COUNTS, [face.code()], count)?),
         Query::LeaseCounts => Rows::LeaseCounts(lease_counts(connection)?),
+        Query::OldestClaimable { face, scan_max } => {
+            Rows::Due(oldest_claimable(connection, *face, *scan_max)?)
+        }
         Query::NextDue => Rows::Due(next_due(connection)?),
     })
 }
@@ -511,10 +517,34 @@ pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_st
 fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Error> {
     // With one writer, numbers become visible in order, so the stream may reach the last one.
     let mut statement = connection.prepare_cached(EVENTS)?;
-    let mut found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
+    let found = statement.query(params![filter.owner, signed(filter.after.0), filter.limit])?;
+    event_page(found, Some(filter.face), filter.after, filter.limit)
+}
+
+const ALL_EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
+     f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, i.id, i.namespace, i.goal, i.parent FROM facts f \
+     LEFT JOIN intents i ON i.seq = f.intent WHERE f.seq > ?1 ORDER BY f.seq LIMIT ?2";
+
+fn all_events(
+    connection: &Connection,
+    face: Option<Face>,
+    after: FactSeq,
+    limit: u32,
+) -> Result<EventPage, Error> {
+    let mut statement = connection.prepare_cached(ALL_EVENTS)?;
+    let found = statement.query(params![signed(after.0), limit])?;
+    event_page(found, face, after, limit)
+}
+
+fn event_page(
+    mut found: rusqlite::Rows<'_>,
+    face: Option<Face>,
+    after: FactSeq,
+    limit: u32,
+) -> Result<EventPage, Error> {
     let mut page = EventPage {
         events: Vec::new(),
-        seen: filter.after,
+        seen: after,
         more: false,
     };
     let mut looked = 0;
@@ -524,7 +554,7 @@ fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Er
         page.seen = fact.seq;
         // The intent may be gone; its facts are kept longer.
         let id: Option<[u8; 16]> = row.get(14)?;
-        if let Some(id) = id.filter(|_| fact.face == filter.face) {
+        if let Some(id) = id.filter(|_| face.is_none_or(|face| fact.face == face)) {
             page.events.push(Event {
                 fact,
                 id: IntentId(id),
@@ -534,7 +564,7 @@ fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Er
             });
         }
     }
-    page.more = looked == filter.limit;
+    page.more = looked == limit;
     Ok(page)
 }
 
@@ -552,6 +582,29 @@ fn lease_counts(connection: &Connection) -> Result<Vec<LeaseCount>, Error> {
         .query_row([Shelf::Leased.code()], |row| rows::unsigned(row, 0))?;
     let held = (leases > 0).then_some(LeaseCount { node: None, leases });
     Ok(held.into_iter().collect())
+}
+
+/// The index of deadlines names the rows; the profile is compared afterwards, so that the scan stays bounded.
+const OLDEST_CLAIMABLE: &str = "SELECT profile, min(run_at) FROM (SELECT profile, run_at FROM intents WHERE shelf = ?1 \
+     ORDER BY wake_at LIMIT ?2) GROUP BY profile";
+
+fn oldest_claimable(
+    connection: &Connection,
+    face: Face,
+    scan_max: u32,
+) -> Result<Option<Micros>, Error> {
+    let mut since = Vec::new();
+    for shelf in [Shelf::Ready, Shelf::Lapsed] {
+        let of_profile = |row: &Row<'_>| {
+            let profile = rows::coded(row, 0, ProfileId::from_code)?;
+            Ok((profile, Micros(row.get(1)?)))
+        };
+        let given = params![shelf.code(), scan_max];
+        since.extend(list(connection, OLDEST_CLAIMABLE, given, of_profile)?);
+    }
+    let since = since.into_iter();
+    let own = since.filter(|(profile, _)| profile.profile().face == face);
+    Ok(own.map(|(_, since)| since).min())
 }
 
 fn next_due(connection: &Connection) -> Result<Option<Micros>, Error> {

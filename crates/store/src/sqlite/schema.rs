@@ -44,6 +44,9 @@ const MIGRATIONS: &[SqliteMigration] = &[
     },
 ];
 
+/// The schema version that this program writes.
+pub const SCHEMA_VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+
 /// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {

@@ -4,10 +4,11 @@ use std::fmt;
 
 use axum::Router;
 use axum::response::Response;
-use consign_web::shell::Mount;
+use consign_engine::{Error, Operator};
+use consign_web::shell::{MetricsText, Mount, MountFuture, PartReport};
 use serde_json::Value;
 
-use super::{Options, on_too_many_failures, openapi, router};
+use super::{Options, on_too_many_failures, openapi, report, router};
 use crate::site::Site;
 
 pub struct SiteMount {
@@ -41,6 +42,24 @@ impl Mount for SiteMount {
 
     fn public_keys(&self) -> Vec<Value> {
         self.site.jwks()
+    }
+
+    fn metrics<'a>(
+        &'a self,
+        operator: Operator,
+        text: &'a mut MetricsText,
+    ) -> MountFuture<'a, Result<(), Error>> {
+        Box::pin(report::write_metrics(&self.site, operator, text))
+    }
+
+    fn report(
+        &self,
+        _: Operator,
+    ) -> MountFuture<'_, Result<Option<(&'static str, PartReport)>, Error>> {
+        Box::pin(async {
+            let report = report::report(&self.site).await?;
+            Ok(Some(("transactions", report)))
+        })
     }
 
     fn is_path_of(&self, path: &str) -> bool {

@@ -41,7 +41,7 @@ impl Keyring {
             public_key: signer.public().to_string(),
             next_public_key: next.map(|next| next.key.to_string()),
             previous_keys: self.keys.iter().filter_map(previous).collect(),
-            atp: json!({"base": BASE_PATH, "keys": format!("{BASE_PATH}/keys"), "semantics": "atp/1"}),
+            atp: json!({"base": BASE_PATH, "keys": format!("{BASE_PATH}/keys"), "semantics": crate::SEMANTICS}),
         };
         signer.sign_as("signature", &manifest)
     }

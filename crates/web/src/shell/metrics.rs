@@ -1,11 +1,15 @@
 //! `GET /metrics` in the Prometheus text format: the metrics of each mount, then those of the server.
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{NodeInfo, NodeState, Operator, Stats};
+use consign_engine::{
+    Engine, Error, NodeInfo, NodeState, Operator, RowStepKind, Stats, StepFigures, WaitKind,
+};
 use consign_kernel::error::Code;
+use consign_kernel::ids::Micros;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::{Options, Shell};
@@ -26,8 +30,14 @@ pub(super) async fn metrics(
     for mount in &inner.mounts {
         mount.metrics(operator, &mut text).await?;
     }
+    for reporter in shell.reporters() {
+        reporter.metrics(operator, &mut text).await?;
+    }
     render(&mut text, engine.stats(), engine.waiters());
     render_nodes(&mut text, &engine.nodes(operator).await?);
+    render_faces(&mut text, engine, operator).await?;
+    render_steps(&mut text, &engine.step_figures());
+    inner.meter.write(&mut text);
     let mut response = text.0.into_response();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
@@ -84,6 +94,35 @@ impl MetricsText {
         self.sample(name, &[], value);
     }
 
+    /// The samples of one histogram: how many values are in each bucket and in no earlier one, their sum, and their number.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        buckets: impl Iterator<Item = (f64, u64)>,
+        sum_us: u64,
+        count: u64,
+    ) {
+        let (bucket, mut sum) = (format!("{name}_bucket"), 0);
+        let bounded = |le: &str, value: u64, text: &mut Self| {
+            let labels: Vec<(&str, &str)> = labels.iter().copied().chain([("le", le)]).collect();
+            text.sample(&bucket, &labels, value);
+        };
+        for (bound, more) in buckets {
+            sum += more;
+            bounded(&bound.to_string(), sum, self);
+        }
+        bounded("+Inf", count, self);
+        let sum_s = Duration::from_micros(sum_us).as_secs_f64();
+        self.sample(&format!("{name}_sum"), labels, sum_s);
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+
+    /// What was written so far.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
     fn line(&mut self, text: fmt::Arguments<'_>) {
         let _ = writeln!(self.0, "{text}");
     }
@@ -107,6 +146,12 @@ fn render(text: &mut MetricsText, stats: Stats, waiters: usize) {
         "counter",
         "Commits that failed",
         stats.failed_commits,
+    );
+    text.single(
+        "consign_refused_busy_total",
+        "counter",
+        "Requests that were refused because too many wait for the writer",
+        stats.refused,
     );
     text.single(
         "consign_writer_waiting",
@@ -145,6 +190,81 @@ fn render_nodes(text: &mut MetricsText, nodes: &[NodeInfo]) {
     for state in NodeState::ALL {
         let count = nodes.iter().filter(|node| node.state == *state).count();
         text.sample("consign_nodes", &[("state", state.name())], count);
+    }
+}
+
+/// The work of all protocols, in canonical states.
+async fn render_faces(
+    text: &mut MetricsText,
+    engine: &Engine,
+    operator: Operator,
+) -> Result<(), Error> {
+    let faces = engine.face_figures(operator).await?;
+    let name = "consign_rows";
+    text.family(name, "gauge", "Rows of each protocol by state");
+    for face in &faces {
+        for (state, count) in &face.states {
+            let labels = [("face", face.face.name()), ("state", state.name())];
+            text.sample(name, &labels, count);
+        }
+    }
+    let name = "consign_oldest_waiting_seconds";
+    let about =
+        "For how long the oldest claimable row of each protocol has been due; 0 if none waits";
+    text.family(name, "gauge", about);
+    for face in &faces {
+        let since = face.oldest_since.unwrap_or(engine.now());
+        let age = Micros(engine.now().0.saturating_sub(since.0).max(0));
+        text.sample(name, &[("face", face.face.name())], age.seconds());
+    }
+    Ok(())
+}
+
+/// What this process has committed; Prometheus adds up the processes.
+fn render_steps(text: &mut MetricsText, figures: &StepFigures) {
+    for kind in RowStepKind::ALL {
+        let name = format!("consign_{}_total", kind.name());
+        text.family(&name, "counter", about_steps(kind));
+        for label in &figures.labels {
+            let labels = [
+                ("face", label.face.name()),
+                ("namespace", label.namespace.as_str()),
+                ("goal", label.goal.as_str()),
+            ];
+            text.sample(&name, &labels, label.counts.of(kind));
+        }
+    }
+    for (wanted, name, about) in [
+        (
+            WaitKind::Claim,
+            "consign_claim_wait_seconds",
+            "Time from when a row was due to its first claim",
+        ),
+        (
+            WaitKind::Settlement,
+            "consign_settle_wait_seconds",
+            "Time from the last claim of a row to its settlement",
+        ),
+    ] {
+        text.family(name, "histogram", about);
+        for (face, kind, waits) in &figures.waits {
+            if *kind == wanted {
+                let labels = [("face", face.name())];
+                text.histogram(name, &labels, waits.buckets(), waits.sum_us, waits.count);
+            }
+        }
+    }
+}
+
+const fn about_steps(kind: RowStepKind) -> &'static str {
+    match kind {
+        RowStepKind::Published => "Rows that were admitted",
+        RowStepKind::Claimed => "Claims",
+        RowStepKind::Fulfilled => "Rows that were completed",
+        RowStepKind::Failed => "Attempts that were reported as failed",
+        RowStepKind::Retried => "Rows that were queued again",
+        RowStepKind::Expired => "Leases and lives that ran out",
+        RowStepKind::Dead => "Rows that were given up or cancelled",
     }
 }
 

@@ -170,6 +170,22 @@ impl Runtime {
         Ok(worst.unwrap_or_default())
     }
 
+    /// How many plugins have their breakers in which state.
+    pub async fn breaker_counts(&self) -> Result<[(breaker::BreakerState, u64); 3], Error> {
+        let mut counts = [
+            breaker::BreakerState::Closed,
+            breaker::BreakerState::HalfOpen,
+            breaker::BreakerState::Open,
+        ]
+        .map(|state| (state, 0));
+        for plugin in self.program().plugins() {
+            let state = self.breaker_of(&plugin.name).await?;
+            let counted = counts.iter_mut().find(|(counted, _)| *counted == state);
+            counted.into_iter().for_each(|(_, count)| *count += 1);
+        }
+        Ok(counts)
+    }
+
     pub async fn queue_figures(&self) -> Result<QueueFigures, Error> {
         let count = self.counts_by_state().await?;
         let work = self.engine().job_counts().await?;

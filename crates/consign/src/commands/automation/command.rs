@@ -34,8 +34,6 @@ pub(crate) enum AutomationCommand {
     Api(ApiArgs),
     /// Run a command of a plugin of the automation; short for `plugin run`
     Run(plugin::PluginRunArgs),
-    /// Show the status of the automation, or of the server if none is configured; short for `system status`
-    Status(system::StatusArgs),
     /// List the plugins of the automation; short for `plugin list`
     Plugins(plugin::PluginListArgs),
 }
@@ -61,7 +59,6 @@ impl AutomationCommand {
             Self::Skills(args) => args.run(),
             Self::Api(args) => args.run(),
             Self::Run(args) => args.run(),
-            Self::Status(args) => args.run(),
             Self::Plugins(args) => args.run(),
         }
     }
@@ -78,7 +75,6 @@ impl AutomationCommand {
             Self::Skills(args) => &args.service.tree,
             Self::Api(args) => &args.service.tree,
             Self::Run(args) => &args.service.tree,
-            Self::Status(args) => &args.service.tree,
             Self::Plugins(args) => &args.service.tree,
         }
     }

@@ -28,6 +28,11 @@ pub(crate) struct ServiceArgs {
 }
 
 impl ServiceArgs {
+    /// Whether a flag names the service.
+    pub(crate) fn is_named(&self) -> bool {
+        self.api_url.is_some() || self.tree.is_named()
+    }
+
     /// The service, or the ledger if none runs.
     pub(crate) async fn client(&self, when_stopped: WhenStopped) -> anyhow::Result<ServiceClient> {
         match &self.api_url {

@@ -41,6 +41,17 @@ pub(crate) struct StatusArgs {
 }
 
 impl StatusArgs {
+    pub(crate) fn new(health: bool, data: &DataArgs, service: ServiceArgs) -> Self {
+        let data = DataArgs {
+            data: data.data.clone(),
+        };
+        Self {
+            health,
+            data,
+            service,
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let mut whole = if self.service.api_url.is_some() {
             get(&self.service, "/system/status")?

@@ -93,7 +93,8 @@ pub(super) async fn site_of(named: Option<&String>, server: &ServerArgs) -> anyh
     if server.is_local()? {
         return Ok(client.transactions().keys().await?.body.site);
     }
-    Ok(client.address().to_string())
+    // A site is an origin, wherever on it the routes are.
+    Ok(client.address().origin())
 }
 
 impl RequestArgs {
