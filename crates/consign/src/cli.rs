@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
     acl, agent, automation, bench, daemon, import, intent, key, mesh, message, node, openapi, peer,
-    receipt, site, store, tx,
+    receipt, site, store, tx, worker,
 };
 use crate::failure::Exit;
 use crate::serve;
@@ -54,9 +54,12 @@ enum DaemonNoun {
 enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
-    /// Publish, claim, settle and show intents
+    /// Publish, claim, extend, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
+    /// Run a command for each intent of a goal
+    #[command(subcommand)]
+    Worker(worker::WorkerSubcommand),
     /// Create, list and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
@@ -136,6 +139,7 @@ impl Cli {
                 Ok(Exit::Done)
             }
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Worker(action) => single_thread()?.block_on(Box::pin(action.run())),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),

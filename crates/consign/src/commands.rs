@@ -23,6 +23,7 @@ pub(crate) mod site;
 pub(crate) mod store;
 pub(crate) mod system;
 pub(crate) mod tx;
+pub(crate) mod worker;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

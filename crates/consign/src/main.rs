@@ -10,7 +10,9 @@ mod config;
 mod confirm;
 mod data_dir;
 mod ductile;
+mod duration_arg;
 mod failure;
+mod host_name;
 mod input;
 #[cfg(test)]
 mod input_property_tests;
@@ -26,6 +28,7 @@ mod secrets;
 mod serve;
 mod system;
 mod usage;
+mod worker;
 
 use std::process::ExitCode;
 
