@@ -55,6 +55,21 @@ pub(super) struct EndedAttempt {
     pub(super) unusable: Option<String>,
 }
 
+impl EndedAttempt {
+    /// An intent that is handed out again, because the worker stops.
+    pub(super) fn not_begun(claimed: Claimed) -> Self {
+        Self {
+            claimed,
+            verdict: AttemptVerdict::Failed {
+                error: "the worker was stopped before the command began".to_owned(),
+                next: NextAttempt::In(Duration::ZERO),
+            },
+            elapsed: Duration::ZERO,
+            unusable: None,
+        }
+    }
+}
+
 /// Why a command was ended before its time.
 enum Interruption {
     LeaseLost(String),

@@ -157,7 +157,8 @@ impl WorkerPool {
     fn is_over(&self) -> bool {
         let gave_up = self.phase() == StopPhase::Killing && self.next_phase_at.is_none();
         let waits = !self.ended.is_empty() || self.report_claims.is_some();
-        self.is_stopping() && self.running == 0 && (gave_up || !waits)
+        let done = self.is_stopping() || self.settings.once && self.once_claimed;
+        done && self.running == 0 && (gave_up || !waits)
     }
 
     fn phase(&self) -> StopPhase {
@@ -264,6 +265,11 @@ impl WorkerPool {
     fn begin(&mut self, claimed: Vec<Claimed>) {
         for claimed in claimed {
             self.once_claimed = true;
+            // The claim was under way when the worker was stopped.
+            if self.is_stopping() {
+                self.ended.push(EndedAttempt::not_begun(claimed));
+                continue;
+            }
             self.running += 1;
             let attempt = attempt::run(
                 claimed,
@@ -377,6 +383,10 @@ impl WorkerPool {
             self.fatal.get_or_insert(error.into());
             self.stop();
             return;
+        }
+        if self.settings.once {
+            // The end is reported for as long as running commands may go on, and not for ever.
+            self.stop();
         }
         let pause = pause(&error, self.failures);
         if self.failures == 0 {

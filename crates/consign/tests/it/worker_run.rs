@@ -467,6 +467,7 @@ fn a_command_that_loses_its_lease_is_killed_with_its_children() {
     let next = site.publish(&json!({}));
     until("it is claimed", || site.is(&next, "claimed"));
     worker.signal("TERM");
+    until("it says so", || worker.said().contains("stopping"));
     worker.signal("TERM");
     worker.end();
 }
