@@ -36,7 +36,8 @@ Usage: consign <COMMAND>
 
 Commands:
   serve       Run the server
-  intent      Publish, claim, settle and show intents
+  intent      Publish, claim, extend, settle and show intents
+  worker      Run a command for each intent of a goal
   key         Create, list and revoke API keys, and grant them namespaces
   node        List the nodes of a ledger, and drain one of them
   tx          Create, execute and compensate agent transactions
@@ -92,13 +93,14 @@ fn help_of_a_noun_lists_its_actions() {
     assert_eq!(
         help(&["intent"]),
         "\
-Publish, claim, settle and show intents
+Publish, claim, extend, settle and show intents
 
 Usage: consign intent <COMMAND>
 
 Commands:
   publish  Publish an intent
   claim    Claim intents
+  extend   Extend the lease of a claimed intent
   fulfil   Report success [alias: fulfill]
   fail     Report a failure; the intent is retried later or becomes a dead letter
   show     Show one intent, its timeline or its receipt

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use consign_automation::plugin::group::ProcessGroup;
 use consign_client::{Claimed, Client, Error, NextAttempt, Output, StatusCode};
+use rustix::io::Errno;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
@@ -127,10 +128,12 @@ fn start(claimed: &Claimed, settings: &WorkerSettings) -> io::Result<Child> {
 fn not_started(settings: &WorkerSettings, error: &io::Error) -> (AttemptVerdict, Option<String>) {
     let program = settings.command.first().cloned().unwrap_or_default();
     let error_text = format!("{} could not be started: {error}", program.display());
-    let is_unusable = matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
-    );
+    let is_no_program = Errno::from_io_error(error) == Some(Errno::NOEXEC);
+    let is_unusable = is_no_program
+        || matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+        );
     let unusable = is_unusable.then(|| error_text.clone());
     let verdict = AttemptVerdict::Failed {
         error: error_text,

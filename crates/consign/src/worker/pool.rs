@@ -142,14 +142,20 @@ impl WorkerPool {
         if let Some(error) = self.fatal {
             return Err(error);
         }
-        Ok(match self.settings.once {
-            true if !self.once_claimed => {
-                out::note("nothing to claim");
-                Exit::Nothing
-            }
-            true if self.has_failed => Exit::Failed,
-            _ if !self.ended.is_empty() => Exit::Unreachable,
-            _ => Exit::Done,
+        if !self.ended.is_empty() {
+            return Ok(Exit::Unreachable);
+        }
+        if !self.settings.once {
+            return Ok(Exit::Done);
+        }
+        if !self.once_claimed {
+            out::note("nothing to claim");
+            return Ok(Exit::Nothing);
+        }
+        Ok(if self.has_failed {
+            Exit::Failed
+        } else {
+            Exit::Done
         })
     }
 
@@ -507,17 +513,20 @@ fn pause(error: &Error, failures: u32) -> Duration {
 }
 
 fn decide(error: &Error, failures: u32, random: u32) -> RetryDecision {
-    let outcome = match error {
-        Error::Refused {
-            status,
-            retry_after_s,
-            ..
-        } => AttemptOutcome::Status {
+    let outcome = if let Error::Refused {
+        status,
+        retry_after_s,
+        ..
+    } = error
+    {
+        AttemptOutcome::Status {
             code: status.as_u16(),
             retry_after: retry_after_s.map(Duration::from_secs),
-        },
-        error if error.is_unreachable() => AttemptOutcome::Nothing,
-        _ => return RetryDecision::Final,
+        }
+    } else if error.is_unreachable() {
+        AttemptOutcome::Nothing
+    } else {
+        return RetryDecision::Final;
     };
     let now = SystemTime::now();
     retry::next(failures, outcome, now, now + NEVER, random)

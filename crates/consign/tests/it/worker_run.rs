@@ -1,6 +1,7 @@
 //! `consign worker run` against a running server: what becomes of intents, and how the worker ends.
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -262,7 +263,10 @@ fn without_work_or_without_a_program_nothing_is_claimed() {
         (3, "", "nothing to claim\n")
     );
     let id = site.publish(&json!({}));
-    for wrong in ["/no/such/program", "no-such-program", "/etc/hostname"] {
+    let no_program = site.place.path("no-program");
+    std::fs::write(&no_program, "words").expect("a file");
+    let no_program = no_program.display().to_string();
+    for wrong in ["/no/such/program", "no-such-program", &no_program] {
         let args = ["worker", "run", "--goal", "work", "--once", "--", wrong];
         let refused = site.place.consign(&args);
         assert_eq!(code(&refused), 2, "{}", text(&refused.stderr));
@@ -273,6 +277,14 @@ fn without_work_or_without_a_program_nothing_is_claimed() {
     ];
     assert_eq!(code(&site.place.consign(&args)), 2);
     assert_eq!(site.result(&id)["claim_attempts"], 0);
+    // What only the system can tell ends the worker after one attempt.
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&no_program, mode).expect("own file");
+    let args = ["worker", "run", "--goal", "work", "--", &no_program];
+    let ended = site.place.consign(&args);
+    assert_eq!(code(&ended), 1, "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("could not be started"));
+    assert_eq!(site.result(&id)["claim_attempts"], 1);
 }
 
 #[test]

@@ -68,15 +68,12 @@ impl Args {
             })?;
             return Ok(Exit::Done);
         }
-        let what = match next {
-            NextAttempt::Scheduled => String::new(),
-            NextAttempt::Never => "; there is no further attempt".to_owned(),
-            NextAttempt::In(pause) => {
-                let pause = self
-                    .retry_in
-                    .map_or_else(|| format!("{pause:?}"), |arg| arg.to_string());
+        let what = match self.retry_in {
+            Some(pause) => {
                 format!("; the next attempt begins in {pause} at the earliest, if one is left")
             }
+            None if self.no_retry => "; there is no further attempt".to_owned(),
+            None => String::new(),
         };
         out::note(&format!("reported a failure of {}{what}", self.id));
         if error_truncated {

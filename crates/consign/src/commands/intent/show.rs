@@ -81,6 +81,9 @@ fn summary(intent: &IntentResult) -> String {
     ])
 }
 
+/// What one column shows of a fact.
+type FactColumn = fn(&TimelineEntry) -> Option<String>;
+
 /// A longer detail would push the table off the screen; with `--json` it is printed in full.
 const DETAIL_CHARS_SHOWN: usize = 60;
 
@@ -90,8 +93,7 @@ fn history(timeline: &Timeline) -> String {
         "SEQ", "AT", "VERB", "FROM", "TO", "CAUSE", "ATTEMPT", "ACTOR",
     ];
     // Most histories have neither.
-    type FactText = fn(&TimelineEntry) -> Option<String>;
-    let more: [(&'static str, FactText); 2] = [
+    let more: [(&'static str, FactColumn); 2] = [
         ("WORKER", |fact| fact.worker.as_deref().map(render::safe)),
         ("DETAIL", |fact| {
             let text = fact.detail.as_str()?;
