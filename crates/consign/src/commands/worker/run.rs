@@ -6,7 +6,6 @@ use std::path::Path;
 
 use consign_kernel::limits::{CAPABILITIES_MAX, LEASE_MAX_S, LEASE_MIN_S, WORKER_ID_CHARS_MAX};
 
-use crate::commands::OutputArgs;
 use crate::duration_arg::DurationArg;
 use crate::failure::{Exit, Failure};
 use crate::link::LinkArgs;
@@ -75,15 +74,16 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
 
-    #[command(flatten)]
-    output: OutputArgs,
-
-    #[command(flatten)]
-    link: LinkArgs,
+    /// Print a line of JSON for each intent that has ended
+    #[arg(long)]
+    json: bool,
 
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+
+    #[command(flatten)]
+    link: LinkArgs,
 }
 
 impl Args {
@@ -140,7 +140,7 @@ impl Args {
             lease: self.lease.get(),
             grace: self.grace.get(),
             once: self.once,
-            json: self.output.json,
+            json: self.json,
             command: self.command.clone(),
         })
     }
