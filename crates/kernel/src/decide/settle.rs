@@ -80,7 +80,7 @@ pub(super) fn decide(
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::FailWith { error, retry } => {
-            fail_with(&mut intent, error, *retry, cx)?;
+            fail_with(&mut intent, error, *retry, cx.now)?;
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::FailSince { error, since } => {
@@ -181,23 +181,24 @@ fn fail_with(
     intent: &mut Intent,
     error: &str,
     retry: HolderRetry,
-    cx: &mut Cx<'_>,
+    now: Micros,
 ) -> Result<(), Refusal> {
     intent.last_error = Some(error.to_owned());
+    if out_of_attempts(intent) {
+        finish(intent, State::DeadLetter, Cause::Exhausted, now);
+        return Ok(());
+    }
     match retry {
-        _ if out_of_attempts(intent) => {
-            finish(intent, State::DeadLetter, Cause::Exhausted, cx.now);
-        }
-        HolderRetry::Never => finish(intent, State::DeadLetter, Cause::Rejected, cx.now),
+        HolderRetry::Never => finish(intent, State::DeadLetter, Cause::Rejected, now),
         HolderRetry::After { us } => {
-            let run_at = cx.now.plus(us);
+            let run_at = now.plus(us);
             if run_at >= intent.expires_at {
-                let left_us = intent.expires_at.0.saturating_sub(cx.now.0);
+                let left_us = intent.expires_at.0.saturating_sub(now.0);
                 return Err(Refusal::PastLife {
                     left_s: left_us.max(0) / SECOND_US,
                 });
             }
-            requeue_at(intent, Cause::WorkerFailed, run_at, cx.now);
+            requeue_at(intent, Cause::WorkerFailed, run_at, now);
         }
     }
     Ok(())
