@@ -9,6 +9,7 @@ pub mod command;
 pub mod confine;
 pub mod discovery;
 pub mod environment;
+pub mod group;
 pub mod interpreter;
 pub mod manifest;
 pub mod open_files;
@@ -20,5 +21,4 @@ pub mod run;
 pub mod scaffold;
 pub mod trust;
 
-mod group;
 mod keys;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::call::{Call, Credential, decode};
 use crate::query::{encode, path_with_query};
 use crate::wire::ItemList;
-use crate::{Claimed, Client, Error, Extended, IntentResult, IntentStatus, Published};
+use crate::{Claimed, Client, Error, Extended, FailReply, IntentResult, IntentStatus, Published};
 
 /// An intent to publish.
 #[derive(Debug, Clone, Serialize)]
@@ -93,6 +93,43 @@ impl Output {
         serde_json::value::to_raw_value(value)
             .map(Self::Json)
             .map_err(|error| Error::Request(format!("result: {error}")))
+    }
+}
+
+/// What a worker knows about the attempt after a failed one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NextAttempt {
+    /// The back-off of the intent decides.
+    #[default]
+    Scheduled,
+    /// It cannot succeed: the intent is dead now.
+    Never,
+    /// It begins no earlier than this.
+    In(Duration),
+}
+
+/// The wire form of a [`NextAttempt`], alone or inside a settlement.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct NextAttemptFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_in: Option<f64>,
+}
+
+impl From<NextAttempt> for NextAttemptFields {
+    fn from(next: NextAttempt) -> Self {
+        match next {
+            NextAttempt::Scheduled => Self::default(),
+            NextAttempt::Never => Self {
+                retry: Some(false),
+                retry_in: None,
+            },
+            NextAttempt::In(pause) => Self {
+                retry: None,
+                retry_in: Some(pause.as_secs_f64()),
+            },
+        }
     }
 }
 
@@ -234,17 +271,32 @@ impl Client {
     }
 
     pub async fn fail(&self, id: &str, token: &str, error: &str) -> Result<(), Error> {
+        let next = NextAttempt::Scheduled;
+        self.fail_with(id, token, error, next).await.map(drop)
+    }
+
+    /// Reports a failure, and what is known about the next attempt.
+    pub async fn fail_with(
+        &self,
+        id: &str,
+        token: &str,
+        error: &str,
+        next: NextAttempt,
+    ) -> Result<FailReply, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             claim_token: &'a str,
             error: &'a str,
+            #[serde(flatten)]
+            next: NextAttemptFields,
         }
         let path = format!("/fail/{}", encode(id.as_bytes()));
         let call = Call::post("fail", path).json(&Body {
             claim_token: token,
             error,
+            next: next.into(),
         })?;
-        self.answer(call).await.map(drop)
+        self.fetch(call).await
     }
 
     pub async fn status(&self, id: &str) -> Result<IntentStatus, Error> {

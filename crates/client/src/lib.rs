@@ -48,7 +48,7 @@ pub use beam::{AgentSearch, BeamIntentSearch, MessagePoll, MessageSearch};
 pub use client::{ANSWER_BYTES_MAX, Client, Options, Response};
 pub use error::Error;
 pub use events::{Events, StreamEvent};
-pub use intents::{ClaimFilter, Output, Publish, PublishItem};
+pub use intents::{ClaimFilter, NextAttempt, Output, Publish, PublishItem};
 pub use key::SecretKey;
 pub use operator::ListFilter;
 pub use pinned::{ExchangeLimits, PinnedClient, PinnedRequest, PinnedTarget};
@@ -59,8 +59,8 @@ pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
 pub use transactions::{ParsedResponse, Transactions};
 pub use wire::{
-    ApiKeyInfo, Claimed, ErrorDetail, Extended, IntentResult, IntentStatus, KeyGrant, ListPage,
-    NewApiKey, NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
+    ApiKeyInfo, Claimed, ErrorDetail, Extended, FailReply, IntentResult, IntentStatus, KeyGrant,
+    ListPage, NewApiKey, NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
 };
 
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
-use crate::intents::{Output, OutputField, output_kind};
+use crate::intents::{NextAttempt, NextAttemptFields, Output, OutputField, output_kind};
 use crate::{Claimed, Client, Error, ErrorDetail};
 
 /// The settlement of one claim.
@@ -20,6 +20,7 @@ pub enum ClaimSettlement {
         id: String,
         claim_token: String,
         error: String,
+        next: NextAttempt,
     },
 }
 
@@ -46,6 +47,11 @@ pub struct ClaimNext {
     pub goal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// The id of the worker, as in a claim of its own.
+    #[serde(skip)]
+    pub worker_id: Option<String>,
+    #[serde(skip)]
+    pub capabilities: Vec<String>,
 }
 
 /// Outcomes in the order of the items, and the claimed intents.
@@ -63,6 +69,9 @@ pub struct ItemOutcome {
     /// The reason, if `ok` is false.
     #[serde(default)]
     pub error: Option<ErrorDetail>,
+    /// The error of a failure was longer than what the server keeps of it.
+    #[serde(default)]
+    pub error_truncated: bool,
 }
 
 #[derive(Serialize)]
@@ -83,6 +92,8 @@ struct Item<'a> {
     result_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+    #[serde(flatten)]
+    next: NextAttemptFields,
 }
 
 impl Client {
@@ -96,8 +107,14 @@ impl Client {
             items: items.iter().map(item).collect(),
             claim,
         };
-        self.fetch(Call::post("settle", "/settle".to_owned()).json(&body)?)
-            .await
+        let worker_id = claim.and_then(|claim| claim.worker_id.as_deref());
+        let capabilities = claim.map(|claim| claim.capabilities.join(","));
+        let capabilities = capabilities.filter(|list| !list.is_empty());
+        let call = Call::post("settle", "/settle".to_owned())
+            .json(&body)?
+            .header("x-worker-id", worker_id)?
+            .header("x-worker-capabilities", capabilities.as_deref())?;
+        self.fetch(call).await
     }
 }
 
@@ -114,11 +131,13 @@ fn item(settlement: &ClaimSettlement) -> Item<'_> {
             result: output.as_ref().map(OutputField::from),
             result_type: output.as_ref().map(output_kind),
             error: None,
+            next: NextAttemptFields::default(),
         },
         ClaimSettlement::Fail {
             id,
             claim_token,
             error,
+            next,
         } => Item {
             id,
             claim_token,
@@ -126,6 +145,7 @@ fn item(settlement: &ClaimSettlement) -> Item<'_> {
             result: None,
             result_type: None,
             error: Some(error),
+            next: (*next).into(),
         },
     }
 }
@@ -146,6 +166,7 @@ mod tests {
                 id: "b".to_owned(),
                 claim_token: "u".to_owned(),
                 error: "no".to_owned(),
+                next: NextAttempt::In(std::time::Duration::from_millis(1_500)),
             },
         ];
         let next = ClaimNext {
@@ -160,7 +181,7 @@ mod tests {
             serde_json::to_string(&body).unwrap(),
             concat!(
                 r#"{"items":[{"id":"a","claim_token":"t","action":"fulfill","result":"done","result_type":"text"},"#,
-                r#"{"id":"b","claim_token":"u","action":"fail","error":"no"}],"claim":{"max":2}}"#
+                r#"{"id":"b","claim_token":"u","action":"fail","error":"no","retry_in":1.5}],"claim":{"max":2}}"#
             )
         );
         assert!(!format!("{items:?}").contains("claim_token"));
@@ -174,6 +195,6 @@ mod tests {
         .unwrap();
         assert!(settled.items[0].ok);
         assert_eq!(settled.items[1].error.as_ref().unwrap().code, "not_found");
-        assert!(settled.intents.is_empty());
+        assert!(settled.intents.is_empty() && !settled.items[1].error_truncated);
     }
 }

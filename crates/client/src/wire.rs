@@ -39,6 +39,9 @@ pub struct Claimed {
     pub target_worker: Option<String>,
     #[serde(default)]
     pub required_capability: Option<String>,
+    /// The trace context of the publisher, if it sent one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// Omits the token, which is a credential, and the payload, which is the user's data.
@@ -61,6 +64,14 @@ pub struct Extended {
     pub id: String,
     /// Seconds from now, after the server's limits were applied.
     pub extended_by: u64,
+}
+
+/// The answer to the report of a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailReply {
+    /// The error was longer than what the server keeps of it: it has the beginning and the end.
+    #[serde(default)]
+    pub error_truncated: bool,
 }
 
 /// The status of an intent. Times are Unix seconds.
@@ -90,6 +101,9 @@ pub struct IntentStatus {
     pub completed_at: Option<f64>,
     #[serde(default)]
     pub last_error: Option<String>,
+    /// The id that the last claimer gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
 }
 
 /// The status of an intent, and its result.
@@ -124,6 +138,9 @@ pub struct IntentResult {
     /// The last failure, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The id that the last claimer gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
 }
 
 /// One page of intents; `cursor` asks for the next one.
@@ -158,6 +175,8 @@ pub struct TimelineEntry {
     pub attempt: Option<u32>,
     #[serde(default)]
     pub actor: Option<String>,
+    #[serde(default)]
+    pub worker: Option<String>,
     #[serde(default)]
     pub detail: serde_json::Value,
 }

@@ -7,6 +7,7 @@ use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
     acl, agent, automation, bench, completion, daemon, doctor, events, import, intent, key, man,
     mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, version,
+    worker,
 };
 use crate::failure::Exit;
 use crate::{out, serve, verbose};
@@ -98,9 +99,12 @@ enum CliCommand {
     Events(Box<events::AllEventsArgs>),
     /// Check data directory, machine and server for problems, and repair modes of files
     Doctor(Box<doctor::ServerDoctorArgs>),
-    /// Publish, claim, settle and show intents
+    /// Publish, claim, extend, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
+    /// Run a command for each intent of a goal
+    #[command(subcommand)]
+    Worker(worker::WorkerSubcommand),
     /// Create, list and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
@@ -198,6 +202,7 @@ impl Cli {
             CliCommand::Events(args) => single_thread()?.block_on(args.run()),
             CliCommand::Doctor(args) => args.run(),
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Worker(action) => single_thread()?.block_on(Box::pin(action.run())),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),

@@ -31,6 +31,7 @@ pub(crate) mod system;
 pub(crate) mod top;
 pub(crate) mod tx;
 pub(crate) mod version;
+pub(crate) mod worker;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]

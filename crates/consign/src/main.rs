@@ -10,8 +10,10 @@ mod config;
 mod confirm;
 mod data_dir;
 mod ductile;
+mod duration_arg;
 mod failure;
 mod figures;
+mod host_name;
 mod input;
 #[cfg(test)]
 mod input_property_tests;
@@ -28,6 +30,7 @@ mod serve;
 mod system;
 mod usage;
 mod verbose;
+mod worker;
 
 use std::process::ExitCode;
 

@@ -204,7 +204,7 @@ fn statement(
             .map(|result| sha256_hex(result.body.as_bytes())),
         created_at: created_at.0,
         settled_at: settling.time_of_day().0,
-        worker: intent.holder.clone(),
+        worker: intent.worker.as_ref().or(intent.holder.as_ref()).cloned(),
         fact: i64::try_from(settling.seq.0).unwrap_or(i64::MAX),
         supersedes: before.map(|fact| receipt_id(intent.id, fact.seq)),
         issuer: "consign".to_owned(),

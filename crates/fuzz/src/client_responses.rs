@@ -87,6 +87,7 @@ async fn single(call: &[u8], answer: &[u8]) -> Result<(), Error> {
                     id: ID.to_owned(),
                     claim_token: "t".to_owned(),
                     error: "e".to_owned(),
+                    next: consign_client::NextAttempt::Scheduled,
                 };
                 client.settle(&[item], None).await.map(drop)
             }

@@ -12,7 +12,7 @@ use consign_kernel::state::State as IntentState;
 use http::StatusCode;
 
 use super::path_segment::PathId;
-use super::read::{completed_at, result_json, result_type, word};
+use super::read::{completed_at, result_json, result_type, show_worker, word};
 use super::{IntentFace, wire};
 use consign_web::json_out::{Json, array, json_response, string};
 use consign_web::reject::Reject;
@@ -153,6 +153,7 @@ pub(super) async fn intent(
         // Key ids, not keys: a response must not contain a secret.
         .text("publisher", &intent.owner)
         .maybe_text("claimed_by", intent.holder.as_deref())
+        .maybe_text("worker", intent.worker.as_deref())
         .maybe_text(
             "claim_token",
             intent.token.map(|token| token.reveal()).as_deref(),
@@ -265,6 +266,7 @@ fn dead_out(intent: &Intent) -> Json {
         .number("attempts", u64::from(intent.attempts))
         .text("reason", intent.last_error.as_deref().unwrap_or_default())
         .seconds("created_at", intent.settled_at);
+    show_worker(&mut body, intent);
     body
 }
 

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
 use super::claim::{claim_for, claims};
+use super::failure::FailureReport;
 use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
 use super::{IntentFace, wire};
@@ -77,7 +78,7 @@ pub(super) async fn settle(
                 .map_err(|refusal| Reject::from(refusal).of_lease()),
             Err(reject) => Err(reject),
         };
-        outs.push(settled(&item.id, outcome));
+        outs.push(settled(&item.id, outcome, item.truncated));
     }
     let mut body = Json::object();
     body.raw("items", &array(outs.into_iter()));
@@ -101,11 +102,17 @@ async fn check_grant(request: &AuthedRequest, claim: Option<&Claim>) -> Result<(
     }
 }
 
-fn settled(id: &str, outcome: Result<(), Reject>) -> String {
+fn settled(id: &str, outcome: Result<(), Reject>, truncated: bool) -> String {
     let mut out = Json::object();
     out.text("id", id).bool("ok", outcome.is_ok());
-    if let Err(reject) = outcome {
-        out.raw("error", &reject.error_object().finish());
+    match outcome {
+        Ok(()) if truncated => {
+            out.bool("error_truncated", true);
+        }
+        Ok(()) => {}
+        Err(reject) => {
+            out.raw("error", &reject.error_object().finish());
+        }
     }
     out.finish()
 }
@@ -166,6 +173,8 @@ struct SettleBatch {
 struct SettleItem {
     id: String,
     settle: Result<Settle, Reject>,
+    /// The error of a failure was longer than what is kept of it.
+    truncated: bool,
 }
 
 fn parse_settle(request: &AuthedRequest) -> Result<SettleBatch, Reject> {
@@ -184,9 +193,11 @@ fn parse_settle(request: &AuthedRequest) -> Result<SettleBatch, Reject> {
             )
             .at(index)
         })?;
+        let mut truncated = false;
         items.push(SettleItem {
-            settle: settlement(request, &id, &item),
+            settle: settlement(request, &id, &item, &mut truncated),
             id,
+            truncated,
         });
     }
     let claim = match wire::field(&object, "claim") {
@@ -196,7 +207,12 @@ fn parse_settle(request: &AuthedRequest) -> Result<SettleBatch, Reject> {
     Ok(SettleBatch { items, claim })
 }
 
-fn settlement(request: &AuthedRequest, id: &str, item: &Object<'_>) -> Result<Settle, Reject> {
+fn settlement(
+    request: &AuthedRequest,
+    id: &str,
+    item: &Object<'_>,
+    truncated: &mut bool,
+) -> Result<Settle, Reject> {
     let token = lease::token(item)?;
     let how = match wire::field(item, "action")
         .and_then(|action| action.as_str().map(std::borrow::Cow::into_owned))
@@ -205,9 +221,11 @@ fn settlement(request: &AuthedRequest, id: &str, item: &Object<'_>) -> Result<Se
         Some("fulfill") => Settlement::Complete {
             result: wire::outcome(item)?,
         },
-        Some("fail") => Settlement::Fail {
-            error: wire::failure(item),
-        },
+        Some("fail") => {
+            let report = FailureReport::parse(item)?;
+            *truncated = report.truncated;
+            report.settlement
+        }
         _ => {
             return Err(Reject::new(
                 Code::InvalidAction,

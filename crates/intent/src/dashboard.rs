@@ -126,7 +126,7 @@ fn render(data: &DashboardData<'_>, now: Micros) -> String {
                 TableCell::Text(intent.goal.clone()),
                 TableCell::Status(status),
                 TableCell::Number(intent.priority.to_string()),
-                TableCell::Text(intent.target.clone().unwrap_or_default()),
+                TableCell::Text(worker(intent).unwrap_or_default().to_owned()),
                 TableCell::Text(intent.capability.clone().unwrap_or_default()),
                 TableCell::Number(format!("{}/{}", intent.attempts, intent.attempts_max)),
             ]
@@ -163,6 +163,11 @@ fn render(data: &DashboardData<'_>, now: Micros) -> String {
     );
     page.push_str("</main></body></html>");
     page
+}
+
+/// The one that claimed it last, or else the one that it is for.
+fn worker(intent: &Intent) -> Option<&str> {
+    intent.worker.as_deref().or(intent.target.as_deref())
 }
 
 fn nodes_table(page: &mut String, nodes: &[NodeInfo], now: Micros) {

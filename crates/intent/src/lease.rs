@@ -9,6 +9,7 @@ use consign_kernel::json::Object;
 use consign_kernel::limits;
 
 use super::authed_request::AuthedRequest;
+use super::failure::FailureReport;
 use super::path_segment::PathId;
 use super::{IntentFace, wire};
 use consign_web::json_out::Json;
@@ -43,7 +44,7 @@ pub(super) async fn fulfill(
             result: wire::outcome(object)?,
         })
     }));
-    settled(&request, settle.await?).await
+    Ok(settled(&request, settle.await?).await?.into_response())
 }
 
 pub(super) async fn fail(
@@ -51,22 +52,30 @@ pub(super) async fn fail(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::FAILURE_BODY_BYTES_MAX)
+        .await?;
+    let mut truncated = false;
     let settle = request.charge_then_reject(parse_settle(&request, &id, |object| {
-        Ok(Settlement::Fail {
-            error: wire::failure(object),
-        })
+        let report = FailureReport::parse(object)?;
+        truncated = report.truncated;
+        Ok(report.settlement)
     }));
-    settled(&request, settle.await?).await
+    let settle = settle.await?;
+    let mut body = settled(&request, settle).await?;
+    if truncated {
+        body.bool("error_truncated", true);
+    }
+    Ok(body.into_response())
 }
 
-async fn settled(request: &AuthedRequest, settle: Settle) -> Result<Response, Reject> {
+async fn settled(request: &AuthedRequest, settle: Settle) -> Result<Json, Reject> {
     let id = settle.id;
     let settled = request.apply(Command::Settle(settle)).await;
     settled.map_err(Reject::of_lease)?;
     let mut body = Json::object();
     body.bool("ok", true).text("id", &id.to_string());
-    Ok(body.into_response())
+    Ok(body)
 }
 
 fn parse_extend(request: &AuthedRequest, id: &str) -> Result<(Extend, i64), Reject> {

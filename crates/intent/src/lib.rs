@@ -10,6 +10,7 @@ mod claim;
 mod dashboard;
 mod events;
 mod exposed;
+mod failure;
 mod grants;
 mod kv;
 mod lease;

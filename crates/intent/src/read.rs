@@ -191,6 +191,14 @@ fn head(body: &mut Json, intent: &Intent) {
         .seconds("claim_expires_at", intent.lease_until)
         .maybe_text("target_worker", intent.target.as_deref())
         .maybe_text("required_capability", intent.capability.as_deref());
+    show_worker(body, intent);
+}
+
+/// The protocol does not know this member, so it is left out if there is nothing to show.
+pub(super) fn show_worker(body: &mut Json, intent: &Intent) {
+    if let Some(worker) = &intent.worker {
+        body.text("worker", worker);
+    }
 }
 
 fn status_out(intent: &Intent) -> Json {
@@ -214,6 +222,7 @@ pub(super) fn fact_out(fact: &Fact) -> Json {
         )
         .number("attempt", u64::from(fact.attempt))
         .maybe_text("actor", fact.actor.as_deref())
+        .maybe_text("worker", fact.worker.as_deref())
         .maybe_text("detail", fact.detail.as_deref());
     body
 }

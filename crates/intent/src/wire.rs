@@ -260,9 +260,9 @@ pub(super) fn clamped(raw: &Raw<'_>, min: i64, max: i64) -> Option<i64> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a float cast saturates, and the callers bound it to a day"
+    reason = "a float cast saturates, and the callers or the rules bound it"
 )]
-fn micros(seconds: f64) -> i64 {
+pub(super) fn micros(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
@@ -315,20 +315,4 @@ pub(super) fn outcome(object: &Object<'_>) -> Result<Option<Outcome>, Reject> {
         ));
     }
     Ok(Some(outcome))
-}
-
-/// The reason of a failure, in at most 500 characters.
-pub(super) fn failure(object: &Object<'_>) -> String {
-    let text = match field(object, "error") {
-        Some(raw) => raw
-            .as_str()
-            .map_or_else(|| raw.compact(), std::borrow::Cow::into_owned),
-        None => String::new(),
-    };
-    let text: String = text.trim().chars().take(limits::ERROR_CHARS_MAX).collect();
-    if text.is_empty() {
-        "unknown".to_owned()
-    } else {
-        text
-    }
 }

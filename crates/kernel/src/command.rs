@@ -333,7 +333,12 @@ pub enum Settlement {
     Fail {
         error: String,
     },
-    /// The same, with a delay that begins at an earlier time than now.
+    /// The same, but the holder decides about the next attempt. Without attempts left the row is a dead letter.
+    FailWith {
+        error: String,
+        retry: HolderRetry,
+    },
+    /// The same as `Fail`, with a delay that begins at an earlier time than now.
     FailSince {
         error: String,
         since: Micros,
@@ -368,6 +373,15 @@ pub enum Settlement {
     },
     /// The holder lacked the resources to begin: the row is queued again as before, and the attempt does not count.
     GiveBack,
+}
+
+/// What a holder knows about the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderRetry {
+    /// No attempt can succeed: the row is a dead letter at once.
+    Never,
+    /// It begins no earlier than this; refused if the life of the row ends before.
+    After { us: i64 },
 }
 
 /// A step by a recipient, by the system or by an operator. A profile lists the steps that may be taken so.

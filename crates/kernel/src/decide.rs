@@ -370,10 +370,11 @@ fn release_series(mut decision: Decision, behind: Option<Intent>, now: Micros) -
     decision
 }
 
-/// Verb, actor and detail of a fact.
+/// What the step that causes a fact says about it.
 struct FactSource<'a> {
     verb: Verb,
     actor: Option<&'a str>,
+    worker: Option<String>,
     detail: Option<String>,
 }
 
@@ -382,6 +383,7 @@ impl<'a> FactSource<'a> {
         Self {
             verb,
             actor: Some(actor),
+            worker: None,
             detail: None,
         }
     }
@@ -391,7 +393,15 @@ impl<'a> FactSource<'a> {
         Self {
             verb,
             actor: None,
+            worker: None,
             detail: None,
+        }
+    }
+
+    fn of_worker(self, worker: Option<&str>) -> Self {
+        Self {
+            worker: worker.map(str::to_owned),
+            ..self
         }
     }
 
@@ -447,6 +457,7 @@ fn fact(
         cause: intent.cause,
         attempt: intent.attempts,
         actor: source.actor.map(str::to_owned),
+        worker: source.worker,
         detail: source.detail,
     })
 }

@@ -78,6 +78,7 @@ codes! {
     InvalidResult => "invalid_result", Invalid, [Intent];
     InvalidResultType => "invalid_result_type", Invalid, [Intent];
     InvalidSeconds => "invalid_seconds", Invalid, [Intent];
+    InvalidRetry => "invalid_retry", Invalid, [Intent];
     InvalidTtl => "invalid_ttl", Invalid, [Intent];
     InvalidKey => "invalid_key", Invalid, [Intent];
     InvalidWait => "invalid_wait", Invalid, [Intent];
@@ -209,6 +210,8 @@ pub enum Refusal {
     NotFound,
     #[error("the lease is not held by this caller with this token, or it ran out")]
     LeaseLost,
+    #[error("the next attempt would begin after the life of the intent, which ends in {left_s} s")]
+    PastLife { left_s: i64 },
     #[error("somebody else holds it")]
     Held,
     #[error("this step is not allowed from the present state")]

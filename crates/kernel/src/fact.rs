@@ -28,6 +28,8 @@ pub struct Fact {
     pub attempt: u32,
     /// Key id or operator that asked; `None` for a passed deadline.
     pub actor: Option<String>,
+    /// The id that the holder of the lease gave itself, in a step of the holder or at the end of its lease.
+    pub worker: Option<String>,
     pub detail: Option<String>,
 }
 

@@ -106,6 +106,8 @@ pub struct Intent {
 
     /// Key id of the last claimer; kept after the end so that it may still read the outcome.
     pub holder: Option<String>,
+    /// The id that the last claimer gave itself, if it gave one; kept as long as `holder`.
+    pub worker: Option<String>,
     pub token: Option<Token>,
     pub claimed_at: Option<Micros>,
     pub lease_until: Option<Micros>,
@@ -231,6 +233,12 @@ impl Intent {
     /// Takes it out of its lanes until the leased row of its series is settled, at the latest until `until`.
     pub(crate) fn set_back(&mut self, until: Micros) {
         (self.shelf, self.wake_at) = (Shelf::Delayed, until.min(self.expires_at));
+    }
+
+    /// After this the last claimer may no longer read the outcome.
+    pub fn forget_holder(&mut self) {
+        self.holder = None;
+        self.worker = None;
     }
 
     /// Ends the lease and clears the token, so that a late holder is refused.

@@ -5,6 +5,7 @@
 //! It knows no wire format and no SQL.
 
 pub mod error;
+pub mod error_text;
 pub mod ids;
 pub mod limits;
 pub mod state;

@@ -8,7 +8,8 @@ pub const NAMESPACE_CHARS_MAX: usize = 64;
 pub const LABEL_CHARS_MAX: usize = 64;
 pub const PAYLOAD_BYTES_MAX: usize = 7_168;
 pub const RESULT_BYTES_MAX: usize = 7_168;
-pub const ERROR_CHARS_MAX: usize = 500;
+/// Of the error of an attempt, its beginning and its end are kept; see [`crate::error_text`].
+pub const ERROR_BYTES_MAX: usize = 8_192;
 pub const TRACEPARENT_BYTES_MAX: usize = 64;
 pub const JSON_DEPTH_MAX: usize = 128;
 pub const PRIORITY_MAX: i64 = 1_000;
@@ -27,6 +28,8 @@ pub const LEASE_MAX_S: i64 = 3_600;
 
 // Requests.
 pub const BODY_BYTES_MAX: usize = 8_192;
+/// The report of a failure may contain more than is kept of it.
+pub const FAILURE_BODY_BYTES_MAX: usize = 64 << 10;
 pub const BATCH_BODY_BYTES_MAX: usize = 1 << 20;
 pub const BATCH_ITEMS_MAX: usize = 100;
 pub const CLAIM_BATCH_MAX: u32 = 100;

@@ -45,7 +45,7 @@ pub struct Statement {
     pub created_at: i64,
     /// Microseconds since 1970.
     pub settled_at: i64,
-    /// The key id of the worker.
+    /// The id that the worker gave itself, or else its key id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// The sequence number of the settling fact.

@@ -212,6 +212,12 @@ impl From<Refusal> for Reject {
         match refusal {
             Refusal::NotFound => Self::not_found(),
             Refusal::LeaseLost => Self::new(Code::NotFound, LEASE_LOST),
+            Refusal::PastLife { left_s } => Self::new(
+                Code::InvalidRetry,
+                format!(
+                    "retry_in must be less than the rest of the intent's life, which is {left_s} s."
+                ),
+            ),
             Refusal::IllegalState => Self::new(
                 Code::InvalidRequest,
                 "The intent's state does not allow this.",

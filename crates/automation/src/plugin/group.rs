@@ -13,13 +13,13 @@ use tokio::time::sleep;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct ProcessGroup {
+pub struct ProcessGroup {
     leader: Option<Pid>,
 }
 
 impl ProcessGroup {
     /// The group of a child that was started as group leader.
-    pub(super) fn of(leader: Option<u32>) -> Self {
+    pub fn of(leader: Option<u32>) -> Self {
         let leader = leader.and_then(|id| i32::try_from(id).ok());
         Self {
             leader: leader.and_then(Pid::from_raw),
@@ -27,12 +27,12 @@ impl ProcessGroup {
     }
 
     /// Sends SIGTERM to the members.
-    pub(super) fn terminate(&self) {
+    pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Completes when no member is left. Descendants may need longer than the leader.
-    pub(super) async fn is_empty(&self) {
+    pub async fn is_empty(&self) {
         while let Some(leader) = self.leader
             && test_kill_process_group(leader) != Err(Errno::SRCH)
         {
@@ -41,7 +41,7 @@ impl ProcessGroup {
     }
 
     /// Kills the remaining members, once: later the group id may belong to other processes.
-    pub(super) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.leader = None;
     }

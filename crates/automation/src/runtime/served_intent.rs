@@ -11,6 +11,7 @@ use consign_engine::{
     Engine, Error, KEPT_LEASE_US, KeptLease, Lease, MAIN_KEY_ID, Operator, UnitOfWork,
 };
 use consign_kernel::command::{Command, Operate, Settlement};
+use consign_kernel::error_text;
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind};
 use consign_kernel::limits;
@@ -202,7 +203,7 @@ pub(super) async fn settle(
         return Ok(());
     };
     let error = format!("job {}: {}", attempt.job_id(), failure.error);
-    let error: String = error.chars().take(limits::ERROR_CHARS_MAX).collect();
+    let error = error_text::kept(&error).into_owned();
     let hopeless =
         [FailureReason::PluginRetryFalse, FailureReason::ExitCode78].map(FailureReason::as_str);
     // The pipeline of a message has retried its jobs itself, so the message has failed.

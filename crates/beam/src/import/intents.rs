@@ -164,6 +164,7 @@ pub(super) fn translate(
         last_error: foreign.error_code.filter(|_| is_failed),
         result: result(foreign.result_json)?,
         last_fact: None,
+        worker: None,
     };
     Ok(Restore {
         intent,

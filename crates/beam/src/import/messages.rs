@@ -137,6 +137,7 @@ pub(super) fn translate(foreign: ForeignMessage, now: Micros) -> Result<Restore,
         last_error: foreign.error,
         result: foreign.response.map(|body| response(&body)).transpose()?,
         last_fact: None,
+        worker: None,
     };
     let history = history(&intent, &times);
     Ok(Restore {

@@ -1,6 +1,7 @@
-//! Publish, claim, settle and show intents.
+//! Publish, claim, extend, settle and show intents.
 
 mod claim;
+mod extend;
 mod fail;
 mod fulfil;
 mod list;
@@ -19,6 +20,8 @@ pub(crate) enum IntentSubcommand {
     Publish(Box<publish::Args>),
     /// Claim intents
     Claim(Box<claim::Args>),
+    /// Extend the lease of a claimed intent
+    Extend(Box<extend::Args>),
     /// Report success
     #[command(visible_alias = "fulfill")]
     Fulfil(Box<fulfil::Args>),
@@ -35,6 +38,7 @@ impl IntentSubcommand {
         match self {
             Self::Publish(args) => args.run().await,
             Self::Claim(args) => args.run().await,
+            Self::Extend(args) => args.run().await,
             Self::Fulfil(args) => args.run().await,
             Self::Fail(args) => args.run().await,
             Self::Show(args) => args.run().await,

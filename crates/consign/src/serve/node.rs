@@ -8,6 +8,7 @@ use consign_engine::{Engine, MismatchedSecret, NodeIdentity, NodeState, Operator
 use super::ServeArgs;
 use crate::data_dir::DataDir;
 use crate::failure::Failure;
+use crate::host_name;
 use crate::secrets::SHARED;
 
 /// The interval at which a server compares its secrets.
@@ -41,10 +42,7 @@ pub(super) fn identity(args: &ServeArgs, id: i64, base_url: &str, shared: bool) 
 
 /// The process id distinguishes several servers on one machine.
 fn default_name() -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok())
-        .and_then(|text| name(text.trim()).ok());
+    let host = host_name::read().and_then(|text| name(&text).ok());
     let host = host.unwrap_or_else(|| "node".to_owned());
     format!("{host}:{}", std::process::id())
 }

@@ -79,6 +79,98 @@ fn a_failed_intent_can_be_followed_to_the_dead_letters() {
 }
 
 #[test]
+fn a_lease_is_extended_and_a_failure_says_what_follows() {
+    let place = Place::new();
+    let _server = place.start();
+    let claim = || {
+        let args = ["intent", "publish", "g", "{}", "--json"];
+        let id = word(&printed(&place.consign(&args))["id"]);
+        let args = ["intent", "claim", "--worker-id", "w-7", "--json"];
+        let claimed = printed(&place.consign(&args));
+        assert_eq!(claimed["id"], id.as_str());
+        (id, word(&claimed["claim_token"]))
+    };
+    let (id, token) = claim();
+    let extend = |lease: &str| {
+        let args = ["intent", "extend", &id, "--token", &token, "--lease", lease];
+        place.consign(&args)
+    };
+    let extended = extend("5m");
+    assert_eq!(code(&extended), 0);
+    assert!(text(&extended.stderr).contains("ends in 5m\n"));
+    assert!(text(&extend("1s").stderr).contains("ends in 10s, the nearest"));
+    assert_eq!(code(&extend("soon")), 2);
+
+    let long = place.path("error");
+    let lines = "a line of a long error\n".repeat(4_000);
+    std::fs::write(&long, format!("{lines}KeyError: x\n")).expect("a file");
+    let long = format!("@{}", long.display());
+    let fail = |id: &str, token: &str, more: &[&str]| {
+        let args = ["intent", "fail", id, "--token", token, "--error", &long];
+        place.consign(&[&args[..], more].concat())
+    };
+    assert_eq!(
+        code(&fail(&id, &token, &["--no-retry", "--retry-in", "5"])),
+        2
+    );
+    let failed = fail(&id, &token, &["--retry-in", "2h"]);
+    let said = text(&failed.stderr);
+    assert!(
+        said.contains("begins in 2h") && said.contains("its end are kept"),
+        "{said}"
+    );
+    let shown = printed(&place.consign(&["intent", "show", &id, "--json"]));
+    assert_eq!(shown["status"], "open");
+    assert!(word(&shown["error"]).ends_with("KeyError: x"));
+    let shown = text(&place.consign(&["intent", "show", &id]).stdout);
+    assert!(
+        shown.contains("\nerror\n  a line of a long error\n"),
+        "{shown}"
+    );
+    let history = place.consign(&["intent", "show", &id, "--timeline"]);
+    let history = text(&history.stdout);
+    assert!(
+        history.contains("ACTOR  WORKER") && history.contains("w-7"),
+        "{history}"
+    );
+
+    let (id, token) = claim();
+    let failed = printed(&fail(&id, &token, &["--no-retry", "--json"]));
+    assert_eq!(failed["error_truncated"], true);
+    let listed = text(
+        &place
+            .consign(&["intent", "list", "--status", "dead"])
+            .stdout,
+    );
+    assert!(listed.contains(&id) && listed.contains("w-7"), "{listed}");
+}
+
+#[test]
+fn a_delay_may_be_given_with_a_unit() {
+    let place = Place::new();
+    let _server = place.start();
+    let publish = |delay: &str| {
+        let args = [
+            "intent",
+            "publish",
+            "g",
+            "{}",
+            "--dry-run",
+            "--json",
+            "--delay",
+            delay,
+        ];
+        place.consign(&args)
+    };
+    for (delay, seconds) in [("90", 90.0), ("0.5", 0.5), ("2h", 7_200.0)] {
+        assert_eq!(printed(&publish(delay))["body"]["delay"], seconds);
+    }
+    let refused = publish("soon");
+    assert_eq!(code(&refused), 2);
+    assert!(text(&refused.stderr).contains("30s, 5m, 2h or 2d"));
+}
+
+#[test]
 fn a_dry_run_sends_nothing() {
     let place = Place::new();
     let server = place.start();

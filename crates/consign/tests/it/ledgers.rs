@@ -47,6 +47,7 @@ mod transactions_localstripe;
 mod transactions_secrets;
 mod transactions_till;
 mod transactions_world;
+mod worker_run;
 
 use consign_testkit::ledger::Backend;
 

@@ -193,7 +193,7 @@ fn missing_migrations_are_named_and_applied_and_a_development_schema_is_refused(
         text(&refused.stderr).contains("consign store migrate"),
         "{refused:?}"
     );
-    let missing = json!(["0001 initial", "0002 mesh"]);
+    let missing = json!(["0001 initial", "0002 mesh", "0003 workers"]);
     assert_eq!(migrate(&["--dry-run"]), missing);
     assert_eq!(migrate(&["--dry-run"]), missing, "nothing was changed");
     assert_eq!(migrate(&[]), missing);

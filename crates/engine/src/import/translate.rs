@@ -3,6 +3,7 @@
 //! Invariant: the result keeps every limit that a publish keeps. Keys are mapped by their digest alone, so a file
 //! that contains `main` or a key id in place of a key gets no access to that key's intents.
 
+use consign_kernel::error_text;
 use consign_kernel::ids::{IntentId, Micros, Seq, Token};
 use consign_kernel::intent::{Intent, Outcome, ResultKind, Shelf, Ties};
 use consign_kernel::json;
@@ -99,9 +100,10 @@ pub(super) fn translate(
         claimed_at: maybe_instant("claimed_at", foreign.claimed_at)?,
         lease_until: lease_until.filter(|_| held),
         settled_at,
-        last_error: last_error.map(|text| text.chars().take(limits::ERROR_CHARS_MAX).collect()),
+        last_error: last_error.map(|text| error_text::kept(&text).into_owned()),
         result: outcome(foreign)?,
         last_fact: None,
+        worker: None,
     })
 }
 

@@ -245,11 +245,28 @@ pub(super) fn outcome_fields() -> Vec<SchemaField> {
     ]
 }
 
-pub(super) fn failure_field() -> SchemaField {
+pub(super) fn failure_fields() -> Vec<SchemaField> {
     let error = anything()
         .about("The reason of the failure; a value that is not a string is stored as JSON text.")
-        .limit(format!("cut after {} characters", limits::ERROR_CHARS_MAX));
-    optional("error", error)
+        .limit(format!(
+            "of more than {} bytes of text the beginning and the end are kept",
+            limits::ERROR_BYTES_MAX
+        ));
+    let retry = boolean()
+        .about(
+            "False: no attempt can succeed, so the intent is dead now. Not together with retry_in.",
+        )
+        .by_default(true)
+        .nullable();
+    let retry_in = number()
+        .about("Seconds before the next attempt, instead of the back-off. Less than the rest of the intent's life; without attempts left the intent is dead all the same.")
+        .rule("minimum", 0)
+        .nullable();
+    vec![
+        optional("error", error),
+        optional("retry", retry),
+        optional("retry_in", retry_in),
+    ]
 }
 
 /// A result that is text must be a string.
@@ -280,6 +297,21 @@ pub(super) fn settled() -> Schema {
     .named("Settled")
 }
 
+pub(super) fn failed() -> Schema {
+    exactly(vec![
+        required("ok", boolean().always(true)),
+        required("id", id()),
+        optional("error_truncated", error_truncated()),
+    ])
+    .named("Failed")
+}
+
+fn error_truncated() -> Schema {
+    boolean()
+        .about("The error was too long: its beginning and its end are kept. Absent otherwise.")
+        .always(true)
+}
+
 /// The result of one item of a batch of settlements.
 pub(super) fn settled_item() -> Schema {
     let code = text().one_of(
@@ -289,6 +321,7 @@ pub(super) fn settled_item() -> Schema {
             Code::InvalidResult,
             Code::InvalidResultType,
             Code::ResultTooLarge,
+            Code::InvalidRetry,
             Code::NotFound,
         ]
         .map(Code::name),
@@ -299,6 +332,7 @@ pub(super) fn settled_item() -> Schema {
         required("id", text().about("As it was sent.")),
         required("ok", boolean()),
         optional("error", error),
+        optional("error_truncated", error_truncated()),
     ])
     .named("SettledItem")
 }
@@ -323,7 +357,12 @@ fn head() -> Vec<SchemaField> {
         ),
         required("target_worker", text().nullable()),
         required("required_capability", text().nullable()),
+        optional("worker", worker()),
     ]
+}
+
+fn worker() -> Schema {
+    text().about("The id that the last claimer gave itself; absent if it gave none.")
 }
 
 pub(super) fn intent_status() -> Schema {
@@ -367,6 +406,12 @@ pub(super) fn intent_detail() -> Schema {
         required("required_capability", text().nullable()),
         required("publisher", key_id("Who published it.")),
         required("claimed_by", key_id("Who claimed it last.").nullable()),
+        required(
+            "worker",
+            text()
+                .about("The id that the last claimer gave itself.")
+                .nullable(),
+        ),
         required("claim_token", token().nullable()),
         required("claim_attempts", integer()),
         required("max_attempts", integer()),
@@ -419,6 +464,12 @@ pub(super) fn fact() -> Schema {
                 .about("A key id, operator, or null for an expiry.")
                 .nullable(),
         ),
+        required(
+            "worker",
+            text()
+                .about("The id that the holder of the lease gave itself, for a step of the holder and for the end of its lease.")
+                .nullable(),
+        ),
         required("detail", text().nullable()),
     ])
     .named("Fact")
@@ -443,7 +494,10 @@ pub(super) fn signed_receipt() -> Schema {
         optional("result_sha256", text().hex_digits(64)),
         required("created_at", micros("When it was published.")),
         required("settled_at", micros("When it was settled.")),
-        optional("worker", key_id("The key that fulfilled it.")),
+        optional(
+            "worker",
+            text().about("The id that the worker gave itself, or else the key id of the worker."),
+        ),
         required("fact", integer().about("The seq of the settling fact.")),
         optional(
             "supersedes",
@@ -467,6 +521,7 @@ fn dead_fields() -> Vec<SchemaField> {
         required("goal", shown_goal()),
         required("attempts", integer()),
         required("reason", text().about("Why it is dead.")),
+        optional("worker", worker()),
         required("created_at", seconds("When it became dead.").nullable()),
     ]
 }

@@ -17,6 +17,7 @@ mod configuration;
 mod dashboard;
 mod errors;
 mod events;
+mod failure_reports;
 mod faulty;
 mod fields;
 mod guarantees;
@@ -45,6 +46,7 @@ mod signing;
 mod signing_checks;
 mod sizes;
 mod steps;
+mod worker_ids;
 mod world;
 
 use consign_testkit::ledger::Backend;

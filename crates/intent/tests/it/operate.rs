@@ -20,7 +20,7 @@ async fn ip_143_an_operator_sees_all_of_an_intent() {
     let now = seen["created_at"].as_f64().unwrap();
     let expected = json!({"id": id, "namespace": "n", "goal": "g", "payload": {"a": 1}, "status": "claimed",
         "priority": 7, "target_worker": "w", "required_capability": "c", "publisher": "main",
-        "claimed_by": "main", "claim_token": job["claim_token"], "claim_attempts": 1, "max_attempts": 4,
+        "claimed_by": "main", "worker": "w", "claim_token": job["claim_token"], "claim_attempts": 1, "max_attempts": 4,
         "backoff_base": 2.5, "visibility": "public", "last_error": null, "created_at": now,
         "expires_at": now + 86_400.0, "run_at": now, "claimed_at": now, "claim_expires_at": now + 60.0,
         "failed_at": null, "completed_at": null, "result_type": "json", "result": null});

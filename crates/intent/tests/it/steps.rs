@@ -147,6 +147,7 @@ pub(crate) async fn plant_foreign_row(engine: &Engine, profile: ProfileId) -> In
         last_error: Some("left alone".to_owned()),
         result: None,
         last_fact: None,
+        worker: None,
     };
     let id = intent.id;
     let restore = Command::Restore(Box::new(Restore::bare(intent)));

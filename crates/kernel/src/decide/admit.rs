@@ -207,6 +207,7 @@ pub(super) fn made(item: &NewIntent, id: IntentId, seq: Seq, state: State, cx: &
         shelf: Shelf::Ready,
         wake_at: Micros::MAX,
         holder: None,
+        worker: None,
         token: None,
         claimed_at: None,
         lease_until: None,

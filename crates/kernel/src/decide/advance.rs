@@ -41,6 +41,7 @@ pub(super) fn decide(
     let source = FactSource {
         verb,
         actor: advance.actor.as_deref(),
+        worker: None,
         detail: advance.detail.clone(),
     };
     step(&mut writes, was, intent, source, cx);

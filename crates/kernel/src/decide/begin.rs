@@ -102,6 +102,7 @@ fn walk(
     let source = FactSource {
         verb: first.verb,
         actor,
+        worker: None,
         detail: first.detail.clone(),
     };
     Ok(fact(Some(was), intent, source, cx))

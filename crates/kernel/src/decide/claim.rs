@@ -194,6 +194,7 @@ const SWEEP: Sweep = Sweep {
 pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> Decision {
     let mut writes = Vec::with_capacity(picked.len() * 2);
     let mut claimed = Vec::with_capacity(picked.len());
+    let worker = claim.worker_id.as_deref();
     for mut intent in picked {
         // Lanes are named by hashes, so the fields themselves are compared. Whether a row is due was decided when it was put
         // into its lanes, perhaps by a node whose clock is a little ahead.
@@ -206,17 +207,18 @@ pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> D
         if takes_over {
             intent.state = State::Queued;
             intent.cause = Cause::LeaseExpired;
-            let source = FactSource::by_time(Verb::Expire);
+            let source = FactSource::by_time(Verb::Expire).of_worker(intent.worker.as_deref());
             writes.push(fact(Some(was), &mut intent, source, cx));
         }
         let awaits_ack = intent.awaits_ack();
         if awaits_ack {
             intent.state = State::Queued;
-            let source = FactSource::by(&claim.holder, Verb::Retry);
+            let source = FactSource::by(&claim.holder, Verb::Retry).of_worker(worker);
             writes.push(fact(Some(was), &mut intent, source, cx));
         }
         let from = intent.state;
         lease(&mut intent, &claim.holder, claim.lease_us, cx);
+        intent.worker.clone_from(&claim.worker_id);
         if awaits_ack {
             // It is leased already, so that no waiting claim is woken for it.
             let queued = Intent {
@@ -229,7 +231,7 @@ pub(super) fn hand_out(picked: Vec<Intent>, claim: &Claim, cx: &mut Cx<'_>) -> D
             });
             was = from;
         }
-        let source = FactSource::by(&claim.holder, Verb::Claim).with(worker(claim));
+        let source = FactSource::by(&claim.holder, Verb::Claim).of_worker(worker);
         writes.push(fact(Some(from), &mut intent, source, cx));
         writes.push(Write::Change {
             was,
@@ -260,18 +262,13 @@ fn set_back(
     let until = lease_until.filter(|until| *until > cx.now)?;
     let (was, mut intent, mut writes) = (row.state, row.clone(), Vec::with_capacity(2));
     if was == State::Dispatched && intent.profile.profile().expiry == Expiry::TakeOver {
+        let source = FactSource::by_time(Verb::Expire).of_worker(intent.worker.as_deref());
         intent.state = State::Queued;
         intent.cause = Cause::LeaseExpired;
-        intent.holder = None;
+        intent.forget_holder();
         intent.release();
         intent.set_back(until);
-        step(
-            &mut writes,
-            was,
-            intent,
-            FactSource::by_time(Verb::Expire),
-            cx,
-        );
+        step(&mut writes, was, intent, source, cx);
     } else {
         intent.set_back(until);
         writes.push(Write::Change { was, intent });
@@ -314,14 +311,11 @@ pub(super) fn lease(intent: &mut Intent, holder: &str, lease_us: i64, cx: &mut C
     }
     intent.cause = Cause::None;
     intent.holder = Some(holder.to_owned());
+    intent.worker = None;
     intent.token = Some(Token(cx.entropy.draw().to_be_bytes()));
     intent.claimed_at = Some(cx.now);
     intent.lease_until = Some(cx.now.plus(lease_us));
     intent.reshelve(cx.now);
-}
-
-fn worker(claim: &Claim) -> Option<String> {
-    claim.worker_id.as_ref().map(|id| format!("worker {id}"))
 }
 
 fn may_take(claim: &Claim, intent: &Intent) -> bool {

@@ -55,7 +55,7 @@ pub(super) fn requeue(
     // A new life as long as the first: with the old end it could expire before it is claimed.
     let life_us = intent.expires_at.0.saturating_sub(intent.created_at.0);
     intent.expires_at = cx.now.plus(life_us.max(limits::INTENT_TTL_US));
-    intent.holder = None;
+    intent.forget_holder();
     intent.claimed_at = None;
     intent.settled_at = None;
     intent.last_error = None;
@@ -177,6 +177,7 @@ fn operated(
     let source = FactSource {
         verb,
         actor: Some(OPERATOR),
+        worker: None,
         detail: Some(operate.reason.clone()),
     };
     step(&mut writes, was, intent, source, cx);

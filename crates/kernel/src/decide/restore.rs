@@ -72,6 +72,7 @@ fn earlier_fact(
         cause,
         attempt: intent.attempts,
         actor: earlier.actor.clone(),
+        worker: None,
         detail: earlier.detail.clone(),
     })
 }

@@ -3,9 +3,9 @@
 //! Invariant: a command without the token of a running lease is always refused.
 
 use super::{Cx, Decision, FactSource, Write, fact, finish, step};
-use crate::command::{Answer, Extend, Settle, Settlement};
+use crate::command::{Answer, Extend, HolderRetry, Settle, Settlement};
 use crate::error::Refusal;
-use crate::ids::{Micros, Token};
+use crate::ids::{Micros, SECOND_US, Token};
 use crate::intent::Intent;
 use crate::json::Object;
 use crate::limits;
@@ -28,7 +28,9 @@ pub(super) fn extend(
     intent.lease_until = Some(until);
     intent.reshelve(cx.now);
     let mut writes = Vec::with_capacity(2);
-    let source = FactSource::by(&extend.holder, Verb::Extend).with(extend.detail.clone());
+    let source = FactSource::by(&extend.holder, Verb::Extend)
+        .of_worker(intent.worker.as_deref())
+        .with(extend.detail.clone());
     step(&mut writes, was, intent, source, cx);
     Ok(Decision {
         writes,
@@ -54,7 +56,9 @@ pub(super) fn decide(
             Cause::WorkerFailed
         };
         intent.last_error = Some(error.clone());
-        let source = FactSource::by(&settle.holder, Verb::Fail).with(error.clone());
+        let source = FactSource::by(&settle.holder, Verb::Fail)
+            .of_worker(intent.worker.as_deref())
+            .with(error.clone());
         return failed_attempt(intent, cause, source, *again, cx);
     }
     let mut writes = Vec::with_capacity(4);
@@ -62,6 +66,8 @@ pub(super) fn decide(
         deliver_first(&mut intent, &settle.holder, &mut writes, cx);
     }
     let was = intent.state;
+    // A row that is queued again forgets its holder.
+    let worker = intent.worker.clone();
     let source = match &settle.how {
         Settlement::Complete { result } => {
             intent.result.clone_from(result);
@@ -71,6 +77,10 @@ pub(super) fn decide(
         }
         Settlement::Fail { error } => {
             fail(&mut intent, error, cx.now, cx);
+            FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
+        }
+        Settlement::FailWith { error, retry } => {
+            fail_with(&mut intent, error, *retry, cx.now)?;
             FactSource::by(&settle.holder, Verb::Fail).with(error.clone())
         }
         Settlement::FailSince { error, since } => {
@@ -113,7 +123,7 @@ pub(super) fn decide(
         Settlement::GiveBack => {
             intent.attempts = intent.attempts.saturating_sub(1);
             intent.state = State::Queued;
-            intent.holder = None;
+            intent.forget_holder();
             intent.release();
             intent.reshelve(cx.now);
             FactSource::by(&settle.holder, Verb::Retry)
@@ -124,6 +134,7 @@ pub(super) fn decide(
         Some(detail) => source.with(detail.clone()),
         None => source,
     };
+    let source = source.of_worker(worker.as_deref());
     // A profile may lack this step, or demand steps in between that this rule does not take.
     let profile = intent.profile.profile();
     if !profile.allows(was, source.verb, intent.state) {
@@ -147,7 +158,7 @@ fn deliver_first(intent: &mut Intent, holder: &str, writes: &mut Vec<Write>, cx:
     let was = intent.state;
     intent.state = State::Delivered;
     intent.run_at = cx.now;
-    let source = FactSource::by(holder, Verb::Deliver);
+    let source = FactSource::by(holder, Verb::Deliver).of_worker(intent.worker.as_deref());
     writes.push(fact(Some(was), intent, source, cx));
     writes.push(Write::Change {
         was,
@@ -162,6 +173,35 @@ fn fail(intent: &mut Intent, error: &str, since: Micros, cx: &mut Cx<'_>) {
     } else {
         back_off(intent, Cause::WorkerFailed, since, cx);
     }
+}
+
+/// As [`fail`], but the holder decides about the next attempt. One that could not begin within the life of the row is refused,
+/// because the row would wait for nothing.
+fn fail_with(
+    intent: &mut Intent,
+    error: &str,
+    retry: HolderRetry,
+    now: Micros,
+) -> Result<(), Refusal> {
+    intent.last_error = Some(error.to_owned());
+    if out_of_attempts(intent) {
+        finish(intent, State::DeadLetter, Cause::Exhausted, now);
+        return Ok(());
+    }
+    match retry {
+        HolderRetry::Never => finish(intent, State::DeadLetter, Cause::Rejected, now),
+        HolderRetry::After { us } => {
+            let run_at = now.plus(us);
+            if run_at >= intent.expires_at {
+                let left_us = intent.expires_at.0.saturating_sub(now.0);
+                return Err(Refusal::PastLife {
+                    left_s: left_us.max(0) / SECOND_US,
+                });
+            }
+            requeue_at(intent, Cause::WorkerFailed, run_at, now);
+        }
+    }
+    Ok(())
 }
 
 /// The other side has it. The lease continues unless nothing is left for its holder to do.
@@ -202,6 +242,7 @@ pub(super) fn failed_attempt(
     let follows = |verb| FactSource {
         verb,
         actor,
+        worker: None,
         detail: None,
     };
     if again && out_of_attempts(&intent) {
@@ -267,7 +308,7 @@ pub(super) fn requeue_at(intent: &mut Intent, cause: Cause, run_at: Micros, now:
     intent.state = State::Queued;
     intent.cause = cause;
     intent.run_at = run_at;
-    intent.holder = None;
+    intent.forget_holder();
     intent.release();
     intent.reshelve(now);
 }

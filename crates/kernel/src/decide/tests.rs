@@ -53,6 +53,7 @@ fn row(profile: ProfileId, state: State) -> Intent {
         last_error: None,
         result: None,
         last_fact: None,
+        worker: None,
     };
     row.reshelve(NOW);
     row

@@ -256,7 +256,7 @@ fn lease_ran_out(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         }
         Expiry::DueIn { ms } => due_in(intent, i64::from(ms) * 1_000, cx, writes),
         expiry @ (Expiry::FailAttempt | Expiry::Fail) => {
-            let source = FactSource::by_time(Verb::Expire);
+            let source = FactSource::by_time(Verb::Expire).of_worker(intent.worker.as_deref());
             let again = expiry == Expiry::FailAttempt;
             let failed = failed_attempt(intent, Cause::TimedOut, source, again, cx);
             // A profile with this expiry has the steps for it.
@@ -274,13 +274,10 @@ fn die(mut intent: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
         .get_or_insert_with(|| EXHAUSTED.to_owned())
         .clone();
     finish(&mut intent, State::DeadLetter, Cause::Exhausted, cx.now);
-    step(
-        writes,
-        was,
-        intent,
-        FactSource::by_time(Verb::Expire).with(reason),
-        cx,
-    );
+    let source = FactSource::by_time(Verb::Expire)
+        .of_worker(intent.worker.as_deref())
+        .with(reason);
+    step(writes, was, intent, source, cx);
 }
 
 fn due_in(intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
@@ -290,8 +287,9 @@ fn due_in(intent: Intent, delay_us: i64, cx: &mut Cx<'_>, writes: &mut Vec<Write
 
 fn due_at(mut intent: Intent, run_at: Micros, cx: &mut Cx<'_>, writes: &mut Vec<Write>) {
     let was = intent.state;
+    let source = FactSource::by_time(Verb::Expire).of_worker(intent.worker.as_deref());
     requeue_at(&mut intent, Cause::LeaseExpired, run_at, cx.now);
-    step(writes, was, intent, FactSource::by_time(Verb::Expire), cx);
+    step(writes, was, intent, source, cx);
 }
 
 pub(super) fn clean(rows: Vec<Intent>, clean: Clean, cx: &mut Cx<'_>) -> Decision {
@@ -356,8 +354,10 @@ fn clean_one(mut row: Intent, cx: &mut Cx<'_>, writes: &mut Vec<Write>, cleaned:
                 .last_error
                 .get_or_insert_with(|| LAPSED.to_owned())
                 .clone();
+            let source = FactSource::by_time(Verb::Expire)
+                .of_worker(row.worker.as_deref())
+                .with(reason);
             back_off(&mut row, Cause::LeaseExpired, cx.now, cx);
-            let source = FactSource::by_time(Verb::Expire).with(reason);
             step(writes, State::Dispatched, row, source, cx);
         }
         State::Queued

@@ -35,6 +35,9 @@ fn audit_rows(dump: &Dump, findings: &mut Vec<String>) {
         if held != row.token.is_some() || held != row.lease_until.is_some() {
             wrong("state and lease disagree");
         }
+        if row.worker.is_some() && row.holder.is_none() {
+            wrong("it has a worker and no holder");
+        }
         if row.token.is_some_and(|token| !tokens.insert(token.0)) {
             wrong("two leases share a token");
         }

@@ -1,6 +1,6 @@
 //! Settling: done, failed, dead; and how the steps of one request see each other's effects.
 
-use consign_kernel::command::{Admit, Answer, Command, NewIntent, Settlement};
+use consign_kernel::command::{Admit, Answer, Claim, Command, HolderRetry, NewIntent, Settlement};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{IntentId, SECOND_US};
 use consign_kernel::intent::{Outcome, ResultKind, Shelf};
@@ -115,6 +115,160 @@ pub async fn failing_the_last_attempt_is_death_ip_015_ip_025_ip_166(world: World
         .await
         .expect("storage works");
     assert_eq!(listed, [dead]);
+}
+
+fn fail_with(retry: HolderRetry) -> Settlement {
+    Settlement::FailWith {
+        error: "no paper".to_owned(),
+        retry,
+    }
+}
+
+pub async fn a_holder_may_rule_out_another_attempt(world: World) {
+    let id = world.publish(item()).await;
+    let held = world.take("alice").await;
+    assert!(held.attempts < held.attempts_max);
+    let Ok(Answer::Settled { state, .. }) =
+        world.settle(&held, fail_with(HolderRetry::Never)).await
+    else {
+        panic!("the holder may fail");
+    };
+    assert_eq!(state, State::DeadLetter);
+    let dead = world.load(id).await;
+    assert_eq!(
+        (dead.state, dead.cause, dead.attempts),
+        (State::DeadLetter, Cause::Rejected, 1)
+    );
+    assert_eq!(dead.last_error.as_deref(), Some("no paper"));
+    assert_eq!((dead.token, dead.lease_until), (None, None));
+    assert_eq!(
+        world.verbs(&dead).await,
+        [Verb::Admit, Verb::Claim, Verb::Fail]
+    );
+    assert_eq!(
+        world.fail(&held, "again").await,
+        Err(Refusal::LeaseLost),
+        "only once"
+    );
+    world.is_sound().await;
+}
+
+pub async fn a_holder_may_name_the_time_of_the_next_attempt(world: World) {
+    let id = world
+        .publish(NewIntent {
+            attempts_max: 3,
+            ttl_us: 300 * SECOND_US,
+            ..item()
+        })
+        .await;
+    let held = world.take("alice").await;
+    let in_s = |seconds: i64| {
+        fail_with(HolderRetry::After {
+            us: seconds * SECOND_US,
+        })
+    };
+    // The end of its life is too late, and the lease goes on.
+    world.clock.advance(10 * SECOND_US);
+    for seconds in [290, 291, i64::MAX / SECOND_US] {
+        let refused = world.settle(&held, in_s(seconds)).await;
+        assert_eq!(refused, Err(Refusal::PastLife { left_s: 290 }), "{seconds}");
+    }
+    let due_at = world.now().plus(30 * SECOND_US);
+    let Ok(Answer::Settled { state, run_at }) = world.settle(&held, in_s(30)).await else {
+        panic!("the holder may fail");
+    };
+    assert_eq!((state, run_at), (State::Queued, due_at));
+    let open = world.load(id).await;
+    assert_eq!(
+        (open.cause, open.attempts, open.holder),
+        (Cause::WorkerFailed, 1, None)
+    );
+    assert_eq!(open.last_error.as_deref(), Some("no paper"));
+    world.clock.set(due_at.minus(1));
+    assert_eq!(world.claim(claim_by("alice")).await, []);
+    world.clock.advance(1);
+    // At once.
+    let held = world.take("alice").await;
+    assert_eq!(held.attempts, 2);
+    assert!(world.settle(&held, in_s(0)).await.is_ok());
+    // Without attempts left it is dead, whatever time is named.
+    let held = world.take("alice").await;
+    assert!(world.settle(&held, in_s(1_000)).await.is_ok());
+    let dead = world.load(id).await;
+    assert_eq!(
+        (dead.state, dead.cause, dead.attempts),
+        (State::DeadLetter, Cause::Exhausted, 3)
+    );
+    world.is_sound().await;
+}
+
+fn claim_as(worker: &str) -> Claim {
+    Claim {
+        worker_id: Some(worker.to_owned()),
+        ..claim_by("alice")
+    }
+}
+
+pub async fn the_worker_of_a_lease_is_recorded_with_the_row_and_its_facts(world: World) {
+    let id = world.publish(item()).await;
+    let held = world.claim(claim_as("w-7")).await.remove(0);
+    assert_eq!(held.worker.as_deref(), Some("w-7"));
+    assert!(world.extend(&held, 90 * SECOND_US).await.is_ok());
+    assert!(world.complete(&held).await.is_ok());
+    let done = world.load(id).await;
+    assert_eq!(
+        (done.holder.as_deref(), done.worker.as_deref()),
+        (Some("alice"), Some("w-7"))
+    );
+    let recorded: Vec<_> = (world.facts(&done).await.into_iter())
+        .map(|fact| (fact.verb, fact.actor, fact.worker))
+        .collect();
+    let by =
+        |verb, worker: Option<&str>| (verb, Some("alice".to_owned()), worker.map(str::to_owned));
+    let of_worker = Some("w-7");
+    assert_eq!(
+        recorded,
+        [
+            by(Verb::Admit, None),
+            by(Verb::Claim, of_worker),
+            by(Verb::Extend, of_worker),
+            by(Verb::Complete, of_worker),
+        ]
+    );
+}
+
+pub async fn a_worker_is_forgotten_with_its_lease_and_not_passed_on(world: World) {
+    let id = world.publish(item()).await;
+    let workers = async || {
+        let row = world.load(id).await;
+        let facts = world.facts(&row).await;
+        let last = facts.into_iter().rev().map(|fact| (fact.verb, fact.worker));
+        (row.worker, last.take(2).collect::<Vec<_>>())
+    };
+    let some = |worker: &str| Some(worker.to_owned());
+    // A failure names the worker, and the open row has none.
+    let held = world.claim(claim_as("w-1")).await.remove(0);
+    assert!(world.fail(&held, "no").await.is_ok());
+    let (row, facts) = workers().await;
+    assert_eq!((row, &facts[0]), (None, &(Verb::Fail, some("w-1"))));
+    // The lease of one worker runs out, and another one without an id takes it over.
+    world.clock.set(world.load(id).await.run_at);
+    world.claim(claim_as("w-2")).await;
+    world.clock.advance(61 * SECOND_US);
+    let held = world.take("alice").await;
+    let (row, facts) = workers().await;
+    assert_eq!(row, None);
+    assert_eq!(facts, [(Verb::Claim, None), (Verb::Expire, some("w-2"))]);
+    // The last lease kills it, and the dead letter names the worker.
+    assert!(world.fail(&held, "no").await.is_ok());
+    assert!(world.requeue(id).await.is_ok());
+    assert_eq!(workers().await.0, None);
+    let held = world.claim(claim_as("w-3")).await.remove(0);
+    let how = fail_with(HolderRetry::Never);
+    assert!(world.settle(&held, how).await.is_ok());
+    let (row, facts) = workers().await;
+    assert_eq!((row, &facts[0]), (some("w-3"), &(Verb::Fail, some("w-3"))));
+    world.is_sound().await;
 }
 
 pub async fn failing_past_the_end_of_life_parks_the_row(world: World) {

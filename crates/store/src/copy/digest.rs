@@ -129,6 +129,7 @@ fn fact(fields: &mut RowHasher, fact: &Fact) {
         cause,
         attempt,
         actor,
+        worker,
         detail,
     } = fact;
     fields.number(seq.0);
@@ -143,6 +144,7 @@ fn fact(fields: &mut RowHasher, fact: &Fact) {
     fields.maybe_number(from.map(State::code));
     fields.number(*attempt);
     fields.maybe_text(actor.as_ref());
+    fields.maybe_text(worker.as_ref());
     fields.maybe_text(detail.as_ref());
 }
 

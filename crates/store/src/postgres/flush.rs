@@ -31,7 +31,7 @@ macro_rules! into_intents {
 
 const NEW: &str = concat!(
     into_intents!(),
-    "SELECT * FROM unnest($1::tied_admission[])"
+    "SELECT * FROM unnest($1::worker_admission[])"
 );
 
 /// Changed rows exist and are locked, so they are never inserted: the upsert is used because it looks up each row by its
@@ -39,14 +39,14 @@ const NEW: &str = concat!(
 /// extends the lease.
 const CHANGED: &str = concat!(
     into_intents!(),
-    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL, NULL FROM unnest($1::change[]) AS u \
+    "SELECT u.*, ''::bytea, 0, 0, 0, 0, 0, '', '', '', false, '', NULL, NULL, NULL, NULL, NULL, NULL FROM unnest($1::worker_change[]) AS u \
      ON CONFLICT (seq) DO UPDATE SET node = CASE WHEN excluded.node IS NULL OR excluded.token IS DISTINCT FROM i.token \
      THEN excluded.node ELSE i.node END, ",
     column_list!(change set excluded)
 );
 
 const FACTS: &str = "INSERT INTO facts (seq, intent, previous, at, attempt, face, verb, from_state, to_state, cause, \
-    owner, actor, detail, wall_offset_us) SELECT * FROM unnest($1::dated_fact[])";
+    owner, actor, detail, wall_offset_us, worker) SELECT * FROM unnest($1::worker_fact[])";
 
 /// Counters are locked in the order of their key, so that writers cannot deadlock.
 /// Counters that reach zero stay. A single shard rarely reaches zero, because one writer counts up and another down; and
@@ -294,6 +294,7 @@ fn fact_row(fact: &Fact) -> RowEncoder {
     row_cells.text(fact.actor.as_deref());
     row_cells.text(fact.detail.as_deref());
     row_cells.int8((fact.wall_offset_us != 0).then_some(fact.wall_offset_us));
+    row_cells.text(fact.worker.as_deref());
     row_cells
 }
 

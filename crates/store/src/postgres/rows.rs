@@ -54,12 +54,12 @@ pub(super) use outline_columns;
 macro_rules! fact_columns {
     () => {
         "f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, f.actor, f.detail, f.owner, \
-         f.face, f.previous, f.wall_offset_us"
+         f.face, f.previous, f.wall_offset_us, f.worker"
     };
 }
 pub(super) use fact_columns;
 
-pub(super) const FACT_COLUMNS: usize = 14;
+pub(super) const FACT_COLUMNS: usize = 15;
 
 pub(super) fn intent(row: &impl SqlRow) -> Result<Intent, Error> {
     read_intent!(row, cell)
@@ -129,6 +129,7 @@ pub(super) fn fact(row: &impl SqlRow) -> Result<Fact, Error> {
         face: coded(row, 11, Face::from_code)?,
         previous: fact_seq(row, 12)?,
         wall_offset_us: get::<Option<i64>>(row, 13)?.unwrap_or(0),
+        worker: optional_text(row, 14)?,
     })
 }
 

@@ -50,6 +50,13 @@ const MIGRATIONS: &[PostgresMigration] = &[
         run: MigrationMode::Together,
         sql: include_str!("migrations/0002_mesh.sql"),
     },
+    PostgresMigration {
+        version: 3,
+        name: "workers",
+        oldest: 1,
+        run: MigrationMode::Together,
+        sql: include_str!("migrations/0003_workers.sql"),
+    },
 ];
 
 /// The schema version that this program writes.

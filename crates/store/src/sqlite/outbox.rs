@@ -359,7 +359,7 @@ fn set_status(intent: &mut Intent, edit: &EditedRow, now: Micros) {
     let settled_at = edit.delivered_at.or(edit.aborted_at).map(micros);
     if !is_the_same {
         intent.release();
-        intent.holder = None;
+        intent.forget_holder();
         (intent.state, intent.cause) = match edit.status.as_str() {
             "inflight" => (State::Dispatched, Cause::None),
             "done" => (State::Acked, Cause::Completed),
@@ -428,5 +428,6 @@ fn added(edit: &EditedRow, created_at: Micros) -> Intent {
         last_error: None,
         result: None,
         last_fact: None,
+        worker: None,
     }
 }

@@ -510,7 +510,7 @@ fn walk_back(
 
 /// The fact ranges of an owner, and in each of them its own facts; both in order, so that nothing is sorted.
 pub(super) const EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
-     f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, i.id, i.namespace, i.goal, i.parent FROM news n \
+     f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, f.worker, i.id, i.namespace, i.goal, i.parent FROM news n \
      CROSS JOIN facts f ON f.seq BETWEEN max(n.first, ?2 + 1) AND n.last AND f.owner = ?1 \
      LEFT JOIN intents i ON i.seq = f.intent WHERE n.owner = ?1 AND n.last > ?2 ORDER BY n.last, f.seq LIMIT ?3";
 
@@ -553,14 +553,14 @@ fn event_page(
         looked += 1;
         page.seen = fact.seq;
         // The intent may be gone; its facts are kept longer.
-        let id: Option<[u8; 16]> = row.get(14)?;
+        let id: Option<[u8; 16]> = row.get(15)?;
         if let Some(id) = id.filter(|_| face.is_none_or(|face| fact.face == face)) {
             page.events.push(Event {
                 fact,
                 id: IntentId(id),
-                namespace: row.get(15)?,
-                goal: row.get(16)?,
-                parent: row.get::<_, Option<[u8; 16]>>(17)?.map(IntentId),
+                namespace: row.get(16)?,
+                goal: row.get(17)?,
+                parent: row.get::<_, Option<[u8; 16]>>(18)?.map(IntentId),
             });
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn lanes(row: &Row<'_>) -> rusqlite::Result<[Option<i64>; 4]> {
 macro_rules! fact_columns {
     () => {
         "seq, intent, at, verb, from_state, to_state, cause, attempt, actor, detail, owner, face, previous, \
-         wall_offset_us"
+         wall_offset_us, worker"
     };
 }
 pub(super) use fact_columns;
@@ -133,6 +133,7 @@ pub(super) fn fact(row: &Row<'_>) -> rusqlite::Result<Fact> {
         face: coded(row, 11, Face::from_code)?,
         previous: fact_seq(row, 12)?,
         wall_offset_us: row.get::<_, Option<i64>>(13)?.unwrap_or(0),
+        worker: row.get(14)?,
     })
 }
 

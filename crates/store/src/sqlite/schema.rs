@@ -42,6 +42,11 @@ const MIGRATIONS: &[SqliteMigration] = &[
         name: "mesh",
         sql: include_str!("migrations/0002_mesh.sql"),
     },
+    SqliteMigration {
+        version: 3,
+        name: "workers",
+        sql: include_str!("migrations/0003_workers.sql"),
+    },
 ];
 
 /// The schema version that this program writes.
@@ -352,6 +357,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::rows;
 
     /// The migrations of this version and one after them.
     fn with_next(sql: &'static str) -> Vec<SqliteMigration> {
@@ -363,11 +369,22 @@ mod tests {
                 sql,
             });
         let next = SqliteMigration {
-            version: 3,
+            version: newest() + 1,
             name: "next",
             sql,
         };
         known.chain([next]).collect()
+    }
+
+    fn newest() -> u32 {
+        u32::try_from(MIGRATIONS.len()).unwrap()
+    }
+
+    /// The versions up to the newest, and when they were applied.
+    fn at(applied_at: i64) -> Vec<(u32, i64)> {
+        (1..=newest())
+            .map(|version| (version, applied_at))
+            .collect()
     }
 
     fn applied(connection: &Connection) -> Vec<(u32, i64)> {
@@ -387,7 +404,8 @@ mod tests {
         );
         for now in [20, 30] {
             apply(&mut connection, path, now, &list).unwrap();
-            assert_eq!(applied(&connection), [(1, 10), (2, 10), (3, 20)]);
+            let expected = [at(10), vec![(newest() + 1, 20)]].concat();
+            assert_eq!(applied(&connection), expected);
         }
         let note: String = connection
             .query_row("SELECT note FROM position", [], |row| row.get(0))
@@ -396,11 +414,7 @@ mod tests {
         let refused = apply(&mut connection, path, 40, MIGRATIONS).unwrap_err();
         assert!(matches!(
             refused,
-            Error::TooNew {
-                found: 3,
-                known: 2,
-                ..
-            }
+            Error::TooNew { found, known, .. } if (found, known) == (newest() + 1, newest())
         ));
     }
 
@@ -425,13 +439,35 @@ mod tests {
         apply(&mut connection, path, 10, MIGRATIONS).unwrap();
         let mut list = with_next("ALTER TABLE position ADD COLUMN note TEXT");
         list.push(SqliteMigration {
-            version: 4,
+            version: newest() + 2,
             name: "after next",
             sql: "CREATE TABLE later (x); SELECT missing FROM later",
         });
         apply(&mut connection, path, 20, &list).unwrap_err();
-        assert_eq!(applied(&connection), [(1, 10), (2, 10)]);
+        assert_eq!(applied(&connection), at(10));
         assert!(!connection.column_exists(None, "position", "note").unwrap());
+    }
+
+    #[test]
+    fn rows_of_the_second_version_have_no_worker() {
+        let (mut connection, path) = (Connection::open_in_memory().unwrap(), Path::new("memory"));
+        apply(&mut connection, path, 10, &MIGRATIONS[..2]).unwrap();
+        let kept = "INSERT INTO intents (seq, id, profile, state, cause, shelf, wake_at, priority, run_at, attempts, \
+            attempts_max, backoff_us, created_at, expires_at, namespace, goal, owner, public, holder, payload) \
+            VALUES (1, zeroblob(16), 0, 3, 0, 2, 9, 100, 1, 1, 3, 1, 1, 9, 'default', 'g', 'main', 0, 'main', '{}'); \
+            INSERT INTO facts (seq, intent, face, owner, at, verb, to_state, cause, attempt, actor) \
+            VALUES (1, 1, 0, 'main', 1, 2, 3, 0, 1, 'main')";
+        connection.execute_batch(kept).unwrap();
+        apply(&mut connection, path, 20, MIGRATIONS).unwrap();
+        let sql = concat!("SELECT ", column_list!(read name ""), " FROM intents");
+        let intent = connection.query_row(sql, [], rows::intent).unwrap();
+        assert_eq!(
+            (intent.holder.as_deref(), intent.worker),
+            (Some("main"), None)
+        );
+        let sql = concat!("SELECT ", rows::fact_columns!(), " FROM facts");
+        let fact = connection.query_row(sql, [], rows::fact).unwrap();
+        assert_eq!((fact.actor.as_deref(), fact.worker), (Some("main"), None));
     }
 
     #[test]
@@ -441,7 +477,7 @@ mod tests {
         let kept = "INSERT INTO once VALUES (1, 'alice', 'a', x'00', NULL, '', 7)";
         connection.execute_batch(kept).unwrap();
         apply(&mut connection, path, 20, MIGRATIONS).unwrap();
-        assert_eq!(applied(&connection), [(1, 10), (2, 20)]);
+        assert_eq!(applied(&connection)[..2], [(1, 10), (2, 20)]);
         let until: i64 = connection
             .query_row("SELECT until FROM once", [], |row| row.get(0))
             .unwrap();

@@ -304,7 +304,7 @@ impl Tx for SqliteTx<'_, '_> {
         let sql = concat!(
             "INSERT INTO facts (",
             fact_columns!(),
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
         );
         self.prepared.get(sql)?.execute(params![
             signed(fact.seq.0),
@@ -321,6 +321,7 @@ impl Tx for SqliteTx<'_, '_> {
             fact.face.code(),
             fact.previous.map(|seq| signed(seq.0)),
             (fact.wall_offset_us != 0).then_some(fact.wall_offset_us),
+            fact.worker,
         ])?;
         if let Some((_, last)) = self.news.get_mut(&fact.owner) {
             *last = fact.seq;

@@ -21,6 +21,7 @@ fn fact(verb: Verb, from: State, to: State, detail: Option<&str>) -> Fact {
         cause: Cause::None,
         attempt: 1,
         actor: None,
+        worker: None,
         detail: detail.map(str::to_owned),
     }
 }

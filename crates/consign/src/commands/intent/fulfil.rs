@@ -32,11 +32,11 @@ pub(crate) struct Args {
     link: LinkArgs,
 }
 
-/// What `fulfil` and `fail` print with `--json`.
+/// What it prints with `--json`.
 #[derive(Serialize)]
-pub(super) struct SettledOutput<'a> {
-    pub(super) ok: bool,
-    pub(super) id: &'a str,
+struct SettledOutput<'a> {
+    ok: bool,
+    id: &'a str,
 }
 
 impl Args {

@@ -76,7 +76,7 @@ impl Args {
 }
 
 fn human(intents: &[IntentStatus]) -> String {
-    let rows: Vec<Vec<String>> = intents
+    let mut rows: Vec<Vec<String>> = intents
         .iter()
         .map(|intent| {
             vec![
@@ -90,18 +90,23 @@ fn human(intents: &[IntentStatus]) -> String {
             ]
         })
         .collect();
-    render::table(
-        &[
-            "ID",
-            "STATUS",
-            "TRIES",
-            "PRIORITY",
-            "RUN AT",
-            "NAMESPACE",
-            "GOAL",
-        ],
-        &rows,
-    )
+    let mut heading = vec![
+        "ID",
+        "STATUS",
+        "TRIES",
+        "PRIORITY",
+        "RUN AT",
+        "NAMESPACE",
+        "GOAL",
+    ];
+    if intents.iter().any(|intent| intent.worker.is_some()) {
+        heading.push("WORKER");
+        for (row, intent) in rows.iter_mut().zip(intents) {
+            let worker = intent.worker.as_deref().map(render::safe);
+            row.push(worker.unwrap_or_else(|| "-".to_owned()));
+        }
+    }
+    render::table(&heading, &rows)
 }
 
 fn shortened(goal: &str) -> String {
@@ -130,6 +135,19 @@ mod tests {
                  a1  open    0      100       2023-11-14T22:13:20Z  default    {}...\n",
                 "g".repeat(37)
             )
+        );
+    }
+
+    #[test]
+    fn a_list_names_the_workers_if_there_are_any() {
+        let json = r#"[{"id":"a1","status":"open","goal":"g"},{"id":"a2","status":"dead","goal":"g","worker":"w-7"}]"#;
+        let intents: Vec<IntentStatus> = serde_json::from_str(json).unwrap();
+        let shown = human(&intents);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].ends_with("GOAL  WORKER"), "{shown}");
+        assert!(
+            lines[1].ends_with("g     -") && lines[2].ends_with("g     w-7"),
+            "{shown}"
         );
     }
 }

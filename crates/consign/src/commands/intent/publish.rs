@@ -10,6 +10,7 @@ use consign_kernel::limits::{
 use serde::Serialize;
 
 use crate::commands::OutputArgs;
+use crate::duration_arg::DurationArg;
 use crate::failure::{Exit, Failure};
 use crate::link::LinkArgs;
 use crate::{input, out, render};
@@ -56,9 +57,9 @@ pub(crate) struct IntentArgs {
     #[arg(long)]
     priority: Option<u32>,
 
-    /// Seconds before it may be claimed [server default: 0]
-    #[arg(long, value_name = "SECONDS")]
-    delay: Option<f64>,
+    /// Time before it may be claimed, like 30s or 2h [server default: 0]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<DurationArg>,
 
     /// Attempts before it becomes a dead letter, 1 to 20 [server default: 3]
     #[arg(long, value_name = "N")]
@@ -148,7 +149,7 @@ impl IntentArgs {
                 Visibility::Public => "public".to_owned(),
             }),
             priority: self.priority,
-            delay: self.delay,
+            delay: self.delay.map(|delay| delay.get().as_secs_f64()),
             max_attempts: self.max_attempts,
             backoff_base: self.backoff_base,
             target_worker: self.target_worker.clone(),
@@ -205,12 +206,6 @@ fn check(publish: &Publish) -> Result<(), Failure> {
         return refuse(format!("priority must be 0 to {PRIORITY_MAX}"));
     }
     if publish
-        .delay
-        .is_some_and(|delay| !delay.is_finite() || delay < 0.0)
-    {
-        return refuse("delay must be a number of seconds, 0 or more".to_owned());
-    }
-    if publish
         .max_attempts
         .is_some_and(|attempts| !(1..=ATTEMPTS_MAX).contains(&attempts))
     {
@@ -252,7 +247,6 @@ mod tests {
             refusal(|publish| publish.priority = Some(1001)).unwrap(),
             "priority must be 0 to 1000"
         );
-        assert!(refusal(|publish| publish.delay = Some(f64::NAN)).is_some());
         assert!(refusal(|publish| publish.max_attempts = Some(0)).is_some());
         assert!(refusal(|publish| publish.backoff_base = Some(0.5)).is_some());
         assert!(refusal(|publish| publish.namespace = Some("a/b".to_owned())).is_some());

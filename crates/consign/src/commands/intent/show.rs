@@ -71,20 +71,45 @@ fn summary(intent: &IntentResult) -> String {
         ("lease until", intent.claim_expires_at.map(render::time)),
         ("for worker", safe(&intent.target_worker)),
         ("needs", safe(&intent.required_capability)),
+        ("worker", safe(&intent.worker)),
         ("completed at", intent.completed_at.map(render::time)),
-        ("error", safe(&intent.error)),
+        (
+            "error",
+            intent.error.as_deref().map(|error| render::block(error, 2)),
+        ),
         ("result", result),
     ])
 }
 
+/// What one column shows of a fact.
+type FactColumn = fn(&TimelineEntry) -> Option<String>;
+
+/// A longer detail would push the table off the screen; with `--json` it is printed in full.
+const DETAIL_CHARS_SHOWN: usize = 60;
+
 fn history(timeline: &Timeline) -> String {
-    let rows: Vec<Vec<String>> = timeline.facts.iter().map(row).collect();
-    render::table(
-        &[
-            "SEQ", "AT", "VERB", "FROM", "TO", "CAUSE", "ATTEMPT", "ACTOR",
-        ],
-        &rows,
-    )
+    let mut rows: Vec<Vec<String>> = timeline.facts.iter().map(row).collect();
+    let mut heading = vec![
+        "SEQ", "AT", "VERB", "FROM", "TO", "CAUSE", "ATTEMPT", "ACTOR",
+    ];
+    // Most histories have neither.
+    let more: [(&'static str, FactColumn); 2] = [
+        ("WORKER", |fact| fact.worker.as_deref().map(render::safe)),
+        ("DETAIL", |fact| {
+            let text = fact.detail.as_str()?;
+            Some(render::summary(text, DETAIL_CHARS_SHOWN))
+        }),
+    ];
+    for (title, text) in more {
+        let texts: Vec<_> = timeline.facts.iter().map(text).collect();
+        if texts.iter().any(Option::is_some) {
+            heading.push(title);
+            for (row, text) in rows.iter_mut().zip(texts) {
+                row.push(text.unwrap_or_else(|| "-".to_owned()));
+            }
+        }
+    }
+    render::table(&heading, &rows)
 }
 
 fn row(fact: &TimelineEntry) -> Vec<String> {
@@ -146,6 +171,23 @@ mod tests {
             "SEQ  AT                    VERB   FROM  TO       CAUSE  ATTEMPT  ACTOR\n\
              7    2023-11-14T22:13:20Z  admit  -     open     -      0        k1\n\
              9    2023-11-14T22:13:21Z  claim  open  claimed  -      1        w\n"
+        );
+    }
+
+    #[test]
+    fn a_history_has_columns_for_workers_and_details_if_there_are_any() {
+        let json = r#"{"id":"a1","facts":[
+            {"seq":7,"at":1700000000,"verb":"admit","to":"open","attempt":0,"actor":"k1"},
+            {"seq":9,"at":1700000001,"verb":"fail","from":"claimed","to":"open","attempt":1,"actor":"k1","worker":"w-7",
+             "detail":"Traceback (most recent call last):\n  x\nKeyError: 'a'"}]}"#;
+        let timeline: Timeline = serde_json::from_str(json).unwrap();
+        let shown = history(&timeline);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].ends_with("ACTOR  WORKER  DETAIL"), "{shown}");
+        assert!(lines[1].ends_with("k1     -       -"), "{shown}");
+        assert!(
+            lines[2].ends_with("k1     w-7     KeyError: 'a'"),
+            "{shown}"
         );
     }
 }

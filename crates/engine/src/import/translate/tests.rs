@@ -113,12 +113,12 @@ fn a_row_at_its_limits_is_taken() {
         row.payload = format!("[ \"{}\" ]", "\\u00e9".repeat(3_582));
         row.result = Some("r".repeat(7_168));
         row.result_type = Some("text".to_owned());
-        row.last_error = Some("é".repeat(501));
+        row.last_error = Some("é".repeat(4_096));
     })
     .unwrap();
     assert_eq!(intent.goal.chars().count(), 256);
     assert_eq!(json::utf8_len(&intent.payload), 7_168);
-    assert_eq!(intent.last_error.unwrap().chars().count(), 500);
+    assert_eq!(intent.last_error.unwrap(), "é".repeat(4_096));
 }
 
 #[test]

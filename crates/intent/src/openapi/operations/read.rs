@@ -95,7 +95,7 @@ pub(crate) fn timeline() -> Operation {
             required("id", schemas::id()),
             required("facts", list_of(schemas::fact())),
         ]),
-        r#"{"id":"01a1dea803707330800005a06ad96f6b","facts":[{"seq":1,"at":1794736915.312204,"verb":"admitted","from":null,"to":"open","cause":null,"attempt":0,"actor":"main","detail":null}]}"#,
+        r#"{"id":"01a1dea803707330800005a06ad96f6b","facts":[{"seq":1,"at":1794736915.312204,"verb":"admitted","from":null,"to":"open","cause":null,"attempt":0,"actor":"main","worker":null,"detail":null}]}"#,
     )
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn extend() -> Operation {
 pub(crate) fn fulfill() -> Operation {
     let mut fields = vec![required("claim_token", needed_token())];
     fields.extend(schemas::outcome_fields());
-    settlement("fulfill", "Report success")
+    settlement("fulfill", "Report success", schemas::settled())
         .takes(
             schemas::with_text_rule(object(fields)),
             limits::BODY_BYTES_MAX,
@@ -147,26 +147,25 @@ pub(crate) fn fulfill() -> Operation {
 }
 
 pub(crate) fn fail() -> Operation {
-    settlement("fail", "Report a failure")
-        .about("The intent is retried after a delay, or is dead if this was its last attempt.")
+    let mut fields = vec![required("claim_token", needed_token())];
+    fields.extend(schemas::failure_fields());
+    settlement("fail", "Report a failure", schemas::failed())
+        .about("The intent is retried after a delay, or is dead if this was its last attempt. A worker that knows better says so with retry or retry_in.")
         .takes(
-            object(vec![
-                required("claim_token", needed_token()),
-                schemas::failure_field(),
-            ]),
-            limits::BODY_BYTES_MAX,
-            r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","error":"smtp down"}"#,
+            object(fields),
+            limits::FAILURE_BODY_BYTES_MAX,
+            r#"{"claim_token":"f886ac9e86c6b3f441323d5df4231640","error":"smtp down","retry_in":30}"#,
         )
-        .refuses(&[Code::NotFound])
+        .refuses(&[Code::InvalidRetry, Code::NotFound])
 }
 
-fn settlement(id: &'static str, summary: &'static str) -> Operation {
+fn settlement(id: &'static str, summary: &'static str, answer: Schema) -> Operation {
     Operation::new(access::WORK, access::CLIENT, id, summary)
         .path("id", schemas::id())
         .answers(
             StatusCode::OK,
             "The intent is settled, and the lease has ended.",
-            schemas::settled(),
+            answer,
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b"}"#,
         )
         .links_to(&["getResult", "getReceipt", "getDead", "retryIntent"])
@@ -214,7 +213,7 @@ fn item_fields() -> Vec<SchemaField> {
         required("action", action),
     ];
     fields.extend(schemas::outcome_fields());
-    fields.push(schemas::failure_field());
+    fields.extend(schemas::failure_fields());
     fields
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{LEASE_US, NOW, TOKEN, changed, claim, decided, facts, item, row};
 use crate::command::{
-    Admit, Advance, Begin, Clean, Command, Extend, Hold, Operate, Recover, Settle, Settlement,
-    Sweep, Take,
+    Admit, Advance, Begin, Clean, Command, Extend, Hold, HolderRetry, Operate, Recover, Settle,
+    Settlement, Sweep, Take,
 };
 use crate::error::Refusal;
 use crate::ids::{IntentId, Micros, SECOND_US};
@@ -39,6 +39,14 @@ fn settlements() -> Vec<Settlement> {
         Settlement::FailSince {
             error: error(),
             since: NOW,
+        },
+        Settlement::FailWith {
+            error: error(),
+            retry: HolderRetry::Never,
+        },
+        Settlement::FailWith {
+            error: error(),
+            retry: HolderRetry::After { us: LEASE_US },
         },
         Settlement::Deliver,
         Settlement::Reject { error: error() },

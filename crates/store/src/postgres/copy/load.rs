@@ -136,7 +136,7 @@ const FACTS: TableColumns = (
     columns![
         "seq" INT8, "intent" INT8, "previous" INT8, "at" INT8, "attempt" INT8, "face" INT2, "verb" INT2,
         "from_state" INT2, "to_state" INT2, "cause" INT2, "owner" TEXT, "actor" TEXT, "detail" TEXT,
-        "wall_offset_us" INT8,
+        "wall_offset_us" INT8, "worker" TEXT,
     ],
 );
 
@@ -156,6 +156,7 @@ fn fact(row: &Fact) -> Vec<CellValue<'_>> {
         maybe(row.actor.as_ref()),
         maybe(row.detail.as_ref()),
         Box::new((row.wall_offset_us != 0).then_some(row.wall_offset_us)),
+        maybe(row.worker.as_ref()),
     ]
 }
 

@@ -134,11 +134,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert!(
         matches!(
             refused,
-            Err(Error::TooNew {
-                found: 99,
-                known: 2,
-                ..
-            })
+            Err(Error::TooNew { found: 99, known, .. }) if known < 99
         ),
         "{refused:?}"
     );
@@ -286,7 +282,7 @@ async fn a_schema_of_a_development_version_is_refused_and_left_unchanged() {
             assert!(text.contains("development version"), "{text}");
         }
     }
-    let restored = "DELETE FROM migrations WHERE version > 2; UPDATE migrations SET name = 'initial' WHERE version = 1";
+    let restored = "DELETE FROM migrations WHERE name = 'guarded_profiles'; UPDATE migrations SET name = 'initial' WHERE version = 1";
     other.execute_batch(restored).unwrap();
     assert_eq!(world.reopened().store.dump().await.unwrap(), before);
 }
