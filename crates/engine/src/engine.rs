@@ -27,12 +27,13 @@ use crate::answers::typed;
 use crate::clock::WallClock;
 use crate::followers::Followers;
 use crate::housekeeping::CleanupSchedule;
-use crate::keys::SealKey;
+use crate::keys::{KeyRights, SealKey};
 use crate::ledger_health::HealthProbe;
 use crate::nodes::ClaimPause;
 use crate::seeds::Seeds;
 use crate::skipped_steps::SkippedSteps;
 use crate::slots::{Slot, Slots};
+use crate::users::SignIns;
 use crate::wakes::Wakes;
 
 /// Correctness rests on polling; wakes only reduce latency.
@@ -92,6 +93,7 @@ pub(crate) struct EngineState {
     pub(crate) main_digest: [u8; 32],
     pub(crate) cleanup: CleanupSchedule,
     pub(crate) claim_pause: ClaimPause,
+    pub(crate) sign_ins: SignIns,
 }
 
 impl fmt::Debug for Engine {
@@ -105,6 +107,8 @@ impl fmt::Debug for Engine {
 pub struct Caller {
     pub(crate) id: String,
     pub(crate) main: bool,
+    /// None for the main key.
+    pub(crate) rights: Option<Arc<KeyRights>>,
 }
 
 impl Caller {
@@ -161,6 +165,7 @@ impl Engine {
                 main_digest: crate::keys::digest(&options.main_key),
                 cleanup: CleanupSchedule::new(now, options.cleanup_interval),
                 claim_pause: ClaimPause::default(),
+                sign_ins: SignIns::default(),
             }),
         };
         let weak = Arc::downgrade(&engine.inner);
@@ -462,7 +467,11 @@ impl Engine {
 
     /// Whether the caller's key is still valid, for requests that last long.
     pub async fn is_active(&self, caller: &Caller) -> Result<bool, Error> {
-        Ok(caller.main || self.record(ApiKey::key(&caller.id)).await?.is_some())
+        if caller.main {
+            return Ok(true);
+        }
+        let key = self.load::<ApiKey>(ApiKey::key(&caller.id)).await?;
+        Ok(key.is_some_and(|key| !key.value.is_expired(self.now())))
     }
 
     pub async fn counts(&self, _: Operator, face: Face) -> Result<Vec<Count>, Error> {

@@ -5,6 +5,7 @@
 //! Everything a face does to the ledger goes through [`Engine`].
 
 mod answers;
+mod audit;
 mod clock;
 mod engine;
 mod error;
@@ -28,10 +29,12 @@ mod skipped_steps;
 mod slots;
 mod timekeeper;
 mod unit_of_work;
+mod users;
 mod wakes;
 mod worker;
 
 pub use answers::{Settled, TypedAnswer};
+pub use audit::{AuditEntry, AuditFilter, AuditPage};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
@@ -50,7 +53,7 @@ pub use exposed_queues::{ExposedItem, ExposedQueue, ExposedQueues, InvalidQueueN
 pub use grants::GrantInfo;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
-pub use keys::{KeyInfo, NewKey, SealKey, key_id};
+pub use keys::{Authenticated, KeyInfo, KeySettings, NewKey, SealKey, key_id};
 pub use lease::{KEPT_LEASE_US, KeptLease, Lease, Leases};
 pub use ledger_health::LedgerHealth;
 pub use mesh_upkeep::PruneReport;
@@ -62,4 +65,5 @@ pub use shared_secrets::MismatchedSecret;
 pub use slots::{Slot, Slots};
 pub use timekeeper::{SweepReport, Timekeeper};
 pub use unit_of_work::{Committed, Handle, UnitOfWork};
+pub use users::{AdminRole, PASSWORD_CHARS_MIN, UserInfo, is_user_name, new_password};
 pub use worker::{Limits, Reservation, Worker, WorkerSlot};

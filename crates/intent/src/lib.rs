@@ -4,6 +4,7 @@
 //! protocol leaves open and what we add to it.
 
 mod admin;
+mod audit;
 mod authed_request;
 mod batch;
 mod claim;
@@ -11,6 +12,7 @@ mod dashboard;
 mod events;
 mod exposed;
 mod grants;
+mod keys;
 mod kv;
 mod lease;
 mod metrics;
@@ -24,6 +26,7 @@ mod read;
 mod routes;
 pub mod settings;
 pub mod signature;
+mod users;
 mod wire;
 
 use std::fmt;
@@ -39,6 +42,7 @@ use tokio::sync::watch;
 
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
+use consign_web::operator_guard::OperatorGuard;
 
 use consign_web::reject::Reject;
 use consign_web::shell::{self, MetricsText, Mount, MountFuture, RootMount, Shell};
@@ -93,6 +97,7 @@ impl fmt::Debug for ReleaseReserve {
 pub struct IntentFace {
     engine: Engine,
     options: Arc<Options>,
+    operator_guard: OperatorGuard,
     rate_limited_keys: Arc<RateLimitedKeys>,
 }
 
@@ -104,7 +109,9 @@ impl fmt::Debug for IntentFace {
 
 impl IntentFace {
     pub fn new(engine: Engine, options: Options) -> Self {
+        let operators = options.operators.clone();
         Self {
+            operator_guard: OperatorGuard::new(engine.clone(), operators, options.trust_proxy),
             engine,
             options: Arc::new(options),
             rate_limited_keys: Arc::default(),
@@ -124,7 +131,7 @@ pub fn shell(engine: Engine, options: Options, mounts: Vec<Arc<dyn Mount>>) -> S
 
 impl Mount for IntentFace {
     fn router(&self) -> Router {
-        routes::router().with_state(self.clone())
+        routes::router(self).with_state(self.clone())
     }
 
     fn openapi(&self) -> serde_json::Value {
@@ -171,7 +178,9 @@ impl RootMount for IntentFace {
 
     fn admit(&self, request: Request) -> MountFuture<'_, Result<(), Reject>> {
         Box::pin(async move {
-            let request = self.authenticate(request, limits::BODY_BYTES_MAX).await?;
+            let request = self
+                .authenticate(request, limits::BODY_BYTES_MAX, None)
+                .await?;
             request.pass().await
         })
     }

@@ -205,7 +205,7 @@ impl Broker {
         Recover::holder(&node.name, &node.start)
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 

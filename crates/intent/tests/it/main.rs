@@ -7,6 +7,7 @@
 
 mod admin;
 mod admin_auth;
+mod audit_log;
 mod auth;
 mod backoff;
 mod batch;
@@ -22,6 +23,7 @@ mod fields;
 mod guarantees;
 mod hostile_bodies;
 mod idempotency;
+mod key_rights;
 mod kv;
 mod lease;
 mod lifecycle;
@@ -38,6 +40,7 @@ mod purge;
 mod read;
 mod receipts;
 mod response_headers;
+mod roles;
 mod routing;
 mod settle;
 mod shown_fields;
