@@ -5,8 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, daemon, import, intent, key, mesh, message, node, openapi, peer,
-    receipt, site, store, tx,
+    acl, agent, audit, automation, bench, daemon, import, intent, key, mesh, message, node,
+    openapi, peer, receipt, site, store, tx, user,
 };
 use crate::failure::Exit;
 use crate::serve;
@@ -57,9 +57,15 @@ enum CliCommand {
     /// Publish, claim, settle and show intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
-    /// Create, list and revoke API keys, and grant them namespaces
+    /// Create, list, change, rotate and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
+    /// Add, list and remove people who sign in to the dashboard, and set their roles
+    #[command(subcommand)]
+    User(user::UserSubcommand),
+    /// List and export what operators did
+    #[command(subcommand)]
+    Audit(audit::AuditSubcommand),
     /// List the nodes of a ledger, and drain one of them
     #[command(subcommand)]
     Node(node::NodeSubcommand),
@@ -137,6 +143,8 @@ impl Cli {
             }
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
+            CliCommand::User(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Audit(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),
             CliCommand::Site(action) => single_thread()?.block_on(action.run()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod agent;
+pub(crate) mod audit;
 pub(crate) mod automation;
 pub(crate) mod beam;
 pub(crate) mod bench;
@@ -23,6 +24,7 @@ pub(crate) mod site;
 pub(crate) mod store;
 pub(crate) mod system;
 pub(crate) mod tx;
+pub(crate) mod user;
 
 /// The flag that every command which shows something has.
 #[derive(Debug, Clone, Copy, clap::Args)]
