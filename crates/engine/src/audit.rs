@@ -4,6 +4,8 @@
 //! without an entry, and an action that a crash cut off has one that says so. Entries contain no secret: ids, names and
 //! counts only. Nothing changes or removes an entry before its end of life.
 
+use std::sync::atomic::Ordering;
+
 use consign_kernel::command::{Command, Forget};
 use consign_kernel::ids::{DAY_US, Micros};
 use consign_kernel::record::{Key, Kind};
@@ -88,13 +90,15 @@ impl AuditFilter {
     }
 }
 
-/// Names sort from the newest to the oldest, because records are listed by name.
-fn entry_key(at: Micros, entropy: u128) -> Key {
+/// Names sort from the newest to the oldest, because records are listed by name. `count` keeps the order of entries of one
+/// node at the same time.
+fn entry_key(at: Micros, count: u32, entropy: u128) -> Key {
     let age = u64::MAX - u64::try_from(at.0).unwrap_or(0);
+    let count = u32::MAX - count;
     Key {
         kind: Kind::AuditEntry,
         owner: String::new(),
-        name: format!("{age:016x}{:08x}", entropy >> 96),
+        name: format!("{age:016x}{count:08x}{:08x}", entropy >> 96),
     }
 }
 
@@ -106,7 +110,11 @@ impl Engine {
     pub async fn begin_audit(&self, mut entry: AuditEntry, retention_days: u32) -> OpenAuditEntry {
         entry.at = self.wall().0;
         STARTED.clone_into(&mut entry.outcome);
-        let mut record = Versioned::new(entry_key(Micros(entry.at), self.entropy().draw()), entry);
+        let count = self.inner.audited.fetch_add(1, Ordering::Relaxed);
+        let mut record = Versioned::new(
+            entry_key(Micros(entry.at), count, self.entropy().draw()),
+            entry,
+        );
         record.expires_at = Some(self.now().plus(i64::from(retention_days) * DAY_US));
         match self.put_if_unchanged(record.put()).await {
             Ok(version) => record.version = version.unwrap_or_default(),
@@ -208,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_later_entry_comes_first() {
-        let of = |at| entry_key(Micros(at), 0).name;
-        assert!(of(2_000_000) < of(1_000_000));
+        let of = |at, count| entry_key(Micros(at), count, 0).name;
+        assert!(of(2_000_000, 0) < of(1_000_000, 1));
+        assert!(of(1_000_000, 1) < of(1_000_000, 0));
     }
 }

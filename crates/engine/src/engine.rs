@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use consign_kernel::command::{Answer, Claim, Command, Gate, OnRefusal, Operate, Request};
@@ -94,6 +95,8 @@ pub(crate) struct EngineState {
     pub(crate) cleanup: CleanupSchedule,
     pub(crate) claim_pause: ClaimPause,
     pub(crate) sign_ins: SignIns,
+    /// The number of audit entries that this process wrote.
+    pub(crate) audited: AtomicU32,
 }
 
 impl fmt::Debug for Engine {
@@ -166,6 +169,7 @@ impl Engine {
                 cleanup: CleanupSchedule::new(now, options.cleanup_interval),
                 claim_pause: ClaimPause::default(),
                 sign_ins: SignIns::default(),
+                audited: AtomicU32::new(0),
             }),
         };
         let weak = Arc::downgrade(&engine.inner);

@@ -93,7 +93,9 @@ impl IntentFace {
                 .rate_limited_keys
                 .rest_us(caller.id(), self.engine.now())
         {
-            return Err(rate_limited(caller, rest_us / SECOND_US + 1));
+            // The table lets a key go up to a second before its window ends, so that no request is lost.
+            let rest_s = (rest_us + SECOND_US - 1) / SECOND_US + 1;
+            return Err(rate_limited(caller, rest_s));
         }
         let holder = if caller.is_main() {
             BodySender::Trusted

@@ -12,6 +12,7 @@ use consign_engine::{AuditEntry, Engine};
 use consign_kernel::error::Code;
 use http::header::USER_AGENT;
 use http::request::Parts;
+use tokio::task::JoinError;
 
 use crate::access_log::ErrorCode;
 use crate::operator::{AdminCaller, AdminRight, OperatorCredentials};
@@ -101,13 +102,31 @@ impl OperatorGuard {
             return next.run(Request::from_parts(parts, body)).await;
         }
         let entry = self.entry(access, &caller, &parts);
+        parts.extensions.insert(caller);
+        let request = Request::from_parts(parts, body);
+        // The action ends, and its entry gets its outcome, also if the client disconnects.
+        let guard = self.clone();
+        let task = tokio::spawn(async move { guard.act(entry, refusal, request, next).await });
+        match task.await.map_err(JoinError::try_into_panic) {
+            Ok(response) => response,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => Reject::new(Code::Internal, "Internal error.").into_response(),
+        }
+    }
+
+    /// An action between the two writes of its entry.
+    async fn act(
+        &self,
+        entry: AuditEntry,
+        refusal: Option<Reject>,
+        request: Request,
+        next: Next,
+    ) -> Response {
         let days = self.credentials.audit_retention_days;
         let open = self.engine.begin_audit(entry, days).await;
-        let response = if let Some(refusal) = refusal {
-            refusal.into_response()
-        } else {
-            parts.extensions.insert(caller);
-            next.run(Request::from_parts(parts, body)).await
+        let response = match refusal {
+            Some(refusal) => refusal.into_response(),
+            None => next.run(request).await,
         };
         let target = response.extensions().get::<AuditTarget>();
         let target = target.map(|AuditTarget(target)| cut(target, TARGET_CHARS_MAX));

@@ -140,6 +140,27 @@ fn users_sign_in_by_role_and_what_they_do_is_in_the_audit_log() {
     assert_eq!(dashboard("a password from a file"), 401);
     assert_eq!(code(&place.consign(&["user", "remove", "ann", "--yes"])), 3);
 
+    // A key with a scope of operators takes the place of the admin token, as far as the scope goes.
+    let reader = [
+        "key",
+        "create",
+        "--name",
+        "r",
+        "--scope",
+        "admin-read",
+        "--json",
+    ];
+    let reader = word(&printed(&place.consign(&reader))["api_key"]);
+    let as_reader = |args: &[&str]| place.consign_with(args, &[("CONSIGN_ADMIN_TOKEN", &reader)]);
+    let listed = as_reader(&["key", "list"]);
+    assert_eq!(code(&listed), 0, "{}", text(&listed.stderr));
+    let refused = as_reader(&["user", "add", "eve", "--role", "admin"]);
+    let said = text(&refused.stderr);
+    assert!(
+        code(&refused) == 4 && said.contains("the scope admin"),
+        "{said}"
+    );
+
     let log = text(&place.consign(&["audit", "list", "--since", "1h"]).stdout);
     for part in [
         "user.add",

@@ -52,8 +52,8 @@ async fn s20_a_viewer_changes_nothing_on_any_route_of_the_mesh() {
                 .replace("{id}", &"0".repeat(32))
                 .replace("{pubkey}", &"0".repeat(64));
             let ask = async |name: &str, value: &str| {
-                let answer = world.request(&method, &uri, &[(name, value)], Some("{}"));
-                answer.await
+                let headers = [(name, value)];
+                world.request(&method, &uri, &headers, Some("{}")).await
             };
             let what = format!("{method} {path}");
             let reads = method == "GET";
@@ -92,14 +92,12 @@ async fn s21_a_change_of_a_mesh_is_in_the_audit_log_with_its_target() {
     let world = World::new();
     world.mesh(&json!({})).await;
     world.invite(&json!({})).await;
-    let log = world.engine.audit(
-        Operator::vouched(),
-        &AuditFilter {
-            limit: 9,
-            ..AuditFilter::default()
-        },
-    );
-    let log = log.await.unwrap();
+    let filter = AuditFilter {
+        limit: 9,
+        ..AuditFilter::default()
+    };
+    let log = world.engine.audit(Operator::vouched(), &filter).await;
+    let log = log.unwrap();
     let entries = log.entries.iter();
     let shown: Vec<String> = entries
         .map(|(_, entry)| format!("{} {} {}", entry.action, entry.target, entry.outcome))
