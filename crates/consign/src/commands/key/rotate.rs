@@ -35,7 +35,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct RotatedKey<'a> {
+struct RotatedApiKey<'a> {
     id: &'a str,
     api_key: &'a str,
     /// Seconds.
@@ -65,7 +65,7 @@ impl Args {
         }
         let made = client.rotate_key(&self.id, overlap).await?;
         if self.output.json {
-            out::json(&RotatedKey {
+            out::json(&RotatedApiKey {
                 id: &made.id,
                 api_key: made.key.reveal(),
                 overlap,
