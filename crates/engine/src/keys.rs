@@ -30,7 +30,7 @@ use crate::unit_of_work::UnitOfWork;
 use crate::{Caller, Engine, Error, Operator};
 
 pub(crate) use rights::KeyRights;
-pub use rights::{Authenticated, KeyInfo, KeySettings};
+pub use rights::{Authenticated, KeyEnd, KeyInfo, KeySettings};
 
 /// The main key has no record.
 const MAIN: &str = MAIN_KEY_ID;

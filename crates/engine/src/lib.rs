@@ -53,7 +53,7 @@ pub use exposed_queues::{ExposedItem, ExposedQueue, ExposedQueues, InvalidQueueN
 pub use grants::GrantInfo;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
-pub use keys::{Authenticated, KeyInfo, KeySettings, NewKey, SealKey, key_id};
+pub use keys::{Authenticated, KeyEnd, KeyInfo, KeySettings, NewKey, SealKey, key_id};
 pub use lease::{KEPT_LEASE_US, KeptLease, Lease, Leases};
 pub use ledger_health::LedgerHealth;
 pub use mesh_upkeep::PruneReport;

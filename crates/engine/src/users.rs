@@ -227,9 +227,10 @@ impl Engine {
 
     /// The role of the user with this password, if there is one.
     pub async fn sign_in(&self, name: &str, password: &str) -> Result<Option<AdminRole>, Error> {
-        let user = match is_user_name(name) {
-            true => self.load::<UserRecord>(user_key(name)).await?,
-            false => None,
+        let user = if is_user_name(name) {
+            self.load::<UserRecord>(user_key(name)).await?
+        } else {
+            None
         };
         let Some(user) = user else {
             // As slow as the check of a password.

@@ -4,7 +4,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{KeyInfo, KeySettings, NewKey};
+use consign_engine::{KeyEnd, KeyInfo, KeySettings, NewKey};
 use consign_kernel::error::Code;
 use consign_kernel::ids::{DAY_US, Micros, SECOND_US};
 use consign_kernel::json::{Object, Raw};
@@ -214,7 +214,10 @@ fn settings(object: &Object<'_>, now: Micros) -> Result<KeySettings, Reject> {
         namespaces: namespaces(object)?,
         rate: number("rate", RATE_MAX)?.and_then(|rate| u32::try_from(rate).ok()),
         open_max: number("open_max", OPEN_MAX)?.and_then(|max| u64::try_from(max).ok()),
-        expires_at: expires_in.map(|seconds| (seconds > 0).then(|| now.plus(seconds * SECOND_US))),
+        end: expires_in.map(|seconds| match seconds {
+            0 => KeyEnd::Never,
+            _ => KeyEnd::At(now.plus(seconds * SECOND_US)),
+        }),
     })
 }
 

@@ -9,7 +9,7 @@ use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::KeyScope;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::credentials::{self, SecretDigest};
 use crate::cross_site::is_cross_site;
@@ -189,7 +189,7 @@ impl OperatorCredentials {
             let role = role.ok_or_else(wrong)?;
             return Ok(AdminCaller::new(role, AdminActor::User(basic.user)));
         }
-        match headers.get(API_KEY).map(|key| key.to_str()) {
+        match headers.get(API_KEY).map(HeaderValue::to_str) {
             Some(Ok(key)) => by_key(engine, key).await,
             Some(Err(_)) | None => Err(Reject::admin_challenge()),
         }

@@ -16,8 +16,14 @@ pub struct KeySettings {
     pub namespaces: Option<Vec<String>>,
     pub rate: Option<u32>,
     pub open_max: Option<u64>,
-    /// `Some(None)`: never.
-    pub expires_at: Option<Option<Micros>>,
+    pub end: Option<KeyEnd>,
+}
+
+/// When a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyEnd {
+    Never,
+    At(Micros),
 }
 
 impl KeySettings {
@@ -33,8 +39,10 @@ impl KeySettings {
         }
         key.rate = self.rate.or(key.rate);
         key.open_max = self.open_max.or(key.open_max);
-        if let Some(end) = self.expires_at {
-            key.expires_at = end.map(|end| end.0);
+        match self.end {
+            None => {}
+            Some(KeyEnd::Never) => key.expires_at = None,
+            Some(KeyEnd::At(end)) => key.expires_at = Some(end.0),
         }
     }
 }

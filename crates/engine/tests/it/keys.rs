@@ -1,6 +1,6 @@
 //! API keys: creation, authentication, revocation, sealing.
 
-use consign_engine::{Authenticated, Error, KeySettings, Operator, key_id};
+use consign_engine::{Authenticated, Error, KeyEnd, KeySettings, Operator, key_id};
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::record::{ApiKey, KeyScope, Kind};
 use consign_store::TypedReads as _;
@@ -260,7 +260,7 @@ async fn settings_of_a_key_are_read_with_each_request() {
     let settings = KeySettings {
         scopes: Some(vec![KeyScope::Publish]),
         namespaces: Some(vec!["mail*".to_owned()]),
-        expires_at: Some(Some(engine.now().plus(60 * SECOND_US))),
+        end: Some(KeyEnd::At(engine.now().plus(60 * SECOND_US))),
         ..KeySettings::default()
     };
     let key = engine.create_key_with(operator, "alice", &[], settings);
