@@ -95,7 +95,7 @@ impl IntentFace {
         {
             // The table lets a key go up to a second before its window ends, so that no request is lost.
             let rest_s = (rest_us + SECOND_US - 1) / SECOND_US + 1;
-            return Err(rate_limited(caller, rest_s));
+            return Err(Reject::rate_limited(caller, rest_s));
         }
         let holder = if caller.is_main() {
             BodySender::Trusted
@@ -201,15 +201,6 @@ impl IntentFace {
     }
 }
 
-/// The published client sleeps for the whole `Retry-After`, so only a key whose rate an operator chose gets one.
-fn rate_limited(caller: &Caller, retry_after_s: i64) -> Reject {
-    let reject = Reject::from(Refusal::RateLimited { retry_after_s });
-    match u32::try_from(retry_after_s) {
-        Ok(seconds) if caller.has_own_rate() => reject.after_s(seconds),
-        _ => reject,
-    }
-}
-
 fn presented_key(headers: &HeaderMap) -> Result<&str, Reject> {
     let missing = || Reject::new(Code::Unauthorized, "Missing API key.");
     let key = headers.get("x-api-key").ok_or_else(missing)?;
@@ -269,7 +260,7 @@ impl AuthedRequest {
         }
         outcome.map_err(|error| match error {
             Error::Refused(Refusal::RateLimited { retry_after_s }) => {
-                rate_limited(&self.caller, retry_after_s)
+                Reject::rate_limited(&self.caller, retry_after_s)
             }
             error => error.into(),
         })

@@ -3,8 +3,8 @@
 //! Invariant: a request gets as far as its role allows. A right is an argument of the check, so a route that states none does
 //! not compile.
 
-use consign_engine::{AdminRole, Authenticated, Engine, Operator};
-use consign_kernel::error::Code;
+use consign_engine::{AdminRole, Authenticated, Engine, Error, Operator};
+use consign_kernel::error::{Code, Refusal};
 use consign_kernel::plant::{self, Plant};
 use consign_kernel::record::KeyScope;
 use http::header::AUTHORIZATION;
@@ -210,7 +210,13 @@ async fn by_key(engine: &Engine, key: &str) -> Result<AdminCaller, Reject> {
     } else {
         return Err(Reject::admin_challenge());
     };
-    engine.pass(caller.gate(None, 1)).await?;
+    let passed = engine.pass(caller.gate(None, 1)).await;
+    passed.map_err(|error| match error {
+        Error::Refused(Refusal::RateLimited { retry_after_s }) => {
+            Reject::rate_limited(&caller, retry_after_s)
+        }
+        error => error.into(),
+    })?;
     Ok(AdminCaller::new(
         role,
         AdminActor::Key(caller.id().to_owned()),

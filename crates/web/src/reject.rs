@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Error, LedgerHealth, PauseReason};
+use consign_engine::{Caller, Error, LedgerHealth, PauseReason};
 use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::Micros;
 use consign_kernel::record::KeyScope;
@@ -119,6 +119,16 @@ impl Reject {
             "Invalid API key."
         };
         Self::new(Code::Unauthorized, message).of_wrong_credential()
+    }
+
+    /// The response to a key that has used up its rate. The published client sleeps for the whole `Retry-After`, so only a key
+    /// whose rate an operator chose gets one.
+    pub fn rate_limited(caller: &Caller, retry_after_s: i64) -> Self {
+        let reject = Self::from(Refusal::RateLimited { retry_after_s });
+        match u32::try_from(retry_after_s) {
+            Ok(seconds) if caller.has_own_rate() => reject.after_s(seconds),
+            _ => reject,
+        }
     }
 
     /// The response to a key that has ended, or to a secret that a rotation replaced.

@@ -156,6 +156,7 @@ async fn s20_a_key_with_the_scope_admin_uses_admin_routes_and_is_metered() {
     }
     let limited = world.send(Call::get("/admin/keys").key(key)).await;
     limited.assert_refused(429, "rate_limited");
+    assert_eq!(limited.headers["retry-after"], "60");
     // It is no key for clients, and no browser of another site can send it.
     world.clock.advance_s(60);
     let publish = Call::post("/intent").key(key);
