@@ -37,7 +37,9 @@ Usage: consign <COMMAND>
 Commands:
   serve       Run the server
   intent      Publish, claim, settle and show intents
-  key         Create, list and revoke API keys, and grant them namespaces
+  key         Create, list, change, rotate and revoke API keys, and grant them namespaces
+  user        Add, list and remove people who sign in to the dashboard, and set their roles
+  audit       List and export what operators did
   node        List the nodes of a ledger, and drain one of them
   tx          Create, execute and compensate agent transactions
   site        Show and change the keys of the site of agent transactions
@@ -132,8 +134,9 @@ Server:
       --ca-file <FILE>           Certificate authority (PEM) to trust beside the public ones [env:
                                  CONSIGN_CA_FILE]
       --timeout <SECONDS>        Seconds to wait for an answer [default: 10]
-      --admin-token <TOKEN>      Admin token; prefer --admin-token-file or the variable, other users
-                                 can see arguments [env: CONSIGN_ADMIN_TOKEN]
+      --admin-token <TOKEN>      Admin token, or an API key with the scope admin; prefer
+                                 --admin-token-file or the variable, other users can see arguments
+                                 [env: CONSIGN_ADMIN_TOKEN]
       --admin-token-file <FILE>  File that holds the admin token; wins over --admin-token
 "
     );

@@ -185,6 +185,7 @@ fn users_sign_in_by_role_and_what_they_do_is_in_the_audit_log() {
         })
         .collect();
     let expected = [
+        "user.add",
         "user.remove",
         "user.remove",
         "user.change",

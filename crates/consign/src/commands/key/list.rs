@@ -103,9 +103,9 @@ mod tests {
         let keys: Vec<ApiKeyInfo> = serde_json::from_str(json).unwrap();
         assert_eq!(
             human(&keys),
-            "ID  NAME     SCOPES        NAMESPACES     RATE  REQUESTS  CREATED     LAST USED             EXPIRES\n\
+            "ID  NAME      SCOPES        NAMESPACES     RATE  REQUESTS  CREATED     LAST USED             EXPIRES\n\
              k1  a\\u{1b}b  publish,read  all            60    12        2023-11-14  -                     -\n\
-             k2  mailer   claim         mail*,beam.al  600   0         2023-11-14  2023-11-14T22:13:21Z  2023-11-15\n"
+             k2  mailer    claim         mail*,beam.al  600   0         2023-11-14  2023-11-14T22:13:21Z  2023-11-15\n"
         );
     }
 }
