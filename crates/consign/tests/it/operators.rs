@@ -102,6 +102,9 @@ fn users_sign_in_by_role_and_what_they_do_is_in_the_audit_log() {
     assert_eq!(code(&add), 0, "{}", text(&add.stderr));
     let password = text(&add.stdout).trim().to_owned();
     assert!(password.starts_with("cu_"), "{password}");
+    let again = place.consign(&["user", "add", "ann", "--role", "admin"]);
+    let said = text(&again.stderr);
+    assert!(code(&again) == 4 && said.contains("set-role"), "{said}");
     let sign_in = |password: &str| {
         let basic = data_encoding::BASE64.encode(format!("ann:{password}").as_bytes());
         server
@@ -190,6 +193,7 @@ fn users_sign_in_by_role_and_what_they_do_is_in_the_audit_log() {
         "user.remove",
         "user.change",
         "user.change",
+        "user.add",
         "user.add",
     ];
     assert_eq!(actions, expected);

@@ -1,8 +1,10 @@
 //! `consign user add NAME --role ROLE [--password-file FILE]`
 
+use consign_client::StatusCode;
+
 use super::{PasswordArgs, RoleArg, show_made};
 use crate::commands::OutputArgs;
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use crate::link::AdminArgs;
 use crate::{out, render};
 
@@ -43,7 +45,15 @@ impl Args {
             }
             return Ok(Exit::Done);
         }
-        let user = client.add_user(&self.name, role, password.as_ref()).await?;
+        let added = client.add_user(&self.name, role, password.as_ref());
+        let user = match added.await {
+            Err(error) if error.status() == Some(StatusCode::CONFLICT) => {
+                let message = format!("there is a user {name} already; nothing was changed");
+                let hint = "change it with: consign user set-role, or consign user set-password";
+                return Err(Failure::new(Exit::Refused, message).hint(hint).into());
+            }
+            added => added?,
+        };
         if self.output.json {
             out::json(&user)?;
         } else {
