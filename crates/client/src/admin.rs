@@ -1,12 +1,49 @@
-//! The admin routes: creating, listing and revoking keys; listing and draining nodes.
+//! The admin routes: keys, users, the audit log, nodes.
 //!
 //! Invariant: these calls carry the admin token alone, never the API key.
 
 use serde::{Deserialize, Serialize};
 
 use crate::call::{Call, Credential, refused};
-use crate::query::path_with_query;
-use crate::{ApiKeyInfo, Client, Error, Events, KeyGrant, NewApiKey, NodeStatus, SecretKey};
+use crate::query::{encode, path_with_query};
+use crate::{
+    ApiKeyInfo, AuditRecords, Client, Error, Events, KeyGrant, KeyOptions, NewApiKey, NodeStatus,
+    SecretKey, UserStatus,
+};
+
+#[derive(Deserialize)]
+struct GeneratedKey {
+    api_key: String,
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    owner: String,
+    #[serde(default)]
+    grants: Vec<String>,
+}
+
+impl From<GeneratedKey> for NewApiKey {
+    fn from(made: GeneratedKey) -> Self {
+        Self {
+            key: SecretKey::new(&made.api_key),
+            id: made.id,
+            owner: made.owner,
+            grants: made.grants,
+        }
+    }
+}
+
+/// Which entries of the audit log to list.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    /// The end of an earlier page.
+    pub after: Option<String>,
+    pub limit: u32,
+    pub actor: Option<String>,
+    pub action: Option<String>,
+    /// Unix seconds.
+    pub since: Option<i64>,
+}
 
 impl Client {
     /// Creates a key that may claim in these reserved namespaces.
@@ -14,6 +51,7 @@ impl Client {
         &self,
         owner: Option<&str>,
         grants: &[String],
+        options: &KeyOptions,
     ) -> Result<NewApiKey, Error> {
         #[derive(Serialize)]
         struct Body<'a> {
@@ -21,24 +59,133 @@ impl Client {
             owner: Option<&'a str>,
             #[serde(skip_serializing_if = "<[String]>::is_empty")]
             grants: &'a [String],
-        }
-        #[derive(Deserialize)]
-        struct GeneratedKey {
-            api_key: String,
-            #[serde(default)]
-            owner: String,
-            #[serde(default)]
-            grants: Vec<String>,
+            #[serde(flatten)]
+            options: &'a KeyOptions,
         }
         let call = Call::post("generate_key", "/admin/generate_key".to_owned())
-            .json(&Body { owner, grants })?
+            .json(&Body {
+                owner,
+                grants,
+                options,
+            })?
             .credential(Credential::Admin);
         let answer: GeneratedKey = self.fetch(call).await?;
-        Ok(NewApiKey {
-            key: SecretKey::new(&answer.api_key),
-            owner: answer.owner,
-            grants: answer.grants,
-        })
+        Ok(answer.into())
+    }
+
+    /// A key by its id.
+    pub async fn key(&self, id: &str) -> Result<ApiKeyInfo, Error> {
+        let path = format!("/admin/keys/{}", encode(id.as_bytes()));
+        self.fetch(Call::get("key", path).credential(Credential::Admin))
+            .await
+    }
+
+    /// Changes the settings of a key.
+    pub async fn change_key(&self, id: &str, options: &KeyOptions) -> Result<ApiKeyInfo, Error> {
+        let path = format!("/admin/keys/{}", encode(id.as_bytes()));
+        let call = Call::post("change_key", path).json(options)?;
+        self.fetch(call.credential(Credential::Admin)).await
+    }
+
+    /// Gives a key a new secret; the present one is accepted for `overlap_s` longer.
+    pub async fn rotate_key(&self, id: &str, overlap_s: u64) -> Result<NewApiKey, Error> {
+        #[derive(Serialize)]
+        struct Body {
+            overlap: u64,
+        }
+        let path = format!("/admin/keys/{}/rotate", encode(id.as_bytes()));
+        let body = Body { overlap: overlap_s };
+        let call = Call::post("rotate_key", path).json(&body)?;
+        let answer: GeneratedKey = self.fetch(call.credential(Credential::Admin)).await?;
+        Ok(answer.into())
+    }
+
+    pub async fn users(&self) -> Result<Vec<UserStatus>, Error> {
+        let call = Call::get("users", "/admin/users".to_owned()).credential(Credential::Admin);
+        self.fetch(call).await
+    }
+
+    /// Adds a user; without a password the server makes one.
+    pub async fn add_user(
+        &self,
+        name: &str,
+        role: &str,
+        password: Option<&SecretKey>,
+    ) -> Result<UserStatus, Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            name: &'a str,
+            role: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            password: Option<&'a str>,
+        }
+        let password = password.map(SecretKey::reveal);
+        let body = Body {
+            name,
+            role,
+            password,
+        };
+        let call = Call::post("add_user", "/admin/users".to_owned()).json(&body)?;
+        self.fetch(call.credential(Credential::Admin)).await
+    }
+
+    pub async fn set_user_role(&self, name: &str, role: &str) -> Result<UserStatus, Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            role: &'a str,
+        }
+        self.change_user(name, &Body { role }).await
+    }
+
+    /// Sets the password of a user; without one the server makes it.
+    pub async fn set_user_password(
+        &self,
+        name: &str,
+        password: Option<&SecretKey>,
+    ) -> Result<UserStatus, Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            password: Option<&'a str>,
+            new_password: bool,
+        }
+        let body = Body {
+            password: password.map(SecretKey::reveal),
+            new_password: password.is_none(),
+        };
+        self.change_user(name, &body).await
+    }
+
+    async fn change_user(&self, name: &str, body: &impl Serialize) -> Result<UserStatus, Error> {
+        let path = format!("/admin/users/{}", encode(name.as_bytes()));
+        let call = Call::post("change_user", path).json(body)?;
+        self.fetch(call.credential(Credential::Admin)).await
+    }
+
+    pub async fn remove_user(&self, name: &str) -> Result<(), Error> {
+        let path = format!("/admin/users/{}/remove", encode(name.as_bytes()));
+        let call = Call::post("remove_user", path).credential(Credential::Admin);
+        self.answer(call).await.map(drop)
+    }
+
+    /// A page of the audit log.
+    pub async fn audit(&self, filter: &AuditQuery) -> Result<AuditRecords, Error> {
+        let (limit, since) = (
+            filter.limit.to_string(),
+            filter.since.map(|since| since.to_string()),
+        );
+        let path = path_with_query(
+            "/admin/audit",
+            &[
+                ("action", filter.action.as_deref()),
+                ("actor", filter.actor.as_deref()),
+                ("after", filter.after.as_deref()),
+                ("limit", Some(&limit)),
+                ("since", since.as_deref()),
+            ],
+        );
+        self.fetch(Call::get("audit", path).credential(Credential::Admin))
+            .await
     }
 
     pub async fn revoke_key(&self, key: &SecretKey) -> Result<(), Error> {

@@ -27,6 +27,8 @@ pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(crate) const AGENT: &str = concat!("consign/", env!("CARGO_PKG_VERSION"));
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// The beginning of API keys that operators make. One with a scope of operators can take the place of the admin token.
+const MADE_KEY: &str = "tk_";
 const ADMIN_TOKEN: HeaderName = HeaderName::from_static("x-admin-token");
 const TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 const NONCE: HeaderName = HeaderName::from_static("x-nonce");
@@ -250,7 +252,13 @@ impl Client {
         match credential {
             Credential::None => {}
             Credential::Admin => {
-                all.insert(ADMIN_TOKEN, secret(self.admin_token()?)?);
+                let token = self.admin_token()?;
+                let header = if token.reveal().starts_with(MADE_KEY) {
+                    API_KEY
+                } else {
+                    ADMIN_TOKEN
+                };
+                all.insert(header, secret(token)?);
             }
             Credential::Bearer => {
                 let bearer = SecretKey::new(&format!("Bearer {}", self.admin_token()?.reveal()));

@@ -38,6 +38,7 @@ mod transactions;
 mod wire;
 
 pub use address::Address;
+pub use admin::AuditQuery;
 pub use atp_wire::{
     AnnouncedKey, AtpIntent, AtpRail, AtpReceipt, AtpReceiptList, AtpTransaction, AuthorizedIntent,
     CreatedAtpIntent, FailureView, IntentLimits, ResolvedTransaction, RevokedKey, RotatedKey,
@@ -59,8 +60,9 @@ pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};
 pub use transactions::{ParsedResponse, Transactions};
 pub use wire::{
-    ApiKeyInfo, Claimed, ErrorDetail, Extended, FailReply, IntentResult, IntentStatus, KeyGrant,
-    ListPage, NewApiKey, NodeStatus, Published, ReceiptStanding, Timeline, TimelineEntry,
+    ApiKeyInfo, AuditRecord, AuditRecords, Claimed, ErrorDetail, Extended, FailReply, IntentResult,
+    IntentStatus, KeyGrant, KeyOptions, ListPage, NewApiKey, NodeStatus, Published,
+    ReceiptStanding, Timeline, TimelineEntry, UserStatus,
 };
 
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

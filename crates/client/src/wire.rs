@@ -200,6 +200,7 @@ pub struct ReceiptStanding {
 #[derive(Debug, Clone)]
 pub struct NewApiKey {
     pub key: crate::SecretKey,
+    pub id: String,
     pub owner: String,
     /// The reserved namespaces in which it may claim.
     pub grants: Vec<String>,
@@ -219,6 +220,86 @@ pub struct ApiKeyInfo {
     /// The reserved namespaces in which it may claim.
     #[serde(default)]
     pub grants: Vec<String>,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Empty for all that are not reserved.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// Requests per minute.
+    #[serde(default)]
+    pub rate: u64,
+    #[serde(default)]
+    pub open_max: u64,
+    /// Unix seconds, as the times below.
+    #[serde(default)]
+    pub expires_at: Option<f64>,
+    #[serde(default)]
+    pub last_used_at: Option<f64>,
+    /// How long the secret before the last rotation is still accepted.
+    #[serde(default)]
+    pub past_secret_until: Option<f64>,
+}
+
+/// The settings of a key; what is absent is the server's default, or stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct KeyOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_max: Option<u64>,
+    /// In seconds; zero for never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+}
+
+/// A user of the dashboard and the routes of operators.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct UserStatus {
+    pub name: String,
+    pub role: String,
+    /// Unix seconds.
+    #[serde(default)]
+    pub created_at: f64,
+    #[serde(default)]
+    pub changed_at: f64,
+    /// A password that the server made for this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+}
+
+/// What an operator did.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AuditRecord {
+    pub id: String,
+    /// Unix seconds.
+    pub at: f64,
+    pub actor: String,
+    pub action: String,
+    #[serde(default)]
+    pub target: String,
+    pub outcome: String,
+    #[serde(default)]
+    pub address: String,
+    #[serde(default)]
+    pub user_agent: String,
+    #[serde(default)]
+    pub request_id: String,
+}
+
+/// A page of the audit log, from the newest entry to the oldest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AuditRecords {
+    pub entries: Vec<AuditRecord>,
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// The permission of a key to claim in a reserved namespace.

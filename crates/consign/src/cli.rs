@@ -5,9 +5,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, completion, daemon, doctor, events, import, intent, key, man,
-    mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, version,
-    worker,
+    acl, agent, audit, automation, bench, completion, daemon, doctor, events, import, intent, key,
+    man, mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, user,
+    version, worker,
 };
 use crate::failure::Exit;
 use crate::{out, serve, verbose};
@@ -105,9 +105,15 @@ enum CliCommand {
     /// Run a command for each intent of a goal
     #[command(subcommand)]
     Worker(worker::WorkerSubcommand),
-    /// Create, list and revoke API keys, and grant them namespaces
+    /// Create, list, change, rotate and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
+    /// Add, list and remove people who sign in to the dashboard, and set their roles
+    #[command(subcommand)]
+    User(user::UserSubcommand),
+    /// List and export what operators did
+    #[command(subcommand)]
+    Audit(audit::AuditSubcommand),
     /// List the nodes of a ledger, and drain one of them
     #[command(subcommand)]
     Node(node::NodeSubcommand),
@@ -204,6 +210,8 @@ impl Cli {
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
             CliCommand::Worker(action) => single_thread()?.block_on(Box::pin(action.run())),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
+            CliCommand::User(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Audit(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),
             CliCommand::Site(action) => single_thread()?.block_on(action.run()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod agent;
+pub(crate) mod audit;
 pub(crate) mod automation;
 pub(crate) mod beam;
 pub(crate) mod bench;
@@ -30,6 +31,7 @@ pub(crate) mod store;
 pub(crate) mod system;
 pub(crate) mod top;
 pub(crate) mod tx;
+pub(crate) mod user;
 pub(crate) mod version;
 pub(crate) mod worker;
 

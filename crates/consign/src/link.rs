@@ -76,7 +76,8 @@ pub(crate) struct AdminArgs {
     #[command(flatten)]
     server: ServerArgs,
 
-    /// Admin token; prefer --admin-token-file or the variable, other users can see arguments
+    /// Admin token, or an API key with the scope admin; prefer --admin-token-file or the variable, other users can see
+    /// arguments
     #[arg(
         long,
         value_name = "TOKEN",

@@ -186,6 +186,7 @@ Variables of the Intent Protocol (switches are on only if set to true):
   BUS_REQUIRE_SIGNATURES         refuse unsigned requests
   BUS_MAINTENANCE_MODE           respond with 503 to all but admin routes
   BUS_CLEANUP_INTERVAL_SECONDS   300 to 86400, default 21600
+  CONSIGN_AUDIT_RETENTION_DAYS   how long the audit log is kept; 1 to 3650, default 90
 
 Variables of agent transactions (ATP), which are served when ATP_SITE is set:
   ATP_SITE                       the origin that intents must name, like https://shop.example

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use consign_kernel::command::{Answer, Claim, Command, Gate, OnRefusal, Operate, Request};
@@ -27,13 +28,14 @@ use crate::answers::typed;
 use crate::clock::WallClock;
 use crate::followers::Followers;
 use crate::housekeeping::CleanupSchedule;
-use crate::keys::SealKey;
+use crate::keys::{KeyRights, SealKey};
 use crate::ledger_health::HealthProbe;
 use crate::nodes::ClaimPause;
 use crate::seeds::Seeds;
 use crate::skipped_steps::SkippedSteps;
 use crate::slots::{Slot, Slots};
 use crate::step_meter::{StepFigures, StepMeter};
+use crate::users::SignIns;
 use crate::wakes::Wakes;
 
 /// Correctness rests on polling; wakes only reduce latency.
@@ -97,6 +99,9 @@ pub(crate) struct EngineState {
     pub(crate) main_digest: [u8; 32],
     pub(crate) cleanup: CleanupSchedule,
     pub(crate) claim_pause: ClaimPause,
+    pub(crate) sign_ins: SignIns,
+    /// The number of audit entries that this process wrote.
+    pub(crate) audited: AtomicU32,
 }
 
 impl fmt::Debug for Engine {
@@ -110,6 +115,8 @@ impl fmt::Debug for Engine {
 pub struct Caller {
     pub(crate) id: String,
     pub(crate) main: bool,
+    /// None for the main key.
+    pub(crate) rights: Option<Arc<KeyRights>>,
 }
 
 impl Caller {
@@ -167,6 +174,8 @@ impl Engine {
                 main_digest: crate::keys::digest(&options.main_key),
                 cleanup: CleanupSchedule::new(now, options.cleanup_interval),
                 claim_pause: ClaimPause::default(),
+                sign_ins: SignIns::default(),
+                audited: AtomicU32::new(0),
             }),
         };
         let weak = Arc::downgrade(&engine.inner);
@@ -493,7 +502,11 @@ impl Engine {
 
     /// Whether the caller's key is still valid, for requests that last long.
     pub async fn is_active(&self, caller: &Caller) -> Result<bool, Error> {
-        Ok(caller.main || self.record(ApiKey::key(&caller.id)).await?.is_some())
+        if caller.main {
+            return Ok(true);
+        }
+        let key = self.load::<ApiKey>(ApiKey::key(&caller.id)).await?;
+        Ok(key.is_some_and(|key| !key.value.is_expired(self.now())))
     }
 
     pub async fn counts(&self, _: Operator, face: Face) -> Result<Vec<Count>, Error> {

@@ -26,7 +26,7 @@ impl Engine {
     /// Lets a key, given as key or key id, claim in a namespace. A grant that exists stays unchanged. False if there is no
     /// such key.
     pub async fn grant(&self, _: Operator, key: &str, namespace: &str) -> Result<bool, Error> {
-        let id = self.publisher_id(key);
+        let id = self.resolve_key_id(key).await?;
         let record = self.new_grant(&id, namespace);
         self.put_if_unchanged(record.put()).await?;
         // Ordering: the key is looked up after the write, and its revocation lists its grants after the removal of the key.
@@ -45,8 +45,9 @@ impl Engine {
         key: &str,
         namespace: &str,
     ) -> Result<bool, Error> {
+        let id = self.resolve_key_id(key).await?;
         let mut unit = UnitOfWork::default();
-        let deleted = unit.delete(Grant::key(namespace, &self.publisher_id(key)));
+        let deleted = unit.delete(Grant::key(namespace, &id));
         self.commit(unit).await?.get(deleted)
     }
 

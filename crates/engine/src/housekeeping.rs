@@ -158,6 +158,7 @@ impl Engine {
             })
             .await?;
         report.rate_limits_deleted = self.forget_windows().await?;
+        self.forget_audit().await?;
         self.record_pass(face, self.now()).await?;
         Ok(report)
     }
@@ -213,7 +214,7 @@ impl Engine {
         .await
     }
 
-    async fn forget(&self, piece: impl Fn() -> Forget) -> Result<u64, Error> {
+    pub(crate) async fn forget(&self, piece: impl Fn() -> Forget) -> Result<u64, Error> {
         let mut forgotten = 0;
         loop {
             let rows = self.forget_piece(piece()).await?;

@@ -1,16 +1,23 @@
-//! API keys: creation, lookup by digest, encrypted storage.
+//! API keys: creation, lookup by digest, rotation, encrypted storage.
+//!
+//! The id of a key follows from its first secret and never changes: intents, grants and limits refer to it. A secret that a
+//! rotation made finds the key through an alias record under the id that a key made with that secret would have.
 //!
 //! Invariant: the plain text of a key leaves this module once, when the key is created. In the database it is
 //! encrypted with the seal key, so the database alone contains no usable key.
 
+mod change;
+mod rights;
+
 use std::fmt;
+use std::sync::Arc;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use consign_kernel::command::Forget;
 use consign_kernel::ids::Micros;
 use consign_kernel::limits;
-use consign_kernel::record::{ApiKey, Kind, Record};
+use consign_kernel::record::{ApiKey, ApiKeyAlias, Kind, Record};
 use consign_store::TypedReads as _;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -21,6 +28,9 @@ use crate::publication::MAIN_KEY_ID;
 use crate::records::Versioned;
 use crate::unit_of_work::UnitOfWork;
 use crate::{Caller, Engine, Error, Operator};
+
+pub(crate) use rights::KeyRights;
+pub use rights::{Authenticated, KeyEnd, KeyInfo, KeySettings};
 
 /// The main key has no record.
 const MAIN: &str = MAIN_KEY_ID;
@@ -104,17 +114,6 @@ impl fmt::Debug for NewKey {
     }
 }
 
-/// The public properties of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyInfo {
-    pub id: String,
-    pub owner: String,
-    pub total_requests: u64,
-    pub created_at: Micros,
-    /// The reserved namespaces in which it may claim.
-    pub grants: Vec<String>,
-}
-
 pub(crate) fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
@@ -128,6 +127,17 @@ fn id_of(digest: &[u8; 32]) -> String {
     format!("k_{}", HEXLOWER.encode(&digest[..8]))
 }
 
+/// The same for a digest as it is stored.
+fn id_of_digest(digest: &str) -> String {
+    format!("k_{}", digest.get(..16).unwrap_or(digest))
+}
+
+fn new_secret() -> Result<String, Error> {
+    let mut random = [0_u8; 20];
+    getrandom::fill(&mut random).map_err(|error| Error::Internal(error.to_string()))?;
+    Ok(format!("tk_{}", HEXLOWER.encode(&random)))
+}
+
 impl Engine {
     /// Encrypts a secret that a face stores in the ledger, bound to a name.
     pub fn seal(&self, name: &str, secret: &str) -> Result<String, Error> {
@@ -139,30 +149,70 @@ impl Engine {
         self.inner.seal.open(name, sealed)
     }
 
-    /// The caller with this key, or `None` for an unknown key. The comparison takes constant time.
-    pub async fn authenticate(&self, secret: &str) -> Result<Option<Caller>, Error> {
+    /// The caller with this key. The comparison takes constant time.
+    pub async fn authenticate(&self, secret: &str) -> Result<Authenticated, Error> {
         let digest = digest(secret);
         if digest.ct_eq(&self.inner.main_digest).into() {
-            return Ok(Some(Caller {
+            return Ok(Authenticated::Caller(Caller {
                 id: MAIN.to_owned(),
                 main: true,
+                rights: None,
             }));
         }
-        let id = id_of(&digest);
-        let Some(record) = self.record(ApiKey::key(&id)).await? else {
-            return Ok(None);
+        let secret_id = id_of(&digest);
+        let Some(record) = self.key_record(&secret_id).await? else {
+            return Ok(Authenticated::Unknown);
         };
         let key = parse(&record)?;
-        let known = HEXLOWER
-            .encode(&digest)
-            .as_bytes()
-            .ct_eq(key.digest.as_bytes())
-            .into();
-        Ok(if known {
-            Some(Caller { id, main: false })
-        } else {
-            None
-        })
+        let digest = HEXLOWER.encode(&digest);
+        let matches = |stored: &str| bool::from(digest.as_bytes().ct_eq(stored.as_bytes()));
+        let now = self.now();
+        if !matches(&key.digest) {
+            match key.past_secrets.iter().find(|past| matches(&past.digest)) {
+                None => return Ok(Authenticated::Unknown),
+                Some(past) if past.until <= now.0 => {
+                    return Ok(Authenticated::Expired(Micros(past.until)));
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(end) = key.expires_at.filter(|_| key.is_expired(now)) {
+            return Ok(Authenticated::Expired(Micros(end)));
+        }
+        Ok(Authenticated::Caller(Caller {
+            id: record.key.name,
+            main: false,
+            rights: Some(Arc::new(KeyRights {
+                scopes: key.scopes().to_vec(),
+                open_max: key.open_max(),
+                has_own_rate: key.rate.is_some(),
+                namespaces: key.namespaces,
+                secret_id,
+            })),
+        }))
+    }
+
+    /// The record of a key by its id, or by the id that follows from one of its secrets.
+    async fn key_record(&self, id: &str) -> Result<Option<Record>, Error> {
+        if let Some(record) = self.record(ApiKey::key(id)).await? {
+            return Ok(Some(record));
+        }
+        let alias: Option<Versioned<ApiKeyAlias>> = self.load(ApiKeyAlias::key(id)).await?;
+        match alias {
+            Some(alias) => self.record(ApiKey::key(&alias.value.key_id)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The id of the key that clients name by a key, a secret of a rotation, or a key id. A name of no key is returned as an
+    /// id that no key has.
+    pub async fn resolve_key_id(&self, text: &str) -> Result<String, Error> {
+        let id = self.publisher_id(text);
+        if id == MAIN {
+            return Ok(id);
+        }
+        let record = self.key_record(&id).await?;
+        Ok(record.map_or(id, |record| record.key.name))
     }
 
     /// The key id for a `publisher` field: clients send a key or a key id.
@@ -186,14 +236,26 @@ impl Engine {
     /// Creates a key that may claim in these reserved namespaces.
     pub async fn create_key(
         &self,
-        _: Operator,
+        operator: Operator,
         owner: &str,
         granted: &[String],
     ) -> Result<NewKey, Error> {
-        let mut random = [0_u8; 20];
-        getrandom::fill(&mut random).map_err(|error| Error::Internal(error.to_string()))?;
-        let secret = format!("tk_{}", HEXLOWER.encode(&random));
-        let (id, key) = self.new_key(&secret, owner, self.now(), 0)?;
+        let settings = KeySettings::default();
+        self.create_key_with(operator, owner, granted, settings)
+            .await
+    }
+
+    /// The same with settings of its own.
+    pub async fn create_key_with(
+        &self,
+        _: Operator,
+        owner: &str,
+        granted: &[String],
+        settings: KeySettings,
+    ) -> Result<NewKey, Error> {
+        let secret = new_secret()?;
+        let (id, mut key) = self.new_key(&secret, owner, self.now(), 0)?;
+        settings.apply_to(&mut key);
         let label = key.label.clone();
         let mut unit = UnitOfWork::default();
         unit.replace(&Versioned::new(ApiKey::key(&id), key));
@@ -244,20 +306,25 @@ impl Engine {
             label: owner.chars().take(limits::OWNER_CHARS_MAX).collect(),
             created_at: created_at.0,
             total_requests,
-            window_at: 0,
-            window_count: 0,
+            ..ApiKey::default()
         };
         Ok((id, key))
     }
 
     /// Revokes a key, given as key or key id. Its requests are refused from now on; its intents stay.
     pub async fn revoke_key(&self, _: Operator, key: &str) -> Result<bool, Error> {
-        let id = self.publisher_id(key);
+        let id = self.resolve_key_id(key).await?;
         if id == MAIN {
             // The main key has no record, and its nonces must outlive the replays that they prevent.
             return Ok(false);
         }
         let mut unit = UnitOfWork::default();
+        if let Some(key) = self.load::<ApiKey>(ApiKey::key(&id)).await? {
+            let past = key.value.past_secrets.iter().map(|past| &past.digest);
+            for digest in past.chain([&key.value.digest]) {
+                unit.delete(ApiKeyAlias::key(&id_of_digest(digest)));
+            }
+        }
         let deleted = unit.delete(ApiKey::key(&id));
         unit.forget(Forget::OnceOf { owner: id.clone() });
         for grant in self.grants_of(&id).await? {
@@ -277,15 +344,27 @@ impl Engine {
             let own = grants
                 .iter()
                 .filter(|grant| grant.key_id == record.key.name);
-            keys.push(KeyInfo {
-                grants: own.map(|grant| grant.namespace.clone()).collect(),
-                id: record.key.name,
-                owner: key.label,
-                total_requests: key.total_requests,
-                created_at: Micros(key.created_at),
-            });
+            let own = own.map(|grant| grant.namespace.clone()).collect();
+            keys.push(KeyInfo::new(record.key.name, key, own, self.now()));
         }
         Ok(keys)
+    }
+
+    /// One key, given as key or key id.
+    pub async fn key(&self, _: Operator, key: &str) -> Result<Option<KeyInfo>, Error> {
+        let id = self.resolve_key_id(key).await?;
+        self.key_info(&id).await
+    }
+
+    async fn key_info(&self, id: &str) -> Result<Option<KeyInfo>, Error> {
+        let Some(record) = self.record(ApiKey::key(id)).await? else {
+            return Ok(None);
+        };
+        let grants = self.all_grants().await?.into_iter();
+        let own = grants.filter(|grant| grant.key_id == id);
+        let own = own.map(|grant| grant.namespace).collect();
+        let key = parse(&record)?;
+        Ok(Some(KeyInfo::new(record.key.name, key, own, self.now())))
     }
 
     /// Checks at start that the seal key can decrypt the stored keys.

@@ -5,6 +5,7 @@
 //! Everything a face does to the ledger goes through [`Engine`].
 
 mod answers;
+mod audit;
 mod clock;
 mod engine;
 mod error;
@@ -30,10 +31,12 @@ mod slots;
 mod step_meter;
 mod timekeeper;
 mod unit_of_work;
+mod users;
 mod wakes;
 mod worker;
 
 pub use answers::{Settled, TypedAnswer};
+pub use audit::{AuditEntry, AuditFilter, AuditPage};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
@@ -53,7 +56,7 @@ pub use face_figures::FaceFigures;
 pub use grants::GrantInfo;
 pub use housekeeping::CleanupReport;
 pub use import::{ImportOptions, ImportReport, import_intent_bus};
-pub use keys::{KeyInfo, NewKey, SealKey, key_id};
+pub use keys::{Authenticated, KeyEnd, KeyInfo, KeySettings, NewKey, SealKey, key_id};
 pub use lease::{KEPT_LEASE_US, KeptLease, Lease, Leases};
 pub use ledger_health::LedgerHealth;
 pub use mesh_upkeep::PruneReport;
@@ -66,4 +69,5 @@ pub use slots::{Slot, Slots};
 pub use step_meter::{LABELS_MAX, OTHER, StepCounter, StepFigures, WaitHistogram};
 pub use timekeeper::{SweepReport, Timekeeper};
 pub use unit_of_work::{Committed, Handle, UnitOfWork};
+pub use users::{AdminRole, PASSWORD_CHARS_MIN, UserInfo, is_user_name, new_password};
 pub use worker::{Limits, Reservation, Worker, WorkerSlot};

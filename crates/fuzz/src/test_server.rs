@@ -52,6 +52,7 @@ impl TestServer {
                 admin_secret: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
                 dashboard_password: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
                 metrics_token: Some(SecretDigest::new(ADMIN_TOKEN.to_owned())),
+                ..OperatorCredentials::default()
             },
             trust_proxy: false,
             enforce_https: false,

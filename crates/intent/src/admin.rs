@@ -1,4 +1,4 @@
-//! The operator's routes: keys, purge, cleanup, single intents, dead letters.
+//! The operator's routes: purge, cleanup, single intents, dead letters.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -9,78 +9,13 @@ use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State as IntentState;
-use http::StatusCode;
 
 use super::path_segment::PathId;
 use super::read::{completed_at, result_json, result_type, show_worker, word};
 use super::{IntentFace, wire};
-use consign_web::json_out::{Json, array, json_response, string};
+use consign_web::json_out::{Json, array, json_response};
+use consign_web::operator_guard::AuditTarget;
 use consign_web::reject::Reject;
-
-pub(super) async fn generate_key(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    let (operator, body) = face.authenticate_operator(request).await?;
-    let object = wire::object_or_empty(&body)?;
-    let owner = match wire::field(&object, "owner") {
-        Some(raw) => raw
-            .as_str()
-            .map_or_else(|| raw.compact(), std::borrow::Cow::into_owned),
-        None => "anonymous".to_owned(),
-    };
-    let grants = face.grants_of_new_key(&object)?;
-    let key = face.engine.create_key(operator, &owner, &grants).await?;
-    let mut body = Json::object();
-    body.text("api_key", &key.secret)
-        .text("owner", &key.owner)
-        .text("id", &key.id);
-    if !grants.is_empty() {
-        body.raw("grants", &texts(&grants));
-    }
-    Ok((StatusCode::CREATED, body).into_response())
-}
-
-pub(super) async fn revoke_key(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    let (operator, body) = face.authenticate_operator(request).await?;
-    let object = wire::object_or_empty(&body)?;
-    let key = wire::field(&object, "api_key")
-        .and_then(|raw| raw.as_str().map(std::borrow::Cow::into_owned));
-    let key = key.filter(|key| !key.is_empty());
-    let key =
-        key.ok_or_else(|| Reject::new(Code::InvalidRequest, "Missing required field: api_key."))?;
-    let revoked = face.engine.revoke_key(operator, &key).await?;
-    // The revoked key may be in this list; for other keys the ledger is asked once more.
-    face.rate_limited_keys.forget_all();
-    if !revoked {
-        return Err(Reject::new(Code::NotFound, NO_SUCH_KEY));
-    }
-    Ok(ok().into_response())
-}
-
-const NO_SUCH_KEY: &str =
-    "No such API key; nothing was revoked. The main key cannot be revoked, only replaced.";
-
-/// The public properties of the keys, never a key itself.
-pub(super) async fn keys(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    let (operator, _) = face.authenticate_operator(request).await?;
-    let keys = face.engine.keys(operator).await?;
-    Ok(json_response(array(keys.iter().map(|key| {
-        let mut out = Json::object();
-        out.text("id", &key.id)
-            .text("owner", &key.owner)
-            .number("total_requests", key.total_requests)
-            .seconds("created_at", Some(key.created_at))
-            .raw("grants", &texts(&key.grants));
-        out.finish()
-    }))))
-}
 
 pub(super) async fn purge(
     State(face): State<IntentFace>,
@@ -108,7 +43,8 @@ pub(super) async fn purge(
         purged => purged?,
     };
     face.rate_limited_keys.forget_all();
-    Ok(ok().into_response())
+    let target = namespace.unwrap_or_else(|| "all namespaces".to_owned());
+    Ok(AuditTarget::of(target, ok().into_response()))
 }
 
 pub(super) async fn cleanup(
@@ -139,8 +75,10 @@ pub(super) async fn intent(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    face.authenticate_operator(request).await?;
+    let (caller, _) = face.admin_caller(request).await?;
     let intent = load(&face, &id).await?;
+    // With the token one could settle the intent, which a viewer may not.
+    let token = intent.token.filter(|_| caller.sees_claim_tokens());
     let mut body = Json::object();
     body.text("id", &id)
         .text("namespace", &intent.namespace)
@@ -154,10 +92,7 @@ pub(super) async fn intent(
         .text("publisher", &intent.owner)
         .maybe_text("claimed_by", intent.holder.as_deref())
         .maybe_text("worker", intent.worker.as_deref())
-        .maybe_text(
-            "claim_token",
-            intent.token.map(|token| token.reveal()).as_deref(),
-        )
+        .maybe_text("claim_token", token.map(|token| token.reveal()).as_deref())
         .number("claim_attempts", u64::from(intent.attempts))
         .number("max_attempts", u64::from(intent.attempts_max))
         .float(
@@ -289,10 +224,6 @@ fn is_forced(body: &[u8]) -> Result<bool, Reject> {
 
 fn parse_id(id: &str) -> Result<IntentId, Reject> {
     id.parse().map_err(|_| Reject::not_found())
-}
-
-fn texts(list: &[String]) -> String {
-    array(list.iter().map(|text| string(text)))
 }
 
 fn ok() -> Json {

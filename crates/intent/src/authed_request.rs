@@ -6,11 +6,13 @@
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
-use consign_engine::{Caller, Error, Operator};
+use consign_engine::{Authenticated, Caller, Error, Operator};
 use consign_kernel::command::{Answer, Command, Gate};
 use consign_kernel::error::{Code, Refusal};
+use consign_kernel::ids::SECOND_US;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
+use consign_kernel::record::KeyScope;
 use http::HeaderMap;
 use http::request::Parts;
 
@@ -18,6 +20,8 @@ use super::IntentFace;
 use super::signature::{self, SignedRequest};
 use consign_web::body::{self, ReceivedBody};
 use consign_web::body_budget::BodySender;
+use consign_web::operator::{AdminCaller, AdminRight};
+use consign_web::operator_guard::admin_caller;
 use consign_web::reject::Reject;
 
 /// A request whose sender is authenticated.
@@ -32,11 +36,12 @@ pub(super) struct AuthedRequest {
 }
 
 impl IntentFace {
-    /// Authenticates a client, or returns the protocol's error.
+    /// Authenticates a client that has the needed scope, or returns the protocol's error. `None`: any valid key.
     pub(super) async fn authenticate(
         &self,
         request: Request,
         body_max: usize,
+        needed: Option<KeyScope>,
     ) -> Result<AuthedRequest, Reject> {
         let (parts, body) = request.into_parts();
         self.check_transport(&parts).await?;
@@ -49,19 +54,29 @@ impl IntentFace {
         } else {
             None
         };
-        Ok(AuthedRequest {
+        let request = AuthedRequest {
             face: self.clone(),
             caller,
             parts,
             body,
             nonce,
             cost: 1,
-        })
+        };
+        match needed.filter(|scope| !request.caller.may(*scope)) {
+            None => Ok(request),
+            Some(scope) => {
+                let missing = Err(Reject::missing_scope(scope));
+                request.charge_then_reject(missing).await
+            }
+        }
     }
 
     async fn authenticate_key(&self, key: &str) -> Result<Caller, Reject> {
-        let caller = self.engine.authenticate(key).await?;
-        caller.ok_or_else(|| Reject::wrong_key(key))
+        match self.engine.authenticate(key).await? {
+            Authenticated::Caller(caller) => Ok(caller),
+            Authenticated::Expired(end) => Err(Reject::expired_key(end)),
+            Authenticated::Unknown => Err(Reject::wrong_key(key)),
+        }
     }
 
     /// Reads the body, unless the ledger would refuse the request in any case.
@@ -74,11 +89,13 @@ impl IntentFace {
         let has_body = !body.is_end_stream();
         if has_body
             && !caller.is_main()
-            && self
+            && let Some(rest_us) = self
                 .rate_limited_keys
-                .is_limited(caller.id(), self.engine.now())
+                .rest_us(caller.id(), self.engine.now())
         {
-            return Err(Refusal::RateLimited { retry_after_s: 1 }.into());
+            // The table lets a key go up to a second before its window ends, so that no request is lost.
+            let rest_s = (rest_us + SECOND_US - 1) / SECOND_US + 1;
+            return Err(Reject::rate_limited(caller, rest_s));
         }
         let holder = if caller.is_main() {
             BodySender::Trusted
@@ -94,7 +111,10 @@ impl IntentFace {
         if request.uri().path().starts_with("/admin/") {
             let (parts, _) = request.into_parts();
             self.check_transport(&parts).await?;
-            self.options.operators.require(&parts)?;
+            self.options
+                .operators
+                .require(&self.engine, &parts, AdminRight::Read)
+                .await?;
             return Ok(());
         }
         if matches!(
@@ -104,7 +124,7 @@ impl IntentFace {
             return Ok(());
         }
         if request.body().is_end_stream() {
-            let request = self.authenticate(request, 0).await?;
+            let request = self.authenticate(request, 0, None).await?;
             return request.pass().await;
         }
         let (parts, unread) = request.into_parts();
@@ -123,17 +143,25 @@ impl IntentFace {
         Ok(self.engine.pass(caller.gate(None, 1)).await?)
     }
 
-    /// Authenticates an operator.
+    /// The operator whom the guard of the route let in, and the body.
     pub(super) async fn authenticate_operator(
         &self,
         request: Request,
     ) -> Result<(Operator, ReceivedBody), Reject> {
+        let (caller, body) = self.admin_caller(request).await?;
+        Ok((caller.operator, body))
+    }
+
+    /// The same with the role.
+    pub(super) async fn admin_caller(
+        &self,
+        request: Request,
+    ) -> Result<(AdminCaller, ReceivedBody), Reject> {
         let (parts, body) = request.into_parts();
-        self.check_transport(&parts).await?;
-        let operator = self.options.operators.require(&parts)?;
+        let caller = admin_caller(&parts)?;
         let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
         let body = body::receive(body, max, deadline, BodySender::Trusted).await?;
-        Ok((operator, body))
+        Ok((caller, body))
     }
 
     /// Checks HTTPS where it is enforced, and starts a cleanup pass that is due.
@@ -230,7 +258,21 @@ impl AuthedRequest {
             let (key, now) = (self.caller.id(), self.face.engine.now());
             self.face.rate_limited_keys.record(key, now, *retry_after_s);
         }
-        Ok(outcome?)
+        outcome.map_err(|error| match error {
+            Error::Refused(Refusal::RateLimited { retry_after_s }) => {
+                Reject::rate_limited(&self.caller, retry_after_s)
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Refuses a namespace that the key is not for. Reserved namespaces need a grant instead.
+    pub(super) fn check_namespace(&self, namespace: &str) -> Result<(), Reject> {
+        if self.caller.may_use_namespace(namespace) {
+            Ok(())
+        } else {
+            Err(Reject::foreign_namespace(namespace))
+        }
     }
 
     /// Passes a parsed value on. A parse error is returned only after the gate was passed, so the request is charged

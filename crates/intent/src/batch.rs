@@ -6,6 +6,7 @@ use consign_kernel::command::{Admit, Answer, Claim, Command, NewIntent, Settle, 
 use consign_kernel::error::Code;
 use consign_kernel::json::{Object, Raw};
 use consign_kernel::limits;
+use consign_kernel::record::KeyScope;
 use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
@@ -23,7 +24,11 @@ pub(super) async fn publish(
     request: Request,
 ) -> Result<Response, Reject> {
     let mut request = face
-        .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
+        .authenticate(
+            request,
+            limits::BATCH_BODY_BYTES_MAX,
+            Some(KeyScope::Publish),
+        )
         .await?;
     let items = request.charge_then_reject(parse_publish(&request)).await?;
     request.costs(items.len());
@@ -46,7 +51,7 @@ pub(super) async fn settle(
     request: Request,
 ) -> Result<Response, Reject> {
     let mut request = face
-        .authenticate(request, limits::BATCH_BODY_BYTES_MAX)
+        .authenticate(request, limits::BATCH_BODY_BYTES_MAX, Some(KeyScope::Claim))
         .await?;
     let mut batch = request.charge_then_reject(parse_settle(&request)).await?;
     request
@@ -150,7 +155,9 @@ fn parse_item(request: &AuthedRequest, raw: &Raw<'_>) -> Result<NewIntent, Rejec
     let once = key
         .map(|key| wire::once_guard(owner, &key, without_key(&object).as_bytes()))
         .transpose()?;
-    wire::new_intent(&object, owner, traceparent(request), once)
+    let item = wire::new_intent(&object, owner, traceparent(request), once)?;
+    request.check_namespace(&item.namespace)?;
+    Ok(item)
 }
 
 fn without_key(object: &Object<'_>) -> String {

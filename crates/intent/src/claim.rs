@@ -11,7 +11,7 @@ use consign_kernel::ids::SECOND_US;
 use consign_kernel::intent::Intent;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
-use consign_kernel::record::Grant;
+use consign_kernel::record::{Grant, KeyScope};
 use http::{HeaderValue, StatusCode, header};
 
 use super::IntentFace;
@@ -36,8 +36,17 @@ pub(super) async fn claim(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let mut request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
-    let claim_request = request.charge_then_reject(parse(&request)).await?;
+    let mut request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Claim))
+        .await?;
+    let mut claim_request = request.charge_then_reject(parse(&request)).await?;
+    if let Audience::Publisher(id) = &mut claim_request.claim.audience
+        && claim_request.claim.grant.is_none()
+        && request.caller.is_main()
+    {
+        // A secret that a rotation made names the key by another id.
+        *id = face.engine.resolve_key_id(id).await?;
+    }
     if let Some(why) = face.engine.claims_paused() {
         return request
             .charge_then_reject(Err(Reject::claims_paused(why)))
@@ -196,6 +205,8 @@ pub(super) fn claim_for(
         let queue = queue.map_err(|_| Reject::new(Code::Forbidden, NOT_GRANTED))?;
         let grant = Grant::key(&namespace, request.caller.id());
         granted = Some((queue, grant));
+    } else {
+        request.check_namespace(&namespace)?;
     }
     let listed = request
         .header("x-worker-capabilities")
@@ -223,7 +234,10 @@ pub(super) fn claim_for(
 
 fn audience(request: &AuthedRequest, publisher: &str) -> Result<Audience, Reject> {
     let id = request.face.engine.publisher_id(publisher);
-    if request.caller.is_main() || id == request.caller.id() {
+    if request.caller.is_named(&id) {
+        return Ok(Audience::Publisher(request.caller.id().to_owned()));
+    }
+    if request.caller.is_main() {
         return Ok(Audience::Publisher(id));
     }
     Err(Reject::new(

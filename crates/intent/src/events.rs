@@ -10,6 +10,7 @@ use consign_kernel::fact::Event;
 use consign_kernel::ids::FactSeq;
 use consign_kernel::limits;
 use consign_kernel::profile::Face;
+use consign_kernel::record::KeyScope;
 use consign_web::presence::Presence;
 use consign_web::sse::{self, StreamPage, StreamSource};
 use tokio::sync::watch;
@@ -25,7 +26,9 @@ pub(super) async fn events(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Read))
+        .await?;
     request.pass().await?;
     let params = QueryParams::of(&request.parts.uri)?;
     let after = match request
@@ -100,7 +103,12 @@ impl StreamSource for OwnFacts {
         };
         self.filter.after = page.seen;
         Some(StreamPage {
-            text: page.events.iter().map(event_text).collect(),
+            text: page
+                .events
+                .iter()
+                .filter(|event| self.caller.may_use_namespace(&event.namespace))
+                .map(event_text)
+                .collect(),
             more: page.more,
         })
     }

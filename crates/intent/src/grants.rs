@@ -8,6 +8,7 @@ use consign_kernel::json::{Object, Raw};
 use super::exposed::unknown_queue;
 use super::{IntentFace, wire};
 use consign_web::json_out::{Json, array, json_response};
+use consign_web::operator_guard::AuditTarget;
 use consign_web::reject::Reject;
 
 /// Grants that one request may ask for.
@@ -24,7 +25,10 @@ pub(super) async fn grant(
     if !face.engine.grant(operator, &key, &namespace).await? {
         return Err(Reject::new(Code::NotFound, "There is no such key."));
     }
-    Ok(changed(&face.engine.publisher_id(&key), &namespace).into_response())
+    let id = face.engine.resolve_key_id(&key).await?;
+    let target = format!("{id} {namespace}");
+    let response = changed(&id, &namespace).into_response();
+    Ok(AuditTarget::of(target, response))
 }
 
 pub(super) async fn revoke(
@@ -41,7 +45,10 @@ pub(super) async fn revoke(
     if !revoke.await? {
         return Err(Reject::new(Code::NotFound, "There is no such grant."));
     }
-    Ok(changed(&face.engine.publisher_id(&key), &namespace).into_response())
+    let id = face.engine.resolve_key_id(&key).await?;
+    let target = format!("{id} {namespace}");
+    let response = changed(&id, &namespace).into_response();
+    Ok(AuditTarget::of(target, response))
 }
 
 pub(super) async fn list(

@@ -7,7 +7,7 @@ use consign_kernel::error::Code;
 use consign_kernel::ids::SECOND_US;
 use consign_kernel::json::JsonKind;
 use consign_kernel::limits;
-use consign_kernel::record::{self, Kind};
+use consign_kernel::record::{self, KeyScope, Kind};
 
 use super::authed_request::AuthedRequest;
 use super::path_segment::PathName;
@@ -20,7 +20,9 @@ pub(super) async fn set(
     PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Publish))
+        .await?;
     let put = request.charge_then_reject(parse(&request, key)).await?;
     request.apply(Command::Put(put)).await?;
     let mut body = Json::object();
@@ -33,7 +35,9 @@ pub(super) async fn get(
     PathName(key): PathName,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Read))
+        .await?;
     request.pass().await?;
     let missing = || Reject::new(Code::NotFound, "Key not found.");
     let key = record_key(&request, key.ok_or_else(missing)?);

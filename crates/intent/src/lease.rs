@@ -7,6 +7,7 @@ use consign_kernel::error::Code;
 use consign_kernel::ids::{IntentId, SECOND_US, Token};
 use consign_kernel::json::Object;
 use consign_kernel::limits;
+use consign_kernel::record::KeyScope;
 
 use super::authed_request::AuthedRequest;
 use super::failure::FailureReport;
@@ -20,7 +21,9 @@ pub(super) async fn extend(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Claim))
+        .await?;
     let (extend, seconds) = request
         .charge_then_reject(parse_extend(&request, &id))
         .await?;
@@ -38,7 +41,9 @@ pub(super) async fn fulfill(
     PathId(id): PathId,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Claim))
+        .await?;
     let settle = request.charge_then_reject(parse_settle(&request, &id, |object| {
         Ok(Settlement::Complete {
             result: wire::outcome(object)?,
@@ -53,7 +58,11 @@ pub(super) async fn fail(
     request: Request,
 ) -> Result<Response, Reject> {
     let request = face
-        .authenticate(request, limits::FAILURE_BODY_BYTES_MAX)
+        .authenticate(
+            request,
+            limits::FAILURE_BODY_BYTES_MAX,
+            Some(KeyScope::Claim),
+        )
         .await?;
     let mut truncated = false;
     let settle = request.charge_then_reject(parse_settle(&request, &id, |object| {

@@ -4,6 +4,7 @@
 //! protocol leaves open and what we add to it.
 
 mod admin;
+mod audit;
 mod authed_request;
 mod batch;
 mod claim;
@@ -12,6 +13,7 @@ mod events;
 mod exposed;
 mod failure;
 mod grants;
+mod keys;
 mod kv;
 mod lease;
 mod metrics;
@@ -25,6 +27,7 @@ mod read;
 mod routes;
 pub mod settings;
 pub mod signature;
+mod users;
 mod wire;
 
 use std::fmt;
@@ -40,6 +43,7 @@ use tokio::sync::watch;
 
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
+use consign_web::operator_guard::OperatorGuard;
 
 use consign_web::reject::Reject;
 use consign_web::shell::{self, MetricsText, Mount, MountFuture, RootMount, Shell};
@@ -94,6 +98,7 @@ impl fmt::Debug for ReleaseReserve {
 pub struct IntentFace {
     engine: Engine,
     options: Arc<Options>,
+    operator_guard: OperatorGuard,
     rate_limited_keys: Arc<RateLimitedKeys>,
 }
 
@@ -105,7 +110,9 @@ impl fmt::Debug for IntentFace {
 
 impl IntentFace {
     pub fn new(engine: Engine, options: Options) -> Self {
+        let operators = options.operators.clone();
         Self {
+            operator_guard: OperatorGuard::new(engine.clone(), operators, options.trust_proxy),
             engine,
             options: Arc::new(options),
             rate_limited_keys: Arc::default(),
@@ -125,7 +132,7 @@ pub fn shell(engine: Engine, options: Options, mounts: Vec<Arc<dyn Mount>>) -> S
 
 impl Mount for IntentFace {
     fn router(&self) -> Router {
-        routes::router().with_state(self.clone())
+        routes::router(self).with_state(self.clone())
     }
 
     fn openapi(&self) -> serde_json::Value {
@@ -172,7 +179,9 @@ impl RootMount for IntentFace {
 
     fn admit(&self, request: Request) -> MountFuture<'_, Result<(), Reject>> {
         Box::pin(async move {
-            let request = self.authenticate(request, limits::BODY_BYTES_MAX).await?;
+            let request = self
+                .authenticate(request, limits::BODY_BYTES_MAX, None)
+                .await?;
             request.pass().await
         })
     }

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use consign_kernel::command::{Admit, Admitted, Answer, Command};
 use consign_kernel::error::Code;
 use consign_kernel::limits;
+use consign_kernel::record::KeyScope;
 use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
@@ -16,7 +17,9 @@ pub(super) async fn publish(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Publish))
+        .await?;
     let admit = request.charge_then_reject(parse(&request)).await?;
     let admitted = admitted(request.apply(Command::Admit(admit)).await.map_err(single)?)?;
     let first = admitted
@@ -29,6 +32,7 @@ fn parse(request: &AuthedRequest) -> Result<Admit, Reject> {
     let object = wire::object(&request.body)?;
     let owner = request.caller.id();
     let mut item = wire::new_intent(&object, owner, traceparent(request), None)?;
+    request.check_namespace(&item.namespace)?;
     if let Some(key) = idempotency_key(request)? {
         item.once = Some(wire::once_guard(owner, key, &request.body)?);
     }
@@ -64,7 +68,7 @@ pub(super) fn traceparent(request: &AuthedRequest) -> Option<&str> {
 
 /// The main key has no limit of open intents.
 pub(super) fn cap(request: &AuthedRequest) -> Option<u64> {
-    (!request.caller.is_main()).then_some(limits::OPEN_INTENTS_MAX)
+    request.caller.open_intents_max()
 }
 
 pub(super) fn admitted(answer: Answer) -> Result<Vec<Admitted>, Reject> {

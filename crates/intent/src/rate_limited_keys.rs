@@ -24,9 +24,14 @@ pub(super) struct RateLimitedKeys {
 }
 
 impl RateLimitedKeys {
-    pub(super) fn is_limited(&self, key: &str, now: Micros) -> bool {
+    /// How long the ledger goes on refusing the key, if it does.
+    pub(super) fn rest_us(&self, key: &str, now: Micros) -> Option<i64> {
         // Ordering: a hint. A request that misses it is refused by the ledger.
-        self.any.load(Ordering::Relaxed) && self.lock().get(key).is_some_and(|until| *until > now)
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let until = self.lock().get(key).copied();
+        until.map(|until| until.0 - now.0).filter(|rest| *rest > 0)
     }
 
     /// Records a refusal of a request with the smallest possible cost.
@@ -61,15 +66,15 @@ mod tests {
     fn s11_a_key_is_spent_for_the_rest_of_its_window_and_no_longer() {
         let rate_limited_keys = RateLimitedKeys::default();
         let at = |seconds: i64| Micros(seconds * SECOND_US);
-        assert!(!rate_limited_keys.is_limited("k", at(0)));
+        assert!(rate_limited_keys.rest_us("k", at(0)).is_none());
         rate_limited_keys.record("k", at(0), 60);
         assert!(
-            rate_limited_keys.is_limited("k", at(58))
-                && !rate_limited_keys.is_limited("other", at(1))
+            rate_limited_keys.rest_us("k", at(58)) == Some(SECOND_US)
+                && rate_limited_keys.rest_us("other", at(1)).is_none()
         );
-        assert!(!rate_limited_keys.is_limited("k", at(59)));
+        assert!(rate_limited_keys.rest_us("k", at(59)).is_none());
         rate_limited_keys.record("k", at(0), 60);
         rate_limited_keys.forget_all();
-        assert!(!rate_limited_keys.is_limited("k", at(1)));
+        assert!(rate_limited_keys.rest_us("k", at(1)).is_none());
     }
 }

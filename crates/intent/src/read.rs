@@ -10,6 +10,7 @@ use consign_kernel::intent::{Intent, ResultKind};
 use consign_kernel::limits;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt;
+use consign_kernel::record::KeyScope;
 use consign_kernel::state::{Cause, State as IntentState};
 
 use super::IntentFace;
@@ -54,7 +55,9 @@ pub(super) async fn list(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Read))
+        .await?;
     request.pass().await?;
     let asked = ListQuery::of(&QueryParams::of(&request.parts.uri)?)?;
     let filter = IntentFilter {
@@ -66,7 +69,12 @@ pub(super) async fn list(
         before: asked.before,
         limit: asked.limit,
     };
-    let page = face.engine.intents(filter).await?;
+    if let Some(namespace) = &filter.namespace {
+        request.check_namespace(namespace)?;
+    }
+    let mut page = face.engine.intents(filter).await?;
+    page.intents
+        .retain(|intent| request.caller.may_use_namespace(&intent.namespace));
     let mut body = Json::object();
     body.raw(
         "intents",
@@ -154,7 +162,9 @@ async fn load_readable(
     id: &str,
     request: Request,
 ) -> Result<(AuthedRequest, Intent), Reject> {
-    let request = face.authenticate(request, limits::BODY_BYTES_MAX).await?;
+    let request = face
+        .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Read))
+        .await?;
     request.pass().await?;
     let id: IntentId = id.parse().map_err(|_| Reject::not_found())?;
     let intent = face
@@ -173,6 +183,7 @@ async fn load_readable(
             "Only the publisher, the claimer and the main key may read this.",
         ));
     }
+    request.check_namespace(&intent.namespace)?;
     Ok((request, intent))
 }
 

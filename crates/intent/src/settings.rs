@@ -7,10 +7,14 @@ use std::path::PathBuf;
 
 use consign_web::credentials::SECRET_CHARS_MIN;
 use consign_web::listener_policy::ListenerPolicy;
+use consign_web::operator::AUDIT_RETENTION_DAYS_DEFAULT;
 use consign_web::secret_text::SecretText;
 
 /// The default key of development setups of other servers, which is publicly known.
 const WELL_KNOWN_SECRET: &str = "dev_secret";
+
+const AUDIT_RETENTION_DAYS: &str = "CONSIGN_AUDIT_RETENTION_DAYS";
+const AUDIT_RETENTION_DAYS_MAX: u32 = 3_650;
 
 const CLEANUP_INTERVAL_S_DEFAULT: u64 = 21_600;
 pub const CLEANUP_INTERVAL_S_MIN: u64 = 300;
@@ -33,6 +37,7 @@ pub struct IntentSettings {
     pub require_signatures: bool,
     pub maintenance_mode: bool,
     pub cleanup_interval_s: u64,
+    pub audit_retention_days: u32,
 }
 
 /// Why a variable cannot be used, and what to do. The value is never included, because it may be a secret.
@@ -64,6 +69,7 @@ impl IntentSettings {
             require_signatures: switch("BUS_REQUIRE_SIGNATURES"),
             maintenance_mode: switch("BUS_MAINTENANCE_MODE"),
             cleanup_interval_s: cleanup_interval_s(filled("BUS_CLEANUP_INTERVAL_SECONDS")),
+            audit_retention_days: audit_retention_days(filled(AUDIT_RETENTION_DAYS))?,
         })
     }
 
@@ -111,6 +117,19 @@ fn sendable(name: &'static str, given: String) -> Result<SecretText, InvalidVari
     Err(InvalidVariable { name, why, advice })
 }
 
+fn audit_retention_days(given: Option<String>) -> Result<u32, InvalidVariable> {
+    let Some(given) = given else {
+        return Ok(AUDIT_RETENTION_DAYS_DEFAULT);
+    };
+    let days = given.trim().parse().ok();
+    let days = days.filter(|days| (1..=AUDIT_RETENTION_DAYS_MAX).contains(days));
+    days.ok_or_else(|| InvalidVariable {
+        name: AUDIT_RETENTION_DAYS,
+        why: "is not a number of days from 1 to 3650",
+        advice: format!("unset {AUDIT_RETENTION_DAYS} to keep the audit log for {AUDIT_RETENTION_DAYS_DEFAULT} days"),
+    })
+}
+
 fn cleanup_interval_s(given: Option<String>) -> u64 {
     let Some(given) = given else {
         return CLEANUP_INTERVAL_S_DEFAULT;
@@ -137,6 +156,22 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })
+    }
+
+    #[test]
+    fn the_audit_log_is_kept_for_a_number_of_days() {
+        let days = |value| {
+            let settings = read(&[("CONSIGN_AUDIT_RETENTION_DAYS", value)]);
+            settings.map(|settings| settings.audit_retention_days)
+        };
+        assert_eq!(days("").unwrap(), 90);
+        assert_eq!(days(" 365 ").unwrap(), 365);
+        for wrong in ["0", "3651", "-1", "a year"] {
+            assert_eq!(
+                days(wrong).unwrap_err().name,
+                "CONSIGN_AUDIT_RETENTION_DAYS"
+            );
+        }
     }
 
     #[test]

@@ -226,6 +226,8 @@ pub enum Refusal {
     Replay,
     #[error("the key is unknown or revoked")]
     UnknownKey,
+    #[error("the key has expired")]
+    KeyExpired,
     #[error("the claim needs a grant that does not exist")]
     NotGranted,
     #[error("too many requests; the window ends in {retry_after_s} s")]

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{IntentId, Micros};
+use crate::limits;
 use crate::state::stored;
 
 stored! {
@@ -116,6 +117,12 @@ stored! {
         MeshApiKey = 61 => "mesh_api_key",
         /// A file that members of a mesh share.
         MeshBlob = 62 => "mesh_blob",
+        /// The key id that a secret made by a rotation belongs to, under the id that follows from the secret.
+        ApiKeyAlias = 70 => "api_key_alias",
+        /// A person who signs in with a name and a password, by name.
+        User = 71 => "user",
+        /// What somebody did through the routes of operators. Names sort from the newest to the oldest.
+        AuditEntry = 72 => "audit_entry",
     }
 }
 
@@ -146,8 +153,52 @@ pub struct Put {
     pub expect: Option<u64>,
 }
 
-/// The value of an [`Kind::ApiKey`] record.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a key, or somebody who signs in, may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyScope {
+    /// Publish intents and set values.
+    Publish,
+    /// Claim intents and settle what it claimed.
+    Claim,
+    /// Read its own intents, their histories and events, and its values.
+    Read,
+    /// Read through the routes of operators.
+    AdminRead,
+    /// Use the routes of operators.
+    Admin,
+}
+
+impl KeyScope {
+    pub const ALL: [Self; 5] = [
+        Self::Publish,
+        Self::Claim,
+        Self::Read,
+        Self::AdminRead,
+        Self::Admin,
+    ];
+
+    /// Those of a key that was made without scopes.
+    pub const DEFAULT: [Self; 3] = [Self::Publish, Self::Claim, Self::Read];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Claim => "claim",
+            Self::Read => "read",
+            Self::AdminRead => "admin-read",
+            Self::Admin => "admin",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+}
+
+/// The value of an [`Kind::ApiKey`] record. Members with a default were added later: a record without them reads as a key
+/// of that time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
     /// SHA-256 of the key, hex.
     pub digest: String,
@@ -159,6 +210,53 @@ pub struct ApiKey {
     /// Start of the rate window, and what it holds.
     pub window_at: i64,
     pub window_count: u32,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Empty: [`KeyScope::DEFAULT`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<KeyScope>,
+    /// Names, or beginnings of names followed by `*`. Empty: all that are not reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Requests per window; absent: [`limits::RATE_REQUESTS_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// Absent: [`limits::OPEN_INTENTS_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_max: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<i64>,
+    /// The last request that counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used_at: Option<i64>,
+    /// Secrets before the last rotation that are still accepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_secrets: Vec<PastSecret>,
+}
+
+/// A secret that a rotation replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastSecret {
+    /// SHA-256, hex.
+    pub digest: String,
+    pub until: i64,
+}
+
+/// The value of a [`Kind::ApiKeyAlias`] record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKeyAlias {
+    pub key_id: String,
+}
+
+impl ApiKeyAlias {
+    /// `secret_id` is the id that a key made with this secret would have.
+    pub fn key(secret_id: &str) -> Key {
+        Key {
+            kind: Kind::ApiKeyAlias,
+            owner: String::new(),
+            name: secret_id.to_owned(),
+        }
+    }
 }
 
 /// The value of a [`Kind::Grant`] record.
@@ -219,5 +317,81 @@ impl ApiKey {
             owner: String::new(),
             name: id.to_owned(),
         }
+    }
+
+    pub fn scopes(&self) -> &[KeyScope] {
+        if self.scopes.is_empty() {
+            &KeyScope::DEFAULT
+        } else {
+            &self.scopes
+        }
+    }
+
+    pub fn rate(&self) -> u32 {
+        self.rate.unwrap_or(limits::RATE_REQUESTS_MAX)
+    }
+
+    pub fn open_max(&self) -> u64 {
+        self.open_max.unwrap_or(limits::OPEN_INTENTS_MAX)
+    }
+
+    pub fn is_expired(&self, now: Micros) -> bool {
+        self.expires_at.is_some_and(|end| end <= now.0)
+    }
+}
+
+/// Whether a list of names and beginnings of names contains a namespace. An empty list contains all.
+pub fn is_in_namespaces(listed: &[String], namespace: &str) -> bool {
+    listed.is_empty()
+        || listed
+            .iter()
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(beginning) => namespace.starts_with(beginning),
+                None => pattern == namespace,
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_BEFORE: &str = r#"{"digest":"aa","sealed":"bb","label":"alice","created_at":1,"total_requests":2,"window_at":3,"window_count":4}"#;
+
+    #[test]
+    fn a_key_of_before_reads_as_one_without_restrictions_and_is_written_as_it_was() {
+        let key: ApiKey = serde_json::from_str(OF_BEFORE).unwrap();
+        assert_eq!(key.scopes(), KeyScope::DEFAULT);
+        assert_eq!((key.rate(), key.open_max()), (60, 2_000));
+        assert!(!key.is_expired(Micros(i64::MAX)));
+        assert_eq!(serde_json::to_string(&key).unwrap(), OF_BEFORE);
+    }
+
+    #[test]
+    fn a_scope_has_the_same_name_everywhere() {
+        for scope in KeyScope::ALL {
+            assert_eq!(KeyScope::of_name(scope.name()), Some(scope));
+            let stored = serde_json::to_string(&scope).unwrap();
+            assert_eq!(stored, format!("\"{}\"", scope.name()));
+        }
+        assert_eq!(KeyScope::of_name("Admin"), None);
+    }
+
+    #[test]
+    fn namespaces_are_listed_by_name_or_by_beginning() {
+        let check = |listed: &[&str], namespace, expected| {
+            let listed: Vec<String> = listed.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(
+                is_in_namespaces(&listed, namespace),
+                expected,
+                "{listed:?} {namespace}"
+            );
+        };
+        check(&[], "any", true);
+        check(&["*"], "any", true);
+        check(&["mail"], "mail", true);
+        check(&["mail"], "mail2", false);
+        check(&["mail", "web.*"], "web.a", true);
+        check(&["web.*"], "web", false);
+        check(&["web*"], "web", true);
     }
 }

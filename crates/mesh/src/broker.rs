@@ -223,7 +223,7 @@ impl Broker {
         self.inner.settings.node.shared
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 

@@ -45,7 +45,7 @@ fn router(face: MeshFace) -> Router {
         .merge(join_route::routes())
         .merge(leave::routes())
         .merge(messages_route::routes())
-        .merge(operators::routes());
+        .merge(operators::routes(&face));
     around(routes, face)
 }
 

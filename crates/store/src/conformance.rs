@@ -159,6 +159,8 @@ macro_rules! conformance {
             a_nonce_is_burnt_even_if_the_step_is_refused,
             a_nonce_is_burnt_even_if_the_allowance_is_used_up,
             a_nonce_is_remembered_for_eleven_minutes,
+            a_key_may_have_a_rate_of_its_own,
+            an_expired_key_passes_nothing,
             sixty_requests_a_minute_pass_and_no_more_ip_094_ip_176,
             a_batch_takes_as_much_allowance_as_it_costs,
             the_main_key_has_no_allowance_to_use_up_ip_177,

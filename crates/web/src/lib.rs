@@ -19,6 +19,7 @@ pub mod layers;
 pub mod listener_policy;
 pub mod openapi;
 pub mod operator;
+pub mod operator_guard;
 pub mod panic;
 pub mod presence;
 pub mod proxy;

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 
 use axum::response::{IntoResponse, Response};
-use consign_engine::{Error, LedgerHealth, PauseReason};
+use consign_engine::{Caller, Error, LedgerHealth, PauseReason};
 use consign_kernel::error::{Code, Refusal};
+use consign_kernel::ids::Micros;
+use consign_kernel::record::KeyScope;
 use http::{HeaderValue, header};
 
 use crate::access_log::ErrorCode;
@@ -30,6 +32,8 @@ pub struct Reject {
     challenge: bool,
     /// The request had a wrong credential, which is counted for the throttle.
     failed_credential: bool,
+    /// For the header `Retry-After`.
+    retry_after_s: Option<u32>,
 }
 
 impl Reject {
@@ -40,7 +44,15 @@ impl Reject {
             index: None,
             challenge: false,
             failed_credential: false,
+            retry_after_s: None,
         }
+    }
+
+    /// The same error, with the seconds after which the request may succeed.
+    #[must_use]
+    pub const fn after_s(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     /// The same error, counted as a wrong credential.
@@ -91,7 +103,7 @@ impl Reject {
     pub fn admin_challenge() -> Self {
         let mut reject = Self::new(
             Code::Unauthorized,
-            "Authentication required. Send X-Admin-Token, or Basic credentials of the user admin.",
+            "Authentication required. Send X-Admin-Token, Basic credentials of a user, or X-API-KEY with a key that has the scope admin.",
         );
         reject.challenge = true;
         reject
@@ -107,6 +119,41 @@ impl Reject {
             "Invalid API key."
         };
         Self::new(Code::Unauthorized, message).of_wrong_credential()
+    }
+
+    /// The response to a key that has used up its rate. The published client sleeps for the whole `Retry-After`, so only a key
+    /// whose rate an operator chose gets one.
+    pub fn rate_limited(caller: &Caller, retry_after_s: i64) -> Self {
+        let reject = Self::from(Refusal::RateLimited { retry_after_s });
+        match u32::try_from(retry_after_s) {
+            Ok(seconds) if caller.has_own_rate() => reject.after_s(seconds),
+            _ => reject,
+        }
+    }
+
+    /// The response to a key that has ended, or to a secret that a rotation replaced.
+    pub fn expired_key(end: Micros) -> Self {
+        let message = format!(
+            "This API key expired at {} (Unix time); ask an operator for a new one.",
+            end.seconds().trunc()
+        );
+        Self::new(Code::Unauthorized, message)
+    }
+
+    /// The response to a key, or a user, that lacks the right for this request.
+    pub fn missing_scope(scope: KeyScope) -> Self {
+        let message = format!(
+            "This API key lacks the scope {}; an operator can add it with: consign key change KEYID --scope {}",
+            scope.name(),
+            scope.name()
+        );
+        Self::new(Code::Forbidden, message)
+    }
+
+    /// The response to a key that is limited to other namespaces.
+    pub fn foreign_namespace(namespace: &str) -> Self {
+        let message = format!("This API key may not be used in the namespace {namespace}.");
+        Self::new(Code::Forbidden, message)
     }
 
     /// The response to a wrong admin token.
@@ -162,10 +209,11 @@ impl Reject {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, realm);
         }
-        if matches!(self.code, Code::DatabaseBusy | Code::NodeDraining) {
+        let busy = matches!(self.code, Code::DatabaseBusy | Code::NodeDraining);
+        if let Some(seconds) = self.retry_after_s.or(busy.then_some(1)) {
             response
                 .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.failed_credential {
             response = throttle::marked(response);
@@ -233,6 +281,10 @@ impl From<Refusal> for Reject {
             .at(index),
             Refusal::Replay => Self::new(Code::InvalidSignature, REPLAY_MESSAGE),
             Refusal::UnknownKey => Self::new(Code::Unauthorized, "Invalid API key."),
+            Refusal::KeyExpired => Self::new(
+                Code::Unauthorized,
+                "This API key has expired; ask an operator for a new one.",
+            ),
             Refusal::NotGranted => Self::new(Code::Forbidden, NOT_GRANTED),
             Refusal::RateLimited { .. } => Self::new(Code::RateLimited, "Too many requests."),
             Refusal::CapReached { limit, .. } => Self::new(

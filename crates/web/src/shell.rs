@@ -34,7 +34,7 @@ use crate::body_budget::BodySender;
 use crate::http_meter::HttpMeter;
 use crate::json_out::{Json, json_response};
 use crate::openapi::merge;
-use crate::operator::OperatorCredentials;
+use crate::operator::{AdminRight, OperatorCredentials};
 use crate::reject::Reject;
 use crate::request_id::RequestId;
 use crate::throttle::TooManyFailures;
@@ -417,7 +417,10 @@ impl Shell {
         }
         let (parts, body) = request.into_parts();
         root.check_transport(&parts).await?;
-        match self.inner.options.operators.require(&parts) {
+        let Options {
+            operators, engine, ..
+        } = &self.inner.options;
+        match operators.require(engine, &parts, AdminRight::Read).await {
             Ok(_) => {
                 let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
                 body::receive(body, max, deadline, BodySender::Trusted).await?;
@@ -425,7 +428,7 @@ impl Shell {
             }
             Err(mut reject) if reject.code == Code::Unauthorized => {
                 reject.message =
-                    "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of the user admin."
+                    "Authentication required. Send X-API-KEY or X-Admin-Token, or Basic credentials of a user."
                         .into();
                 Err(reject)
             }

@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{ClaimFilter, Output, Publish};
+use crate::{ClaimFilter, KeyOptions, Output, Publish};
 
 /// Serves connections one after the other; each inner list has the answers of one connection, after
 /// which it is closed. Returns the requests as text.
@@ -244,7 +244,10 @@ async fn a_refusal_carries_status_code_and_message() {
 async fn admin_calls_carry_the_admin_token_alone() {
     let body = r#"{"api_key":"tk_new","owner":"me"}"#;
     let (server, task) = scripted(vec![vec![answer("201 Created", body)]]).await;
-    let made = client(server).generate_key(Some("me"), &[]).await.unwrap();
+    let made = client(server)
+        .generate_key(Some("me"), &[], &KeyOptions::default())
+        .await
+        .unwrap();
     assert_eq!(made.key.reveal(), "tk_new");
     assert!(!format!("{made:?}").contains("tk_new"));
     let request = task.await.unwrap().remove(0);

@@ -106,8 +106,9 @@ Server:
       --ca-file <FILE>           Certificate authority (PEM) to trust beside the public ones [env:
                                  CONSIGN_CA_FILE]
       --timeout <SECONDS>        Seconds to wait for an answer [default: 10]
-      --admin-token <TOKEN>      Admin token; prefer --admin-token-file or the variable, other users
-                                 can see arguments [env: CONSIGN_ADMIN_TOKEN]
+      --admin-token <TOKEN>      Admin token, or an API key with the scope admin; prefer
+                                 --admin-token-file or the variable, other users can see arguments
+                                 [env: CONSIGN_ADMIN_TOKEN]
       --admin-token-file <FILE>  File that holds the admin token; wins over --admin-token
 "
     );

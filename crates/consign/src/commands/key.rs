@@ -1,5 +1,7 @@
-//! Create, list and revoke API keys, and grant them namespaces of other protocols. All commands need the admin token.
+//! Create, list, change, rotate and revoke API keys, and grant them namespaces of other protocols. All commands need the
+//! admin token.
 
+mod change;
 mod create;
 mod grant;
 mod granted_namespace;
@@ -7,6 +9,10 @@ mod grants;
 mod list;
 mod revoke;
 mod revoke_grant;
+mod rotate;
+mod settings;
+mod show;
+pub(crate) mod span;
 
 use clap::Subcommand;
 
@@ -18,6 +24,12 @@ pub(crate) enum KeySubcommand {
     Create(Box<create::Args>),
     /// List keys, without their text
     List(Box<list::Args>),
+    /// Show a key with its settings, without its text
+    Show(Box<show::Args>),
+    /// Change the name, scopes, namespaces, limits or end of a key
+    Change(Box<change::Args>),
+    /// Give a key a new secret; its id, intents, grants and settings stay
+    Rotate(Box<rotate::Args>),
     /// Disable a key at once
     Revoke(Box<revoke::Args>),
     /// Let a key claim the messages to an agent, or the items of a queue of a mesh
@@ -33,6 +45,9 @@ impl KeySubcommand {
         match self {
             Self::Create(args) => args.run().await,
             Self::List(args) => args.run().await,
+            Self::Show(args) => args.run().await,
+            Self::Change(args) => args.run().await,
+            Self::Rotate(args) => args.run().await,
             Self::Revoke(args) => args.run().await,
             Self::Grant(args) => args.run().await,
             Self::RevokeGrant(args) => args.run().await,

@@ -235,6 +235,7 @@ fn intent_options(prepared: &Prepared, draining: watch::Receiver<bool>) -> consi
             admin_secret: checked(&secrets.admin_secret),
             dashboard_password: checked(&secrets.dashboard_password),
             metrics_token: checked(&secrets.metrics_token),
+            audit_retention_days: settings.audit_retention_days,
         },
         trust_proxy: settings.trust_proxy,
         enforce_https: settings.enforce_https,

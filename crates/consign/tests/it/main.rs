@@ -27,6 +27,7 @@ mod mesh_disk;
 mod mesh_negotiation;
 mod mesh_world;
 mod openapi;
+mod operators;
 #[allow(dead_code, reason = "shared with `ledgers`, which uses more of it")]
 mod place;
 mod store;

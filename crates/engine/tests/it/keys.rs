@@ -1,7 +1,8 @@
 //! API keys: creation, authentication, revocation, sealing.
 
-use consign_engine::{Error, Operator, key_id};
-use consign_kernel::record::{ApiKey, Kind};
+use consign_engine::{Authenticated, Error, KeyEnd, KeySettings, Operator, key_id};
+use consign_kernel::ids::SECOND_US;
+use consign_kernel::record::{ApiKey, KeyScope, Kind};
 use consign_store::TypedReads as _;
 
 use crate::world::{MAIN, World};
@@ -21,6 +22,7 @@ async fn a_key_works_from_when_it_is_made_until_it_is_revoked() {
         .authenticate(&key.secret)
         .await
         .unwrap()
+        .caller()
         .unwrap();
     assert_eq!(
         (caller.id(), caller.is_main()),
@@ -39,6 +41,7 @@ async fn a_key_works_from_when_it_is_made_until_it_is_revoked() {
             .authenticate(&key.secret)
             .await
             .unwrap()
+            .caller()
             .is_none()
     );
     assert!(
@@ -78,12 +81,19 @@ async fn the_main_key_is_recognised_and_nothing_close_to_it() {
             .authenticate(MAIN)
             .await
             .unwrap()
+            .caller()
             .unwrap()
             .is_main()
     );
     for wrong in ["", "ck_mai", "ck_main ", "CK_MAIN", "main"] {
         assert!(
-            world.engine.authenticate(wrong).await.unwrap().is_none(),
+            world
+                .engine
+                .authenticate(wrong)
+                .await
+                .unwrap()
+                .caller()
+                .is_none(),
             "{wrong:?}"
         );
     }
@@ -177,4 +187,104 @@ async fn grants_belong_to_one_namespace_and_one_key_and_end_with_the_key() {
     assert!(engine.grant(operator, MAIN, "beam.a").await.unwrap());
     let grants = engine.grants(operator).await.unwrap();
     assert!(grants.iter().any(|grant| grant.key_id == "main"));
+}
+
+#[tokio::test]
+async fn a_rotated_key_keeps_its_id_and_its_old_secret_works_until_the_overlap_ends() {
+    let world = World::new();
+    let (engine, operator) = (&world.engine, Operator::vouched());
+    let first = engine.create_key(operator, "alice", &[]).await.unwrap();
+    let rotate = |overlap_us| engine.rotate_key(operator, &first.id, overlap_us);
+    let second = rotate(10 * SECOND_US).await.unwrap().unwrap();
+    assert_eq!((&second.id, &second.owner), (&first.id, &first.owner));
+    assert_ne!(second.secret, first.secret);
+    let id_of = async |secret: &str| {
+        let caller = engine.authenticate(secret).await.unwrap().caller();
+        caller.map(|caller| caller.id().to_owned())
+    };
+    for secret in [&first.secret, &second.secret] {
+        assert_eq!(id_of(secret).await.as_ref(), Some(&first.id));
+        assert_eq!(&engine.resolve_key_id(secret).await.unwrap(), &first.id);
+    }
+
+    // A second rotation within the overlap leaves both earlier secrets their time.
+    let third = rotate(20 * SECOND_US).await.unwrap().unwrap();
+    for secret in [&first.secret, &second.secret, &third.secret] {
+        assert_eq!(id_of(secret).await.as_ref(), Some(&first.id));
+    }
+    world.clock.advance_s(10);
+    let ended = engine.authenticate(&first.secret).await.unwrap();
+    assert!(matches!(ended, Authenticated::Expired(_)), "{ended:?}");
+    assert!(id_of(&second.secret).await.is_some());
+    world.clock.advance_s(10);
+    assert_eq!(id_of(&second.secret).await, None);
+    assert_eq!(id_of(&third.secret).await.as_ref(), Some(&first.id));
+
+    assert!(engine.revoke_key(operator, &third.secret).await.unwrap());
+    for secret in [&first.secret, &second.secret, &third.secret] {
+        let refused = engine.authenticate(secret).await.unwrap();
+        assert_eq!(refused, Authenticated::Unknown);
+    }
+    for kind in [Kind::ApiKey, Kind::ApiKeyAlias] {
+        assert_eq!(engine.records(kind, "", "", 9).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_rotated_often_keeps_few_secrets() {
+    let world = World::new();
+    let (engine, operator) = (&world.engine, Operator::vouched());
+    let mut key = engine.create_key(operator, "alice", &[]).await.unwrap();
+    for _ in 0..10 {
+        let rotated = engine
+            .rotate_key(operator, &key.id, 1_000 * SECOND_US)
+            .await;
+        key = rotated.unwrap().unwrap();
+    }
+    let aliases = engine.records(Kind::ApiKeyAlias, "", "", 20).await.unwrap();
+    assert_eq!(aliases.len(), 5, "the present secret and four before it");
+    assert!(
+        engine
+            .authenticate(&key.secret)
+            .await
+            .unwrap()
+            .caller()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn settings_of_a_key_are_read_with_each_request() {
+    let world = World::new();
+    let (engine, operator) = (&world.engine, Operator::vouched());
+    let settings = KeySettings {
+        scopes: Some(vec![KeyScope::Publish]),
+        namespaces: Some(vec!["mail*".to_owned()]),
+        end: Some(KeyEnd::At(engine.now().plus(60 * SECOND_US))),
+        ..KeySettings::default()
+    };
+    let key = engine.create_key_with(operator, "alice", &[], settings);
+    let key = key.await.unwrap();
+    let caller = engine.authenticate(&key.secret).await.unwrap().caller();
+    let caller = caller.unwrap();
+    assert!(caller.may(KeyScope::Publish) && !caller.may(KeyScope::Claim));
+    assert!(!caller.may(KeyScope::AdminRead) && !caller.may(KeyScope::Admin));
+    assert!(caller.may_use_namespace("mail-out") && !caller.may_use_namespace("web"));
+
+    let change = KeySettings {
+        scopes: Some(vec![KeyScope::Admin]),
+        ..KeySettings::default()
+    };
+    let changed = engine.change_key(operator, &key.id, change).await.unwrap();
+    assert_eq!(changed.unwrap().namespaces, ["mail*"], "it stays");
+    let caller = engine.authenticate(&key.secret).await.unwrap().caller();
+    let caller = caller.unwrap();
+    assert!(caller.may(KeyScope::AdminRead) && !caller.may(KeyScope::Publish));
+
+    world.clock.advance_s(60);
+    let ended = engine.authenticate(&key.secret).await.unwrap();
+    assert!(matches!(ended, Authenticated::Expired(_)), "{ended:?}");
+    assert!(!engine.is_active(&caller).await.unwrap());
+    let unknown = engine.change_key(operator, "k_0000000000000000", KeySettings::default());
+    assert_eq!(unknown.await.unwrap(), None);
 }

@@ -12,6 +12,7 @@ mod manual_store;
 mod nodes;
 mod receipts;
 mod schedule;
+mod users;
 mod work_kit;
 mod world;
 

@@ -60,7 +60,7 @@ impl World {
             .await
             .unwrap();
         let caller = self.engine.authenticate(&key.secret).await.unwrap();
-        (key, caller.unwrap())
+        (key, caller.caller().unwrap())
     }
 
     pub(crate) async fn publish(&self, new: NewIntent) -> IntentId {

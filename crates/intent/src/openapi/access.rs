@@ -48,6 +48,7 @@ pub(super) const CLIENT: Access = Access {
         Code::InvalidRequest,
         Code::InvalidPayload,
         Code::Unauthorized,
+        Code::Forbidden,
         Code::InvalidSignature,
         Code::HttpsRequired,
         Code::RequestTimeout,
@@ -61,17 +62,19 @@ pub(super) const CLIENT: Access = Access {
     example_header: "X-API-KEY: $KEY",
 };
 
-/// The admin token, or the password of the user `admin`.
+/// The admin token, the password of a user with a sufficient role, or an API key with a scope of operators.
 pub(super) const OPERATOR: Access = Access {
-    words: "admin token or password",
-    schemes: &[&["adminToken"], &["adminPassword"]],
+    words: "admin token, password, or an API key with the scope admin-read (or admin, for changes)",
+    schemes: &[&["adminToken"], &["adminPassword"], &["apiKey"]],
     codes: &[
         Code::InvalidRequest,
         Code::InvalidPayload,
         Code::Unauthorized,
+        Code::Forbidden,
         Code::HttpsRequired,
         Code::RequestTimeout,
         Code::PayloadTooLarge,
+        Code::RateLimited,
         Code::DatabaseBusy,
         Code::Internal,
     ],
@@ -82,11 +85,18 @@ pub(super) const OPERATOR: Access = Access {
 /// The metrics token, or an operator.
 pub(super) const METRICS: Access = Access {
     words: "metrics token, admin token or password",
-    schemes: &[&["metricsToken"], &["adminToken"], &["adminPassword"]],
+    schemes: &[
+        &["metricsToken"],
+        &["adminToken"],
+        &["adminPassword"],
+        &["apiKey"],
+    ],
     codes: &[
         Code::InvalidRequest,
         Code::Unauthorized,
+        Code::Forbidden,
         Code::HttpsRequired,
+        Code::RateLimited,
         Code::DatabaseBusy,
         Code::Internal,
     ],

@@ -63,7 +63,7 @@ impl Dialect for IntentDialect {
     fn refusal(&self, operation: &Operation, status: u16, codes: &[Code]) -> ErrorResponseSpec {
         let extra: &[&str] = match status {
             401 => operation.access.challenge,
-            503 => &["Maybe-Retry-After"],
+            429 | 503 => &["Maybe-Retry-After"],
             _ => &[],
         };
         // A head that cannot be parsed is refused before the request gets an id.
@@ -156,19 +156,19 @@ fn header_definitions() -> Value {
         ),
         (
             "Maybe-Retry-After",
-            "Seconds to wait before the next try; only with database_busy and node_draining.",
+            "Seconds to wait before the next try; only with database_busy and node_draining, and with rate_limited if the key has a rate of its own.",
             false,
             json!({"type": "integer", "minimum": 1}),
         ),
         (
             "WWW-Authenticate",
-            "Makes browsers ask for the password of the user admin.",
+            "Makes browsers ask for a name and a password.",
             true,
             json!({"type": "string", "pattern": "^Basic "}),
         ),
         (
             "Maybe-WWW-Authenticate",
-            "Makes browsers ask for the password of the user admin; only if no API key was sent.",
+            "Makes browsers ask for a name and a password; only if no API key was sent.",
             false,
             json!({"type": "string", "pattern": "^Basic "}),
         ),
@@ -195,7 +195,7 @@ fn security_schemes() -> Value {
         "timestamp": header("X-Timestamp", "Unix time in whole seconds, at most 300 s off. Part of a signature."),
         "nonce": header("X-Nonce", "Must be unique. Part of a signature."),
         "adminToken": header("X-Admin-Token", "The operator's token, for programs."),
-        "adminPassword": {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, for browsers."},
+        "adminPassword": {"type": "http", "scheme": "basic", "description": "The user admin and the dashboard password, or the name and password of a user."},
         "metricsToken": {"type": "http", "scheme": "bearer", "description": "The metrics token, for Prometheus."},
     })
 }
@@ -219,7 +219,7 @@ const WAYS_IN: &[(&str, &str, &str)] = &[
     (
         "Password",
         "Authorization: Basic …",
-        "Operators' browsers: the user admin and the dashboard password.",
+        "Operators' browsers: the user admin and the dashboard password, or a user with a sufficient role.",
     ),
     (
         "Metrics token",

@@ -96,7 +96,10 @@ async fn ip_137_a_generated_key_works_at_once_and_is_shown_once() {
 
     let listed = world.admin_get("/admin/keys").await;
     let expected = json!([{"id": body["id"], "owner": "anna", "total_requests": 1,
-        "created_at": listed.json()[0]["created_at"], "grants": []}]);
+        "created_at": listed.json()[0]["created_at"], "grants": [], "name": "",
+        "scopes": ["publish", "claim", "read"], "namespaces": [], "rate": 60, "open_max": 2000,
+        "expires_at": null, "last_used_at": listed.json()[0]["last_used_at"],
+        "past_secret_until": null}]);
     listed.assert_ok(&expected);
     assert!(listed.json()[0]["created_at"].is_number());
     assert!(!listed.text().contains(hex));

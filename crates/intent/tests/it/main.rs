@@ -7,6 +7,7 @@
 
 mod admin;
 mod admin_auth;
+mod audit_log;
 mod auth;
 mod backoff;
 mod batch;
@@ -23,6 +24,7 @@ mod fields;
 mod guarantees;
 mod hostile_bodies;
 mod idempotency;
+mod key_rights;
 mod kv;
 mod lease;
 mod lifecycle;
@@ -39,6 +41,7 @@ mod purge;
 mod read;
 mod receipts;
 mod response_headers;
+mod roles;
 mod routing;
 mod settle;
 mod shown_fields;

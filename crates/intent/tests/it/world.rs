@@ -73,6 +73,7 @@ impl World {
                 admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
                 dashboard_password: Some(SecretDigest::new(PASSWORD.to_owned())),
                 metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
+                ..OperatorCredentials::default()
             },
             trust_proxy: false,
             enforce_https: false,

@@ -52,6 +52,14 @@ fn pass(
         None if gate.metered => return Err(Refusal::UnknownKey),
         _ => None,
     };
+    let key = key
+        .map(|record| Ok((parse(&record)?, record)))
+        .transpose()?;
+    if let Some((key, _)) = &key
+        && key.is_expired(now)
+    {
+        return Err(Refusal::KeyExpired);
+    }
     if let Some(nonce_key) = gate.nonce_key() {
         if once::compare(nonce, &[0; 32], now) != Verdict::First
             && !plant::on(Plant::SkipReplayCheck)
@@ -64,28 +72,30 @@ fn pass(
     match key {
         // A waiting request was counted when it arrived; only its key must still be valid.
         Some(_) if gate.cost == 0 => Ok(()),
-        Some(record) => charge(gate, record, now, writes),
+        Some((key, record)) => charge(gate, key, record, now, writes),
         None => Ok(()),
     }
+}
+
+fn parse(record: &Record) -> Result<ApiKey, Refusal> {
+    serde_json::from_str(&record.value).map_err(|_| Refusal::UnknownKey)
 }
 
 /// A fixed window from the first request counted in it.
 fn charge(
     gate: &Gate,
+    mut key: ApiKey,
     mut record: Record,
     now: Micros,
     writes: &mut Vec<Write>,
 ) -> Result<(), Refusal> {
-    let Ok(mut key) = serde_json::from_str::<ApiKey>(&record.value) else {
-        return Err(Refusal::UnknownKey);
-    };
     let window_end = Micros(key.window_at).plus(limits::RATE_WINDOW_US);
     if window_end <= now {
         key.window_at = now.0;
         key.window_count = 0;
     }
     let count = key.window_count.saturating_add(gate.cost);
-    if count > limits::RATE_REQUESTS_MAX && !plant::on(Plant::NoRateLimit) {
+    if count > key.rate() && !plant::on(Plant::NoRateLimit) {
         let rest_us = Micros(key.window_at).plus(limits::RATE_WINDOW_US).0 - now.0;
         return Err(Refusal::RateLimited {
             retry_after_s: (rest_us + SECOND_US - 1) / SECOND_US,
@@ -93,6 +103,7 @@ fn charge(
     }
     key.window_count = count;
     key.total_requests += 1;
+    key.last_used_at = Some(now.0);
     record.value = serde_json::to_string(&key).expect("a plain struct of text and numbers");
     record.version += 1;
     writes.push(Write::Put(record));

@@ -9,6 +9,7 @@ use consign_web::body::{self, ReceivedBody};
 use consign_web::body_budget::BodySender;
 use consign_web::listener_policy::ListenerPolicy;
 use consign_web::operator::OperatorCredentials;
+use consign_web::operator_guard::{OperatorGuard, admin_caller};
 use consign_web::reject::Reject;
 use http::request::Parts;
 
@@ -21,7 +22,7 @@ use crate::limits::HTTP_BODY_BYTES_MAX;
 pub(crate) struct MeshFace {
     pub(crate) broker: Broker,
     pub(crate) policy: ListenerPolicy,
-    operators: Arc<OperatorCredentials>,
+    pub(super) operator_guard: OperatorGuard,
     /// Uploads and downloads of files at the same time.
     pub(super) blob_transfers: BlobTransfers,
 }
@@ -38,21 +39,22 @@ impl MeshFace {
         operators: OperatorCredentials,
         policy: ListenerPolicy,
     ) -> Self {
+        let engine = broker.engine().clone();
         Self {
             broker,
             policy,
-            operators: Arc::new(operators),
+            operator_guard: OperatorGuard::new(engine, operators, policy.trust_proxy),
             blob_transfers: BlobTransfers::default(),
         }
     }
 
-    /// A request with an operator's credentials, which are checked before the body is received.
+    /// The operator whom the guard of the routes let in, and the body, which is received only now.
     pub(super) async fn authenticate_operator(
         &self,
         request: Request,
     ) -> Result<(Operator, Parts, ReceivedBody), Reject> {
         let (parts, body) = request.into_parts();
-        let operator = self.operators.require(&parts)?;
+        let operator = admin_caller(&parts)?.operator;
         let sender = BodySender::Trusted;
         let body = body::receive(body, HTTP_BODY_BYTES_MAX, body::DEADLINE_DEFAULT, sender).await?;
         Ok((operator, parts, body))

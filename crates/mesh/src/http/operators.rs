@@ -4,6 +4,7 @@
 //! created just now.
 
 mod dead_items;
+mod guard;
 mod invites;
 mod keys;
 mod members;
@@ -13,6 +14,7 @@ mod subscriptions;
 mod upkeep;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use consign_kernel::error::Code;
 use consign_web::json_out::json_response;
@@ -24,8 +26,8 @@ use serde::de::DeserializeOwned;
 use super::face::MeshFace;
 use crate::broker::BrokerError;
 
-pub(super) fn routes() -> Router<MeshFace> {
-    Router::new()
+pub(super) fn routes(face: &MeshFace) -> Router<MeshFace> {
+    let routes = Router::new()
         .merge(meshes::routes())
         .merge(invites::routes())
         .merge(keys::routes())
@@ -33,7 +35,8 @@ pub(super) fn routes() -> Router<MeshFace> {
         .merge(reads::routes())
         .merge(subscriptions::routes())
         .merge(dead_items::routes())
-        .merge(upkeep::routes())
+        .merge(upkeep::routes());
+    routes.route_layer(from_fn_with_state(face.clone(), guard::guard))
 }
 
 /// The body of a request; an absent one is an empty object.

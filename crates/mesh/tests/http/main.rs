@@ -13,6 +13,7 @@ mod leave;
 mod messages;
 mod metrics;
 mod operators;
+mod roles;
 mod schema_check;
 mod subscriptions;
 mod upkeep;

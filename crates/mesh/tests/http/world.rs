@@ -100,6 +100,7 @@ impl World {
             admin_secret: Some(SecretDigest::new(ADMIN.to_owned())),
             dashboard_password: None,
             metrics_token: Some(SecretDigest::new(METRICS.to_owned())),
+            ..OperatorCredentials::default()
         };
         let intent = consign_intent::Options {
             operators: operators.clone(),

@@ -43,6 +43,7 @@ async fn make_key(world: &World, id: &str) {
         total_requests: 0,
         window_at: 0,
         window_count: 0,
+        ..ApiKey::default()
     };
     let put = Put {
         key: ApiKey::key(id),
@@ -54,6 +55,48 @@ async fn make_key(world: &World, id: &str) {
         world.step(Command::Put(put)).await,
         Ok(Answer::Put { version: 1 })
     );
+}
+
+/// A key with further members, which follow those that every key has.
+async fn make_key_with(world: &World, id: &str, further: &str) {
+    make_key(world, id).await;
+    let plain = serde(&ApiKey::default());
+    let put = Put {
+        key: ApiKey::key(id),
+        value: format!("{},{further}}}", plain.trim_end_matches('}')),
+        expires_at: None,
+        expect: None,
+    };
+    assert_eq!(
+        world.step(Command::Put(put)).await,
+        Ok(Answer::Put { version: 2 })
+    );
+}
+
+pub async fn a_key_may_have_a_rate_of_its_own(world: World) {
+    make_key_with(&world, "k1", r#""rate":3"#).await;
+    for _ in 0..3 {
+        assert_eq!(pass(&world, metered("k1", 1)).await, Ok(()));
+    }
+    assert_eq!(
+        pass(&world, metered("k1", 1)).await,
+        Err(Refusal::RateLimited { retry_after_s: 60 })
+    );
+    let stored = world.store.record(ApiKey::key("k1")).await;
+    let stored = stored.ok().flatten().map(|record| record.value);
+    let used = format!(r#""last_used_at":{}"#, world.now().0);
+    assert!(stored.is_some_and(|value| value.contains(&used)), "{used}");
+}
+
+pub async fn an_expired_key_passes_nothing(world: World) {
+    let end = world.now().plus(10 * SECOND_US);
+    make_key_with(&world, "k1", &format!(r#""expires_at":{}"#, end.0)).await;
+    assert_eq!(pass(&world, metered("k1", 1)).await, Ok(()));
+    world.clock.advance(10 * SECOND_US);
+    for cost in [0, 1] {
+        let refused = pass(&world, metered("k1", cost)).await;
+        assert_eq!(refused, Err(Refusal::KeyExpired));
+    }
 }
 
 /// The stored form, written by hand: the store crate does not depend on a JSON library.

@@ -10,10 +10,12 @@ use consign_engine::{
 };
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::{Options, Shell};
 use crate::credentials;
+use crate::operator::AdminRight;
 use crate::reject::Reject;
 
 pub(super) async fn metrics(
@@ -23,7 +25,7 @@ pub(super) async fn metrics(
     let inner = &shell.inner;
     let (parts, _) = request.into_parts();
     inner.root.check_transport(&parts).await?;
-    let operator = authorise(&inner.options, &parts.headers)?;
+    let operator = authorise(&inner.options, &parts).await?;
     let engine = &inner.options.engine;
     let mut text = MetricsText::default();
     inner.root.metrics(operator, &mut text).await?;
@@ -45,8 +47,8 @@ pub(super) async fn metrics(
 }
 
 /// The bearer token if one is configured, or an operator.
-fn authorise(options: &Options, headers: &HeaderMap) -> Result<Operator, Reject> {
-    let bearer = credentials::bearer(headers);
+async fn authorise(options: &Options, parts: &Parts) -> Result<Operator, Reject> {
+    let bearer = credentials::bearer(&parts.headers);
     let token = options.operators.metrics_token.as_ref();
     if token
         .zip(bearer)
@@ -54,7 +56,14 @@ fn authorise(options: &Options, headers: &HeaderMap) -> Result<Operator, Reject>
     {
         return Ok(Operator::vouched());
     }
-    options.operators.check(headers).map_err(|refused| {
+    let Options {
+        operators, engine, ..
+    } = options;
+    let caller = operators.require(engine, parts, AdminRight::Read).await;
+    caller.map(|caller| caller.operator).map_err(|refused| {
+        if refused.code != Code::Unauthorized {
+            return refused;
+        }
         let reject = Reject::new(
             Code::Unauthorized,
             "Send the metrics token as a Bearer token, or admin credentials.",

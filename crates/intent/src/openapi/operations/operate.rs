@@ -6,18 +6,17 @@ use http::StatusCode;
 
 use super::super::access;
 use super::super::schemas;
-use crate::grants::GRANTS_PER_REQUEST_MAX;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
-    Schema, anything, boolean, exactly, integer, list, number, object, optional, required, text,
+    Schema, boolean, exactly, integer, list, number, object, optional, required, text,
 };
 
-fn reads(id: &'static str, summary: &'static str) -> Operation {
+pub(super) fn reads(id: &'static str, summary: &'static str) -> Operation {
     Operation::new(access::OPERATE, access::OPERATOR, id, summary)
 }
 
 /// A route that changes something; cross-site requests of browsers are refused.
-fn changes(id: &'static str, summary: &'static str) -> Operation {
+pub(super) fn changes(id: &'static str, summary: &'static str) -> Operation {
     reads(id, summary).refuses(&[Code::Forbidden])
 }
 
@@ -26,84 +25,6 @@ pub(crate) fn dashboard() -> Operation {
         .about("Open it in a browser; the user is admin.")
         .answers_text("An HTML page.", "text/html; charset=utf-8", "")
         .with_headers(&["Content-Security-Policy"])
-}
-
-pub(crate) fn generate_key() -> Operation {
-    let owner = anything()
-        .about("The owner of the key; a value that is not a string is stored as JSON text.")
-        .by_default("anonymous")
-        .limit(format!("cut after {} characters", limits::OWNER_CHARS_MAX));
-    let answer = exactly(vec![
-        required(
-            "api_key",
-            text().about("The key. It is returned only once."),
-        ),
-        required("owner", text()),
-        required(
-            "id",
-            text().about("The id of the key, which intents and responses contain."),
-        ),
-        optional(
-            "grants",
-            list(text()).about("As they were asked for; absent if there are none."),
-        ),
-    ]);
-    let granted = list(schemas::granted_namespace())
-        .about("The reserved namespaces in which the key may claim.")
-        .rule("maxItems", GRANTS_PER_REQUEST_MAX)
-        .nullable();
-    changes("generateKey", "Create an API key")
-        .may_take(
-            object(vec![optional("owner", owner), optional("grants", granted)]),
-            limits::BODY_BYTES_MAX,
-            r#"{"owner":"alice"}"#,
-        )
-        .answers(
-            StatusCode::CREATED,
-            "A new key, limited to 60 requests a minute.",
-            answer,
-            r#"{"api_key":"tk_…","owner":"alice","id":"k_0a6ddb62b508491b"}"#,
-        )
-        .refuses(&[Code::InvalidNamespace])
-}
-
-pub(crate) fn revoke_key() -> Operation {
-    let key = text().about("The key, or its id.").rule("minLength", 1);
-    changes("revokeKey", "Revoke an API key")
-        .about(
-            "Its requests are refused from now on; its intents stay. The main key cannot be revoked.",
-        )
-        .takes(
-            object(vec![required("api_key", key)]),
-            limits::BODY_BYTES_MAX,
-            r#"{"api_key":"tk_f1bb5a5a"}"#,
-        )
-        .answers(
-            StatusCode::OK,
-            "The key is revoked.",
-            schemas::done(),
-            r#"{"ok":true}"#,
-        )
-        .refuses(&[Code::NotFound])
-}
-
-pub(crate) fn keys() -> Operation {
-    let key = exactly(vec![
-        required("id", text()),
-        required("owner", text()),
-        required("total_requests", integer()),
-        required("created_at", number().limit("Unix time in seconds")),
-        required(
-            "grants",
-            list(text()).about("The reserved namespaces in which it may claim."),
-        ),
-    ]);
-    reads("listKeys", "List the API keys").answers(
-        StatusCode::OK,
-        "The ids and owners, never the keys.",
-        list(key),
-        r#"[{"id":"k_0a6ddb62b508491b","owner":"alice","total_requests":0,"created_at":1794736934.332614,"grants":["beam.bob.acme"]}]"#,
-    )
 }
 
 fn grant_body() -> Schema {
