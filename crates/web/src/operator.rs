@@ -149,7 +149,7 @@ impl OperatorCredentials {
 
     /// The operator who sent this request on purpose, whatever the role.
     pub async fn identify(&self, engine: &Engine, parts: &Parts) -> Result<AdminCaller, Reject> {
-        let caller = self.check(engine, &parts.headers).await?;
+        let caller = self.check(engine, &parts.headers, RateCharge::Request).await?;
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
         let by_password = matches!(caller.actor, AdminActor::User(_));
         if by_password && !only_reads && is_cross_site(&parts.headers) {
@@ -161,8 +161,20 @@ impl OperatorCredentials {
         Ok(caller)
     }
 
+    /// Whether the credentials of a stream that is open still allow to read. This is no request of its own, so it does not
+    /// count against the rate of a key.
+    pub async fn still_allow_reads(&self, engine: &Engine, headers: &HeaderMap) -> bool {
+        let caller = self.check(engine, headers, RateCharge::Nothing).await;
+        caller.is_ok_and(|caller| caller.refusal(AdminRight::Read).is_none())
+    }
+
     /// `X-Admin-Token` first; a wrong one is final. Then Basic credentials, then an API key.
-    async fn check(&self, engine: &Engine, headers: &HeaderMap) -> Result<AdminCaller, Reject> {
+    async fn check(
+        &self,
+        engine: &Engine,
+        headers: &HeaderMap,
+        charge: RateCharge,
+    ) -> Result<AdminCaller, Reject> {
         let matches = |secret: &Option<SecretDigest>, given: &str| {
             secret.as_ref().is_some_and(|secret| secret.matches(given))
         };
@@ -190,14 +202,21 @@ impl OperatorCredentials {
             return Ok(AdminCaller::new(role, AdminActor::User(basic.user)));
         }
         match headers.get(API_KEY).map(HeaderValue::to_str) {
-            Some(Ok(key)) => by_key(engine, key).await,
+            Some(Ok(key)) => by_key(engine, key, charge).await,
             Some(Err(_)) | None => Err(Reject::admin_challenge()),
         }
     }
 }
 
+/// What a check charges to the rate of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateCharge {
+    Request,
+    Nothing,
+}
+
 /// Most keys have no scope of operators; for the routes of operators such a key is like none.
-async fn by_key(engine: &Engine, key: &str) -> Result<AdminCaller, Reject> {
+async fn by_key(engine: &Engine, key: &str, charge: RateCharge) -> Result<AdminCaller, Reject> {
     let caller = match engine.authenticate(key).await? {
         Authenticated::Caller(caller) => caller,
         Authenticated::Expired(end) => return Err(Reject::expired_key(end)),
@@ -210,13 +229,15 @@ async fn by_key(engine: &Engine, key: &str) -> Result<AdminCaller, Reject> {
     } else {
         return Err(Reject::admin_challenge());
     };
-    let passed = engine.pass(caller.gate(None, 1)).await;
-    passed.map_err(|error| match error {
-        Error::Refused(Refusal::RateLimited { retry_after_s }) => {
-            Reject::rate_limited(&caller, retry_after_s)
-        }
-        error => error.into(),
-    })?;
+    if charge == RateCharge::Request {
+        let passed = engine.pass(caller.gate(None, 1)).await;
+        passed.map_err(|error| match error {
+            Error::Refused(Refusal::RateLimited { retry_after_s }) => {
+                Reject::rate_limited(&caller, retry_after_s)
+            }
+            error => error.into(),
+        })?;
+    }
     Ok(AdminCaller::new(
         role,
         AdminActor::Key(caller.id().to_owned()),

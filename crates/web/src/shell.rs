@@ -399,14 +399,17 @@ async fn docs(State(shell): State<Shell>, request: Request) -> Result<Response, 
 }
 
 impl Shell {
-    /// An operator with its complete request.
+    /// An operator who may read, with the complete request.
     async fn operator(&self, request: Request) -> Result<Operator, Reject> {
         let (parts, body) = request.into_parts();
         self.inner.root.check_transport(&parts).await?;
-        let operator = self.inner.options.operators.require(&parts)?;
+        let Options {
+            operators, engine, ..
+        } = &self.inner.options;
+        let caller = operators.require(engine, &parts, AdminRight::Read).await?;
         let (max, deadline) = (limits::BODY_BYTES_MAX, body::DEADLINE_DEFAULT);
         body::receive(body, max, deadline, BodySender::Trusted).await?;
-        Ok(operator)
+        Ok(caller.operator)
     }
 
     /// Any client, or an operator. A request without an API key gets the Basic challenge that browsers need.

@@ -11,7 +11,7 @@ use consign_engine::{
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use super::{Options, Shell};
 use crate::credentials;

@@ -164,7 +164,8 @@ impl StreamSource for AllFacts {
     }
 
     async fn is_authorized(&self) -> bool {
-        self.operators.check(&self.headers).is_ok()
+        let allowed = self.operators.still_allow_reads(&self.engine, &self.headers);
+        allowed.await
     }
 
     async fn next_page(&mut self) -> Option<StreamPage> {
