@@ -180,8 +180,10 @@ impl Runtime {
         .map(|state| (state, 0));
         for plugin in self.program().plugins() {
             let state = self.breaker_of(&plugin.name).await?;
-            let counted = counts.iter_mut().find(|(counted, _)| *counted == state);
-            counted.into_iter().for_each(|(_, count)| *count += 1);
+            let counted = counts.iter_mut().find(|(known, _)| *known == state);
+            if let Some((_, count)) = counted {
+                *count += 1;
+            }
         }
         Ok(counts)
     }
