@@ -87,7 +87,8 @@ pub(super) async fn run(
     let (verdict, unusable) = match start(&claimed, &settings) {
         Ok(child) => {
             let lease = keep_lease(&client, &claimed, settings.lease, began);
-            (supervise(child, &claimed, lease, &mut phase).await, None)
+            let supervised = Box::pin(supervise(child, &claimed, lease, &mut phase));
+            (supervised.await, None)
         }
         Err(error) => not_started(&settings, &error),
     };

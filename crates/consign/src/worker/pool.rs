@@ -183,8 +183,11 @@ impl WorkerPool {
             .settings
             .concurrency
             .saturating_sub(self.running + expected + reported);
-        let wanted = !self.is_stopping() && !(self.settings.once && self.once_claimed);
-        if wanted { free.min(CLAIM_BATCH_MAX) } else { 0 }
+        let is_last = self.settings.once && self.once_claimed;
+        if self.is_stopping() || is_last {
+            return 0;
+        }
+        free.min(CLAIM_BATCH_MAX)
     }
 
     /// Reports what has ended and claims the next in the same request.
