@@ -258,11 +258,12 @@ impl AuthedRequest {
             let (key, now) = (self.caller.id(), self.face.engine.now());
             self.face.rate_limited_keys.record(key, now, *retry_after_s);
         }
-        outcome.map_err(|error| match error {
-            Error::Refused(Refusal::RateLimited { retry_after_s }) => {
-                Reject::rate_limited(&self.caller, retry_after_s)
+        outcome.map_err(|error| {
+            if let Error::Refused(Refusal::RateLimited { retry_after_s }) = &error {
+                Reject::rate_limited(&self.caller, *retry_after_s)
+            } else {
+                error.into()
             }
-            error => error.into(),
         })
     }
 

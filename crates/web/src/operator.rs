@@ -231,11 +231,12 @@ async fn by_key(engine: &Engine, key: &str, charge: RateCharge) -> Result<AdminC
     };
     if charge == RateCharge::Request {
         let passed = engine.pass(caller.gate(None, 1)).await;
-        passed.map_err(|error| match error {
-            Error::Refused(Refusal::RateLimited { retry_after_s }) => {
-                Reject::rate_limited(&caller, retry_after_s)
+        passed.map_err(|error| {
+            if let Error::Refused(Refusal::RateLimited { retry_after_s }) = &error {
+                Reject::rate_limited(&caller, *retry_after_s)
+            } else {
+                error.into()
             }
-            error => error.into(),
         })?;
     }
     Ok(AdminCaller::new(

@@ -1,7 +1,6 @@
 //! What the handlers share: the broker, the credentials of operators, and the policy of the listener.
 
 use std::fmt;
-use std::sync::Arc;
 
 use axum::extract::Request;
 use consign_engine::Operator;
