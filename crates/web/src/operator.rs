@@ -149,7 +149,9 @@ impl OperatorCredentials {
 
     /// The operator who sent this request on purpose, whatever the role.
     pub async fn identify(&self, engine: &Engine, parts: &Parts) -> Result<AdminCaller, Reject> {
-        let caller = self.check(engine, &parts.headers, RateCharge::Request).await?;
+        let caller = self
+            .check(engine, &parts.headers, RateCharge::Request)
+            .await?;
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
         let by_password = matches!(caller.actor, AdminActor::User(_));
         if by_password && !only_reads && is_cross_site(&parts.headers) {

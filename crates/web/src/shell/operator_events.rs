@@ -164,7 +164,9 @@ impl StreamSource for AllFacts {
     }
 
     async fn is_authorized(&self) -> bool {
-        let allowed = self.operators.still_allow_reads(&self.engine, &self.headers);
+        let allowed = self
+            .operators
+            .still_allow_reads(&self.engine, &self.headers);
         allowed.await
     }
 
