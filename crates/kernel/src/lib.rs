@@ -20,6 +20,7 @@ pub mod retry;
 pub mod command;
 pub mod decide;
 
+pub mod filter;
 pub mod json;
 pub mod receipt;
 
