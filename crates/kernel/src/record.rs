@@ -116,6 +116,8 @@ stored! {
         MeshApiKey = 61 => "mesh_api_key",
         /// A file that members of a mesh share.
         MeshBlob = 62 => "mesh_blob",
+        /// An operator's step on all rows that match a filter, and how far it is.
+        BulkJob = 70 => "bulk_job",
     }
 }
 

@@ -13,6 +13,7 @@ mod group;
 mod ledger;
 mod outline;
 mod query;
+mod search;
 
 pub mod copy;
 pub mod failpoint;
@@ -49,6 +50,7 @@ pub use query::{
     EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
     MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
+pub use search::{Search, SearchPage, SearchPlace};
 
 /// Engine time. It never goes back.
 pub trait Clock: Send + Sync + 'static {

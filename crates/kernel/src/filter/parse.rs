@@ -64,7 +64,7 @@ impl Filter {
         }
         let terms = texts.iter().map(term).collect::<Result<_, _>>()?;
         Ok(Self {
-            text: text.trim().to_owned(),
+            text: text.to_owned(),
             terms,
         })
     }

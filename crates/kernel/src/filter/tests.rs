@@ -177,6 +177,14 @@ fn an_index_may_narrow_only_what_the_filter_requires() {
     assert!(!others.contains(&(ProfileId::Intent, State::DeadLetter)));
 }
 
+#[test]
+fn a_filter_is_printed_as_it_was_written() {
+    for text in [r"goal:a\ ", "  state:dead  ", ""] {
+        let filter = Filter::parse(text).unwrap();
+        assert_eq!(Filter::parse(&filter.to_string()), Ok(filter));
+    }
+}
+
 proptest! {
     // Whatever an operator types is answered, and a mistake points into the text.
     #[test]
