@@ -114,20 +114,24 @@ impl Filter {
 
     /// The only rows that can match, if it names them.
     pub fn ids(&self) -> Option<&[IntentId]> {
-        self.required().find_map(|test| match test {
-            FilterTest::Id(ids) => Some(ids.as_slice()),
-            _ => None,
+        self.required().find_map(|test| {
+            let FilterTest::Id(ids) = test else {
+                return None;
+            };
+            Some(ids.as_slice())
         })
     }
 
     /// The only owner whose rows can match, if it names one.
     pub fn owner(&self) -> Option<&str> {
-        self.required().find_map(|test| match test {
-            FilterTest::Owner(patterns) => match patterns.as_slice() {
+        self.required().find_map(|test| {
+            let FilterTest::Owner(patterns) = test else {
+                return None;
+            };
+            match patterns.as_slice() {
                 [one] if !one.is_prefix => Some(one.text.as_str()),
                 _ => None,
-            },
-            _ => None,
+            }
         })
     }
 
@@ -146,10 +150,14 @@ impl Filter {
     }
 
     fn allows(&self, face: Face, word: &str) -> bool {
-        self.terms.iter().all(|term| match &term.test {
-            FilterTest::Face(faces) => faces.contains(&face) != term.negated,
-            FilterTest::State(words) => words.iter().any(|wanted| wanted == word) != term.negated,
-            _ => true,
+        self.terms.iter().all(|term| {
+            if let FilterTest::Face(faces) = &term.test {
+                faces.contains(&face) != term.negated
+            } else if let FilterTest::State(words) = &term.test {
+                words.iter().any(|wanted| wanted == word) != term.negated
+            } else {
+                true
+            }
         })
     }
 

@@ -33,10 +33,11 @@ const HELD_ROWS: [&str; 2] = listing!(
      JOIN intents i ON i.seq = h.seq ORDER BY i.seq DESC"
 );
 
-/// Dead letters of some profiles. The range is one that only the index by profile provides, as in `reads.rs`.
+/// Dead letters of some profiles. The row of three columns is a bound of the index by profile, so that a later page does not
+/// read the rows of the earlier ones; with `profile = p` the planner might choose another index.
 const DEAD_ROWS: [&str; 2] = listing!(
-    "unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile BETWEEN p AND p \
-     AND (settled_at, seq) < ($2, $3) ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $4) i \
+    "unnest($1::smallint[]) p CROSS JOIN LATERAL (SELECT * FROM intents WHERE state = 7 AND profile >= p \
+     AND (profile, settled_at, seq) < (p, $2, $3) ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $4) i \
      ORDER BY i.settled_at DESC, i.seq DESC LIMIT $4"
 );
 
