@@ -92,6 +92,8 @@ pub(crate) struct EngineState {
     pub(crate) main_digest: [u8; 32],
     pub(crate) cleanup: CleanupSchedule,
     pub(crate) claim_pause: ClaimPause,
+    /// Wakes the runner of bulk jobs.
+    pub(crate) bulk: Notify,
 }
 
 impl fmt::Debug for Engine {
@@ -161,6 +163,7 @@ impl Engine {
                 main_digest: crate::keys::digest(&options.main_key),
                 cleanup: CleanupSchedule::new(now, options.cleanup_interval),
                 claim_pause: ClaimPause::default(),
+                bulk: Notify::new(),
             }),
         };
         let weak = Arc::downgrade(&engine.inner);

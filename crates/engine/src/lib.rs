@@ -5,6 +5,7 @@
 //! Everything a face does to the ledger goes through [`Engine`].
 
 mod answers;
+mod bulk;
 mod clock;
 mod engine;
 mod error;
@@ -22,6 +23,7 @@ mod planted_torn_batch;
 mod publication;
 mod receipts;
 mod records;
+mod search;
 mod seeds;
 mod shared_secrets;
 mod skipped_steps;
@@ -32,6 +34,7 @@ mod wakes;
 mod worker;
 
 pub use answers::{Settled, TypedAnswer};
+pub use bulk::{BulkJob, BulkRefusal, BulkRunner, BulkState, PIECE_ROWS, REFUSALS_KEPT};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
@@ -42,7 +45,7 @@ pub use consign_store::sqlite::{
 pub use consign_store::{
     Clock, Count, EndingCount, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
     LostMessagePage, MessageCount, MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage,
-    SeqPage, SharedStore, Stats,
+    Search, SearchPage, SearchPlace, SeqPage, SharedStore, Stats,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;
@@ -58,6 +61,7 @@ pub use nodes::{Heartbeat, NodeIdentity, NodeInfo, NodeState, PauseReason};
 pub use publication::{MAIN_KEY_ID, Publication, PublicationKey};
 pub use receipts::ReceiptStatus;
 pub use records::{TRIES_MAX, Versioned, new_put};
+pub use search::{MatchCount, OperatorAction};
 pub use shared_secrets::MismatchedSecret;
 pub use slots::{Slot, Slots};
 pub use timekeeper::{SweepReport, Timekeeper};
