@@ -6,11 +6,14 @@
 mod admin;
 mod authed_request;
 mod batch;
+mod bulk;
 mod claim;
 mod dashboard;
 mod events;
 mod exposed;
+mod find;
 mod grants;
+mod ignored;
 mod kv;
 mod lease;
 mod metrics;

@@ -12,11 +12,11 @@ use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, State as IntentState};
 
-use super::IntentFace;
 use super::authed_request::AuthedRequest;
 use super::path_segment::PathId;
 use super::query::list_query::ListQuery;
 use super::query::{QueryParams, cursor};
+use super::{IntentFace, ignored};
 use consign_web::body;
 use consign_web::json_out::{Json, array, json_response, string};
 use consign_web::reject::Reject;
@@ -77,7 +77,8 @@ pub(super) async fn list(
         ),
     );
     body.maybe_text("cursor", page.next.map(cursor::page_text).as_deref());
-    Ok(body.into_response())
+    let ignored = ignored::LIST.unknown_parameters(&request.parts.uri);
+    Ok(ignored::named(body.into_response(), &ignored))
 }
 
 pub(super) async fn timeline(

@@ -10,7 +10,8 @@ use http::Method;
 
 use super::openapi::operations;
 use super::{
-    IntentFace, admin, batch, claim, dashboard, events, grants, kv, lease, nodes, publish, read,
+    IntentFace, admin, batch, bulk, claim, dashboard, events, find, grants, kv, lease, nodes,
+    publish, read,
 };
 
 /// One method of one path.
@@ -41,6 +42,19 @@ where
         path,
         operation,
         handler: on(MethodFilter::GET, handler),
+    }
+}
+
+fn delete<H, T>(path: &'static str, handler: H, operation: Operation) -> Route
+where
+    H: Handler<T, IntentFace>,
+    T: 'static,
+{
+    Route {
+        method: Method::DELETE,
+        path,
+        operation,
+        handler: on(MethodFilter::DELETE, handler),
     }
 }
 
@@ -84,10 +98,17 @@ pub(super) fn routes() -> Vec<Route> {
         post("/admin/grant", grants::grant, operations::grant()),
         post("/admin/revoke_grant", grants::revoke, operations::revoke_grant()),
         get("/admin/grants", grants::list, operations::grants()),
+        get("/admin/intents", find::search, operations::search()),
+        get("/admin/intents/count", find::count, operations::count()),
         get("/admin/intents/{id}", admin::intent, operations::intent()),
+        delete("/admin/intents/{id}", find::remove, operations::remove()),
         post("/admin/intents/{id}/cancel", admin::cancel, operations::cancel()),
         post("/admin/intents/{id}/retry", admin::retry, operations::retry()),
-        get("/admin/dead", admin::dead, operations::dead()),
+        get("/admin/bulk", bulk::list, operations::bulk_jobs()),
+        post("/admin/bulk", bulk::start, operations::start_bulk()),
+        get("/admin/bulk/{id}", bulk::show, operations::bulk_job()),
+        post("/admin/bulk/{id}/cancel", bulk::cancel, operations::cancel_bulk()),
+        get("/admin/dead", find::dead, operations::dead()),
         get("/admin/dead/{id}", admin::dead_letter, operations::dead_letter()),
         post("/admin/cleanup", admin::cleanup, operations::cleanup()),
         post("/admin/purge", admin::purge, operations::purge()),

@@ -19,6 +19,7 @@ mod errors;
 mod events;
 mod faulty;
 mod fields;
+mod find;
 mod guarantees;
 mod hostile_bodies;
 mod idempotency;
