@@ -5,8 +5,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, automation, bench, daemon, import, intent, key, mesh, message, node, openapi, peer,
-    receipt, site, store, tx,
+    acl, agent, automation, bench, bulk, daemon, dead, import, intent, key, mesh, message, node,
+    openapi, peer, receipt, site, store, tx,
 };
 use crate::failure::Exit;
 use crate::serve;
@@ -54,9 +54,15 @@ enum DaemonNoun {
 enum CliCommand {
     /// Run the server
     Serve(Box<serve::ServeArgs>),
-    /// Publish, claim, settle and show intents
+    /// Publish, claim, settle, find, show and change intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
+    /// List, show, retry and delete dead letters
+    #[command(subcommand)]
+    Dead(dead::DeadSubcommand),
+    /// List, show, follow and end bulk jobs, which intent retry, cancel and delete begin
+    #[command(subcommand)]
+    Bulk(bulk::BulkSubcommand),
     /// Create, list and revoke API keys, and grant them namespaces
     #[command(subcommand)]
     Key(key::KeySubcommand),
@@ -136,6 +142,8 @@ impl Cli {
                 Ok(Exit::Done)
             }
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Dead(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Bulk(action) => single_thread()?.block_on(action.run()),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
             CliCommand::Node(action) => single_thread()?.block_on(action.run()),
             CliCommand::Tx(action) => single_thread()?.block_on(action.run()),

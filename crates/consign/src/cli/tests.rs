@@ -36,7 +36,9 @@ Usage: consign <COMMAND>
 
 Commands:
   serve       Run the server
-  intent      Publish, claim, settle and show intents
+  intent      Publish, claim, settle, find, show and change intents
+  dead        List, show, retry and delete dead letters
+  bulk        List, show, follow and end bulk jobs, which intent retry, cancel and delete begin
   key         Create, list and revoke API keys, and grant them namespaces
   node        List the nodes of a ledger, and drain one of them
   tx          Create, execute and compensate agent transactions
@@ -92,18 +94,24 @@ fn help_of_a_noun_lists_its_actions() {
     assert_eq!(
         help(&["intent"]),
         "\
-Publish, claim, settle and show intents
+Publish, claim, settle, find, show and change intents
 
 Usage: consign intent <COMMAND>
 
 Commands:
-  publish  Publish an intent
-  claim    Claim intents
-  fulfil   Report success [alias: fulfill]
-  fail     Report a failure; the intent is retried later or becomes a dead letter
-  show     Show one intent, its timeline or its receipt
-  list     List intents
-  help     Print this message or the help of the given subcommand(s)
+  publish   Publish an intent
+  claim     Claim intents
+  fulfil    Report success [alias: fulfill]
+  fail      Report a failure; the intent is retried later or becomes a dead letter
+  show      Show one intent, its timeline or its receipt
+  list      List intents: those of the key, or with a filter those of all keys and protocols
+  watch     Follow an intent until it ends
+  timeline  Show what happened to an intent
+  receipt   Print the signed receipt of an intent
+  retry     Give intents a fresh start, with all their attempts; needs the admin token
+  cancel    Stop intents: they become dead letters; needs the admin token
+  delete    Delete intents and their history; needs the admin token
+  help      Print this message or the help of the given subcommand(s)
 
 Options:
   -h, --help  Print help
