@@ -121,6 +121,7 @@ known! {
     SEARCH => operations::search(), None;
     COUNT => operations::count(), None;
     REMOVE => operations::remove(), None;
+    GRANT => operations::grant(), None;
     NODES => operations::nodes(), None;
     BULK => operations::start_bulk(), None;
 }

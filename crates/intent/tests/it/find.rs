@@ -117,7 +117,12 @@ async fn mistakes_in_a_search_are_named() {
     answer.assert_refused(400, "invalid_cursor");
     let answer = world.admin_get("/admin/intents?limit=101").await;
     answer.assert_refused(400, "invalid_limit");
-    for path in ["/admin/intents/count?limit=1", "/admin/nodes?x=1"] {
+    for path in [
+        "/admin/intents/count?limit=1",
+        "/admin/nodes?x=1",
+        "/admin/grants?x=1",
+        "/admin/bulk?x=1",
+    ] {
         let answer = world.admin_get(path).await;
         answer.assert_refused(400, "invalid_request");
     }

@@ -64,10 +64,8 @@ impl BulkBegin {
         if matching == 0 {
             return Err(Failure::new(Exit::Nothing, format!("nothing matches {shown}")).into());
         }
-        confirm(
-            &format!("{action} {matching} rows that match {shown}?"),
-            yes,
-        )?;
+        out::note(&format!("{matching} rows match {shown}"));
+        confirm(&format!("{action} them?"), yes)?;
         let job = client.start_bulk(action, filter).await?;
         if self.detach {
             if output.json {
