@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use consign_kernel::error::Code;
 use consign_kernel::json::Object;
+use consign_web::openapi::schema::Schema;
 use consign_web::openapi::{Operation, ParameterIn};
 use http::{HeaderName, HeaderValue, Uri};
 
@@ -38,7 +39,7 @@ impl RouteNames {
         let members = body.map_or(&[][..], |body| body.schema.fields());
         // The members of an item, for a body that is a list of items.
         let items = members.iter().filter_map(|member| member.schema.element());
-        let items = items.flat_map(|item| item.fields());
+        let items = items.flat_map(Schema::fields);
         Self {
             parameters: parameters
                 .map(|parameter| parameter.name)

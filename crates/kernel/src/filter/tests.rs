@@ -1,3 +1,5 @@
+//! What each term of the filter language matches, and what is said about mistakes.
+
 use proptest::prelude::*;
 
 use super::*;

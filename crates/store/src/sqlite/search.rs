@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use consign_kernel::intent::Shelf;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::rows::{self, outline_columns};
@@ -70,7 +71,7 @@ fn read(
         SearchPath::All => list(connection, ALL[which], params![seq, chunk]),
         SearchPath::Owner(owner) => list(connection, OF_OWNER[which], params![seq, chunk, owner]),
         SearchPath::Held => {
-            let [leased, lapsed] = HELD.map(|shelf| shelf.code());
+            let [leased, lapsed] = HELD.map(Shelf::code);
             let given = params![seq, chunk, leased, lapsed];
             list(connection, HELD_ROWS[which], given)
         }
