@@ -217,7 +217,7 @@ impl Client {
     }
 
     /// The newest dead letters, as the server reports them.
-    pub async fn dead_letters(&self) -> Result<Vec<serde_json::Value>, Error> {
+    pub async fn newest_dead_letters(&self) -> Result<Vec<serde_json::Value>, Error> {
         let call = Call::get("dead letters", "/admin/dead".to_owned());
         self.fetch(call.credential(Credential::Admin)).await
     }

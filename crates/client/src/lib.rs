@@ -29,6 +29,7 @@ mod pinned;
 mod query;
 pub mod retry;
 mod retry_loop;
+mod search;
 mod settle;
 mod sign;
 mod socket;
@@ -55,6 +56,10 @@ pub use operator::ListFilter;
 pub use pinned::{ExchangeLimits, PinnedClient, PinnedRequest, PinnedTarget};
 pub use query::encode as percent_encode;
 pub use retry_loop::RetryLoop;
+pub use search::{
+    BulkProgress, DeadLetter, DeadPage, FoundCount, FoundIntent, FoundPage, InspectedIntent,
+    OperatedIntent, RefusedRow, SearchRequest,
+};
 pub use settle::{ClaimNext, ClaimSettlement, ItemOutcome, SettleResponse};
 pub use sign::{canonical_query, signature};
 pub use socket::{PeerProcess, Socket};

@@ -5,9 +5,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::commands::automation::command::AutomationCommand;
 use crate::commands::{
-    acl, agent, audit, automation, bench, completion, daemon, doctor, events, import, intent, key,
-    man, mesh, message, node, openapi, peer, receipt, schema, site, status, store, top, tx, user,
-    version, worker,
+    acl, agent, audit, automation, bench, bulk, completion, daemon, dead, doctor, events, import,
+    intent, key, man, mesh, message, node, openapi, peer, receipt, schema, site, status, store,
+    top, tx, user, version, worker,
 };
 use crate::failure::Exit;
 use crate::{out, serve, verbose};
@@ -99,9 +99,15 @@ enum CliCommand {
     Events(Box<events::AllEventsArgs>),
     /// Check data directory, machine and server for problems, and repair modes of files
     Doctor(Box<doctor::ServerDoctorArgs>),
-    /// Publish, claim, extend, settle and show intents
+    /// Publish, claim, extend, settle, find, show and change intents
     #[command(subcommand)]
     Intent(intent::IntentSubcommand),
+    /// List, show, retry and delete dead letters
+    #[command(subcommand)]
+    Dead(dead::DeadSubcommand),
+    /// List, show, follow and end bulk jobs, which intent retry, cancel and delete begin
+    #[command(subcommand)]
+    Bulk(bulk::BulkSubcommand),
     /// Run a command for each intent of a goal
     #[command(subcommand)]
     Worker(worker::WorkerSubcommand),
@@ -209,6 +215,8 @@ impl Cli {
             CliCommand::Doctor(args) => args.run(),
             CliCommand::Intent(action) => single_thread()?.block_on(action.run()),
             CliCommand::Worker(action) => single_thread()?.block_on(Box::pin(action.run())),
+            CliCommand::Dead(action) => single_thread()?.block_on(action.run()),
+            CliCommand::Bulk(action) => single_thread()?.block_on(action.run()),
             CliCommand::Key(action) => single_thread()?.block_on(action.run()),
             CliCommand::User(action) => single_thread()?.block_on(action.run()),
             CliCommand::Audit(action) => single_thread()?.block_on(action.run()),

@@ -91,6 +91,49 @@ pub(crate) struct AdminArgs {
     admin_token_file: Option<PathBuf>,
 }
 
+/// A server, and an API key or its admin token: for commands that show more to an operator.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct EitherArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+
+    /// Admin token; prefer --admin-token-file or the variable, other users can see arguments
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "CONSIGN_ADMIN_TOKEN",
+        hide_env_values = true
+    )]
+    admin_token: Option<SecretKey>,
+
+    /// File that holds the admin token; wins over --admin-token
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+}
+
+impl EitherArgs {
+    /// A client with the API key.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.link.client()
+    }
+
+    /// A client with the admin token.
+    pub(crate) fn admin_client(&self) -> anyhow::Result<Client> {
+        let given = given(self.admin_token.as_ref(), self.admin_token_file.as_deref())?;
+        self.link.server.admin_client(given)
+    }
+
+    /// A client with the admin token, unless an API key alone was given or the token cannot be read.
+    pub(crate) fn admin_client_if_any(&self) -> Option<Client> {
+        let has_token = self.admin_token.is_some() || self.admin_token_file.is_some();
+        let has_key = self.link.key.is_some() || self.link.key_file.is_some();
+        (has_token || !has_key)
+            .then(|| self.admin_client().ok())
+            .flatten()
+    }
+}
+
 impl LinkArgs {
     /// A client with the API key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
@@ -108,16 +151,7 @@ impl AdminArgs {
     /// A client with the admin token.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let given = given(self.admin_token.as_ref(), self.admin_token_file.as_deref())?;
-        let location = self.server.location(given.is_none())?;
-        let token = match given {
-            Some(token) => token,
-            None => location.local_key(
-                SecretName::AdminSecret,
-                "CONSIGN_ADMIN_TOKEN",
-                "--admin-token-file",
-            )?,
-        };
-        self.server.connect(location, None, Some(token))
+        self.server.admin_client(given)
     }
 
     /// The data directory that the flags name.
@@ -157,6 +191,20 @@ impl ServerArgs {
     /// A client for requests without a key.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.connect(self.location(false)?, None, None)
+    }
+
+    /// A client with an admin token: this one, or that of the data directory.
+    fn admin_client(&self, given: Option<SecretKey>) -> anyhow::Result<Client> {
+        let location = self.location(given.is_none())?;
+        let token = match given {
+            Some(token) => token,
+            None => location.local_key(
+                SecretName::AdminSecret,
+                "CONSIGN_ADMIN_TOKEN",
+                "--admin-token-file",
+            )?,
+        };
+        self.connect(location, None, Some(token))
     }
 
     /// A client with a bearer token, if there is one.

@@ -52,6 +52,22 @@ pub(crate) fn notes_reach_a_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// A line that the next one overwrites; only on a terminal.
+pub(crate) fn progress(text: &str) {
+    if notes_reach_a_terminal() {
+        let mut stderr = io::stderr().lock();
+        let _ = write!(stderr, "\r{text:<78}").and_then(|()| stderr.flush());
+    }
+}
+
+/// Removes the line of [`progress`].
+pub(crate) fn progress_done() {
+    if notes_reach_a_terminal() {
+        let mut stderr = io::stderr().lock();
+        let _ = write!(stderr, "\r{:78}\r", "").and_then(|()| stderr.flush());
+    }
+}
+
 /// A question without a newline, so that the answer follows it.
 pub(crate) fn ask(question: &str) {
     let mut stderr = io::stderr().lock();

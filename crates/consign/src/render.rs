@@ -87,6 +87,29 @@ pub(crate) fn fields(pairs: &[(&str, Option<String>)]) -> String {
     text
 }
 
+/// The time of this machine, in Unix seconds.
+pub(crate) fn now() -> f64 {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// A length of time in its largest unit, such as `5m`.
+pub(crate) fn age(seconds: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float cast saturates, and the number is not negative"
+    )]
+    let seconds = seconds.max(0.0) as u64;
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3_599 => format!("{}m", seconds / 60),
+        3_600..=86_399 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// Unix seconds as UTC, to the second.
 pub(crate) fn time(unix_s: f64) -> String {
     #[expect(
@@ -164,6 +187,13 @@ mod tests {
             block("a\r\n\tb\u{1b}[2J\n\nstatus: ok", 4),
             "\n    a\n        b\\u{1b}[2J\n\n    status: ok"
         );
+    }
+
+    #[test]
+    fn an_age_has_one_unit() {
+        let ages = [-1.0, 0.9, 59.9, 60.0, 3_600.0, 86_399.0, 86_400.0, 1e6];
+        let ages = ages.map(age).join(" ");
+        assert_eq!(ages, "0s 0s 59s 1m 1h 23h 1d 11d");
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub(crate) struct EngineState {
     pub(crate) sign_ins: SignIns,
     /// The number of audit entries that this process wrote.
     pub(crate) audited: AtomicU32,
+    /// Wakes the runner of bulk jobs.
+    pub(crate) bulk: Notify,
 }
 
 impl fmt::Debug for Engine {
@@ -176,6 +178,7 @@ impl Engine {
                 claim_pause: ClaimPause::default(),
                 sign_ins: SignIns::default(),
                 audited: AtomicU32::new(0),
+                bulk: Notify::new(),
             }),
         };
         let weak = Arc::downgrade(&engine.inner);

@@ -6,6 +6,7 @@
 
 mod answers;
 mod audit;
+mod bulk;
 mod clock;
 mod engine;
 mod error;
@@ -24,6 +25,7 @@ mod planted_torn_batch;
 mod publication;
 mod receipts;
 mod records;
+mod search;
 mod seeds;
 mod shared_secrets;
 mod skipped_steps;
@@ -37,6 +39,7 @@ mod worker;
 
 pub use answers::{Settled, TypedAnswer};
 pub use audit::{AuditEntry, AuditFilter, AuditPage};
+pub use bulk::{BulkJob, BulkRefusal, BulkRunner, BulkState, PIECE_ROWS, REFUSALS_KEPT};
 pub use clock::{EngineClock, SystemTimes, TimeSource, WallClock};
 pub use consign_store::Error as StoreError;
 pub use consign_store::failpoint;
@@ -47,7 +50,8 @@ pub use consign_store::sqlite::{
 pub use consign_store::{
     Clock, Count, EndingCount, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
     LostMessagePage, MessageCount, MessageFilter, MessageTally, MessagesOf, Outline, OutlinePage,
-    RowStepKind, SeqPage, SharedStore, Stats, StepCounts, WaitKind,
+    RowStepKind, Search, SearchPage, SearchPlace, SeqPage, SharedStore, Stats, StepCounts,
+    WaitKind,
 };
 pub use engine::{Caller, Engine, Operator, Options};
 pub use error::Error;
@@ -64,6 +68,7 @@ pub use nodes::{Heartbeat, NodeIdentity, NodeInfo, NodeState, PauseReason};
 pub use publication::{MAIN_KEY_ID, Publication, PublicationKey};
 pub use receipts::ReceiptStatus;
 pub use records::{TRIES_MAX, Versioned, new_put};
+pub use search::{MatchCount, OperatorAction};
 pub use shared_secrets::MismatchedSecret;
 pub use slots::{Slot, Slots};
 pub use step_meter::{LABELS_MAX, OTHER, StepCounter, StepFigures, WaitHistogram};

@@ -82,6 +82,7 @@ fn skipped_answer(step: &Command, wrong_clock: bool) -> Option<Answer> {
         | Command::CancelUnfinished(_)
         | Command::RequeueUnfinished(_)
         | Command::Remove(_)
+        | Command::IfUnchanged(..)
         | Command::Observe(_)
         | Command::Recover(_)
         | Command::Purge(_)

@@ -28,7 +28,7 @@ const FORGET_ROWS_MAX: u32 = 2_000;
 const FORGET_PIECES_MAX: u32 = 20;
 
 /// Records with an expiry of their own.
-const EXPIRING_KINDS: [Kind; 7] = [
+const EXPIRING_KINDS: [Kind; 8] = [
     Kind::Kv,
     Kind::Receipt,
     Kind::Node,
@@ -37,6 +37,7 @@ const EXPIRING_KINDS: [Kind; 7] = [
     // Only the entries of a user's list of drafts expire.
     Kind::Permission,
     Kind::BeamUsedNonce,
+    Kind::BulkJob,
 ];
 
 #[derive(Debug)]

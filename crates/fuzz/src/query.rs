@@ -1,7 +1,7 @@
-//! Query strings of list, claim and event stream: accepted values are within their limits, and the signed query has
-//! the same values.
+//! Query strings of list, claim and event stream, and filters: accepted values are within their limits, and the signed query
+//! has the same values.
 //!
-//! Input: the text after the question mark.
+//! Input: the text after the question mark, or a filter.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use consign_intent::query::list_query::ListQuery;
 use consign_intent::query::{QueryParams, cursor};
 use consign_intent::signature::canonical_query;
 use consign_kernel::error::Class;
+use consign_kernel::filter::Filter;
 use consign_kernel::ids::{FactSeq, Seq};
 use consign_kernel::limits;
 use http::Uri;
@@ -19,6 +20,7 @@ pub(crate) fn run(bytes: &[u8]) {
         return;
     };
     cursors(text);
+    filter(text);
     let Ok(uri) = format!("/intents?{text}").parse::<Uri>() else {
         return;
     };
@@ -30,6 +32,17 @@ pub(crate) fn run(bytes: &[u8]) {
         .parse()
         .expect("the canonical form is a query");
     assert_eq!(parsed, ParsedQuery::of(&signed), "{query}");
+}
+
+/// A filter that is accepted is printed as a text with the same meaning; the place of a mistake is in the text.
+fn filter(text: &str) {
+    match Filter::parse(text) {
+        Ok(filter) => assert_eq!(Filter::parse(&filter.to_string()), Ok(filter)),
+        Err(error) => assert!(
+            (1..=text.chars().count() + 1).contains(&error.column),
+            "{error}"
+        ),
+    }
 }
 
 /// Every position can be written and read back, and every accepted text is a position.

@@ -1,19 +1,18 @@
-//! The operator's routes: purge, cleanup, single intents, dead letters.
+//! The operator's routes: purge, cleanup, single intents.
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use consign_engine::{CleanupReport, Error};
-use consign_kernel::error::Code;
+use consign_engine::{CleanupReport, Error, Operator, OperatorAction, Outline};
+use consign_kernel::error::{Code, Refusal};
 use consign_kernel::ids::IntentId;
 use consign_kernel::intent::Intent;
-use consign_kernel::limits;
 use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::state::State as IntentState;
 
 use super::path_segment::PathId;
 use super::read::{completed_at, result_json, result_type, show_worker, word};
 use super::{IntentFace, wire};
-use consign_web::json_out::{Json, array, json_response};
+use consign_web::json_out::Json;
 use consign_web::operator_guard::AuditTarget;
 use consign_web::reject::Reject;
 
@@ -127,17 +126,9 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Reject> {
     let (operator, body) = face.authenticate_operator(request).await?;
-    let (engine, id_parsed, reason) = (&face.engine, parse_id(&id)?, "Cancelled by admin");
-    if is_forced(&body)? {
-        engine
-            .cancel(operator, Face::Intent, id_parsed, reason)
-            .await?;
-    } else {
-        engine
-            .cancel_unfinished(operator, Face::Intent, id_parsed, reason)
-            .await?;
-    }
-    Ok(operated(&id, "dead").into_response())
+    let action = OperatorAction::Cancel;
+    let intent = operate(&face, operator, &id, action, is_forced(&body)?).await?;
+    Ok(operated(&id, word_after(&intent, action)).into_response())
 }
 
 pub(super) async fn retry(
@@ -146,31 +137,75 @@ pub(super) async fn retry(
     request: Request,
 ) -> Result<Response, Reject> {
     let (operator, body) = face.authenticate_operator(request).await?;
-    let (engine, id_parsed, reason) = (&face.engine, parse_id(&id)?, "Retried by admin");
-    if is_forced(&body)? {
-        engine
-            .requeue(operator, Face::Intent, id_parsed, reason)
-            .await?;
-    } else {
-        engine
-            .requeue_unfinished(operator, Face::Intent, id_parsed, reason)
-            .await?;
-    }
-    Ok(operated(&id, "open").into_response())
+    let action = OperatorAction::Retry;
+    let intent = operate(&face, operator, &id, action, is_forced(&body)?).await?;
+    Ok(operated(&id, word_after(&intent, action)).into_response())
 }
 
-pub(super) async fn dead(
-    State(face): State<IntentFace>,
-    request: Request,
-) -> Result<Response, Reject> {
-    let (operator, _) = face.authenticate_operator(request).await?;
-    let dead = face
-        .engine
-        .dead(operator, Face::Intent, limits::DEAD_LIST_MAX)
-        .await?;
-    Ok(json_response(array(
-        dead.iter().map(|intent| dead_out(intent).finish()),
-    )))
+/// Takes a step for an operator, and returns the row as it was.
+pub(super) async fn operate(
+    face: &IntentFace,
+    operator: Operator,
+    id: &str,
+    action: OperatorAction,
+    force: bool,
+) -> Result<Intent, Reject> {
+    let reason = match action {
+        OperatorAction::Retry => "Retried by admin",
+        OperatorAction::Cancel => "Cancelled by admin",
+        OperatorAction::Delete => "Deleted by admin",
+    };
+    let (engine, parsed) = (&face.engine, parse_id(id)?);
+    match engine
+        .operate(operator, parsed, action, force, reason)
+        .await
+    {
+        Ok(Some(intent)) => Ok(intent),
+        Ok(None) => Err(Reject::not_found()),
+        Err(Error::Refused(refusal @ (Refusal::IllegalState | Refusal::Held))) => {
+            let intent = engine.observe(parsed).await?;
+            let intent = intent.ok_or_else(Reject::not_found)?;
+            Err(why_not(&intent, action, &refusal))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Why an operator cannot do this now, and what to do instead.
+fn why_not(intent: &Intent, action: OperatorAction, refusal: &Refusal) -> Reject {
+    let profile = intent.profile.profile();
+    let state = profile.word(intent.state, intent.cause);
+    let state = state.unwrap_or(intent.state.name());
+    let possible: Vec<&str> = OperatorAction::ALL
+        .into_iter()
+        .filter(|other| other.allowed_on(intent))
+        .map(OperatorAction::name)
+        .collect();
+    let message = if *refusal == Refusal::Held {
+        "A worker holds it; cancel it first, or delete it when its lease is over.".to_owned()
+    } else if possible.is_empty() {
+        format!(
+            "It belongs to the protocol {} and is {state}, where an operator cannot change it.",
+            profile.face
+        )
+    } else {
+        format!(
+            "It belongs to the protocol {} and is {state}: {} is not possible now, but {} is.",
+            profile.face,
+            action.name(),
+            possible.join(" and ")
+        )
+    };
+    Reject::new(Code::InvalidState, message)
+}
+
+/// The word for the state to which an action led.
+fn word_after(intent: &Intent, action: OperatorAction) -> &'static str {
+    let state = action.leads_to().unwrap_or(intent.state);
+    let profile = intent.profile.profile();
+    profile
+        .word(state, profile.cancel_cause)
+        .unwrap_or(state.name())
 }
 
 pub(super) async fn dead_letter(
@@ -183,7 +218,7 @@ pub(super) async fn dead_letter(
     if intent.state != IntentState::DeadLetter {
         return Err(Reject::new(Code::NotFound, "Dead letter not found."));
     }
-    let mut body = dead_out(&intent);
+    let mut body = dead_out(&Outline::from(&intent));
     body.raw("payload", &intent.payload)
         .text("publisher", &intent.owner)
         .text(
@@ -193,7 +228,7 @@ pub(super) async fn dead_letter(
     Ok(body.into_response())
 }
 
-fn dead_out(intent: &Intent) -> Json {
+pub(super) fn dead_out(intent: &Outline) -> Json {
     let mut body = Json::object();
     body.text("intent_id", &intent.id.to_string())
         .text("namespace", &intent.namespace)
@@ -201,7 +236,7 @@ fn dead_out(intent: &Intent) -> Json {
         .number("attempts", u64::from(intent.attempts))
         .text("reason", intent.last_error.as_deref().unwrap_or_default())
         .seconds("created_at", intent.settled_at);
-    show_worker(&mut body, intent);
+    show_worker(&mut body, intent.worker.as_deref());
     body
 }
 

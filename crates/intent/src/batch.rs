@@ -14,7 +14,7 @@ use super::claim::{claim_for, claims};
 use super::failure::FailureReport;
 use super::lease;
 use super::publish::{admitted, cap, published, traceparent};
-use super::{IntentFace, wire};
+use super::{IntentFace, ignored, wire};
 use consign_web::json_out::{Json, array};
 use consign_web::reject::{NOT_GRANTED, Reject};
 
@@ -30,7 +30,7 @@ pub(super) async fn publish(
             Some(KeyScope::Publish),
         )
         .await?;
-    let items = request.charge_then_reject(parse_publish(&request)).await?;
+    let (items, ignored) = request.charge_then_reject(parse_publish(&request)).await?;
     request.costs(items.len());
     let admit = Admit {
         items,
@@ -42,7 +42,8 @@ pub(super) async fn publish(
         "intents",
         &array(admitted.iter().map(|one| published(one).finish())),
     );
-    Ok((StatusCode::CREATED, body).into_response())
+    let response = (StatusCode::CREATED, body).into_response();
+    Ok(ignored::named(response, &ignored))
 }
 
 /// Each item is settled independently; the next claims run in the same commit.
@@ -122,16 +123,24 @@ fn settled(id: &str, outcome: Result<(), Reject>, truncated: bool) -> String {
     out.finish()
 }
 
-fn parse_publish(request: &AuthedRequest) -> Result<Vec<NewIntent>, Reject> {
+/// The intents, and the names that were ignored.
+fn parse_publish(request: &AuthedRequest) -> Result<(Vec<NewIntent>, Vec<String>), Reject> {
     let object = wire::object(&request.body)?;
     let mut items = Vec::new();
+    let mut ignored = ignored::PUBLISH_BATCH.unknown_members(&object);
+    ignored.extend(ignored::PUBLISH_BATCH.unknown_parameters(&request.parts.uri));
     for (index, raw) in list(&object, "intents")?.into_iter().enumerate() {
-        items.push(parse_item(request, &raw).map_err(|reject| reject.at(index))?);
+        let item = parse_item(request, &raw, &mut ignored);
+        items.push(item.map_err(|reject| reject.at(index))?);
     }
-    Ok(items)
+    Ok((items, ignored))
 }
 
-fn parse_item(request: &AuthedRequest, raw: &Raw<'_>) -> Result<NewIntent, Reject> {
+fn parse_item(
+    request: &AuthedRequest,
+    raw: &Raw<'_>,
+    ignored: &mut Vec<String>,
+) -> Result<NewIntent, Reject> {
     if raw.text().len() > limits::BODY_BYTES_MAX {
         return Err(Reject::new(
             Code::PayloadTooLarge,
@@ -141,6 +150,7 @@ fn parse_item(request: &AuthedRequest, raw: &Raw<'_>) -> Result<NewIntent, Rejec
     let object = raw
         .object()
         .map_err(|defect| Reject::new(Code::InvalidPayload, format!("Not an object: {defect}.")))?;
+    ignored.extend(ignored::PUBLISH_BATCH.unknown_item_members(&object));
     let owner = request.caller.id();
     let key = match wire::field(&object, "idempotency_key") {
         Some(raw) => Some(raw.as_str().filter(|key| !key.is_empty()).ok_or_else(|| {

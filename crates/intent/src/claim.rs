@@ -14,11 +14,11 @@ use consign_kernel::profile::Face;
 use consign_kernel::record::{Grant, KeyScope};
 use http::{HeaderValue, StatusCode, header};
 
-use super::IntentFace;
 use super::authed_request::AuthedRequest;
 use super::exposed::is_reserved;
 use super::query::QueryParams;
 use super::query::claim_query::{ClaimQuery, capabilities, worker_id};
+use super::{IntentFace, ignored};
 use consign_web::json_out::{Json, array};
 use consign_web::presence::Presence;
 use consign_web::reject::{NOT_GRANTED, Reject};
@@ -84,7 +84,7 @@ pub(super) async fn claim(
         )
         .await;
     let claimed = request.record_outcome(claimed)?;
-    Ok(match claimed.first() {
+    let response = match claimed.first() {
         None => match face.engine.claims_paused() {
             Some(why) => return Err(Reject::claims_paused(why)),
             None => no_content(),
@@ -95,7 +95,9 @@ pub(super) async fn claim(
             body.into_response()
         }
         Some(intent) => claim_out(&face, intent).into_response(),
-    })
+    };
+    let ignored = ignored::CLAIM.unknown_parameters(&request.parts.uri);
+    Ok(ignored::named(response, &ignored))
 }
 
 fn take_wait_slot(request: &AuthedRequest) -> Result<Slot<String>, Reject> {

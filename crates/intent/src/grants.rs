@@ -6,7 +6,7 @@ use consign_kernel::error::Code;
 use consign_kernel::json::{Object, Raw};
 
 use super::exposed::unknown_queue;
-use super::{IntentFace, wire};
+use super::{IntentFace, ignored, wire};
 use consign_web::json_out::{Json, array, json_response};
 use consign_web::operator_guard::AuditTarget;
 use consign_web::reject::Reject;
@@ -18,7 +18,9 @@ pub(super) async fn grant(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
+    let uri = request.uri().clone();
     let (operator, body) = face.authenticate_operator(request).await?;
+    ignored::GRANT.refuse_unknown(&uri)?;
     let object = wire::object_or_empty(&body)?;
     let key = key(&object)?;
     let namespace = face.grantable(wire::field(&object, "namespace").as_ref())?;
@@ -35,7 +37,9 @@ pub(super) async fn revoke(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
+    let uri = request.uri().clone();
     let (operator, body) = face.authenticate_operator(request).await?;
+    ignored::GRANT.refuse_unknown(&uri)?;
     let object = wire::object_or_empty(&body)?;
     let key = key(&object)?;
     // Not checked further: a grant of an earlier version can be revoked.
@@ -55,7 +59,9 @@ pub(super) async fn list(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
+    let uri = request.uri().clone();
     let (operator, _) = face.authenticate_operator(request).await?;
+    ignored::GRANT.refuse_unknown(&uri)?;
     let grants = face.engine.grants(operator).await?;
     Ok(json_response(array(grants.iter().map(|grant| {
         let mut out = Json::object();

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use consign_engine::NodeInfo;
 use consign_kernel::error::Code;
 
-use super::IntentFace;
 use super::path_segment::PathId;
+use super::{IntentFace, ignored};
 use consign_web::json_out::{Json, array, json_response};
 use consign_web::reject::Reject;
 
@@ -16,7 +16,9 @@ pub(super) async fn list(
     State(face): State<IntentFace>,
     request: Request,
 ) -> Result<Response, Reject> {
+    let uri = request.uri().clone();
     let (operator, _) = face.authenticate_operator(request).await?;
+    ignored::NODES.refuse_unknown(&uri)?;
     let nodes = face.engine.nodes(operator).await?;
     Ok(json_response(array(
         nodes.iter().map(|node| node_out(node).finish()),
@@ -45,7 +47,9 @@ async fn set_drain(
     request: Request,
     drain: bool,
 ) -> Result<Response, Reject> {
+    let uri = request.uri().clone();
     let (operator, _) = face.authenticate_operator(request).await?;
+    ignored::NODES.refuse_unknown(&uri)?;
     let unknown = || Reject::new(Code::NotFound, "Node not found.");
     let id = id.parse().map_err(|_| unknown())?;
     let node = face.engine.drain_node(operator, id, drain).await?;

@@ -9,7 +9,7 @@ use consign_kernel::record::KeyScope;
 use http::StatusCode;
 
 use super::authed_request::AuthedRequest;
-use super::{IntentFace, wire};
+use super::{IntentFace, ignored, wire};
 use consign_web::json_out::Json;
 use consign_web::reject::Reject;
 
@@ -20,15 +20,17 @@ pub(super) async fn publish(
     let request = face
         .authenticate(request, limits::BODY_BYTES_MAX, Some(KeyScope::Publish))
         .await?;
-    let admit = request.charge_then_reject(parse(&request)).await?;
+    let (admit, ignored) = request.charge_then_reject(parse(&request)).await?;
     let admitted = admitted(request.apply(Command::Admit(admit)).await.map_err(single)?)?;
     let first = admitted
         .first()
         .ok_or_else(|| Reject::new(Code::Internal, "Internal error."))?;
-    Ok((StatusCode::CREATED, published(first)).into_response())
+    let response = (StatusCode::CREATED, published(first)).into_response();
+    Ok(ignored::named(response, &ignored))
 }
 
-fn parse(request: &AuthedRequest) -> Result<Admit, Reject> {
+/// The intent, and the names that were ignored.
+fn parse(request: &AuthedRequest) -> Result<(Admit, Vec<String>), Reject> {
     let object = wire::object(&request.body)?;
     let owner = request.caller.id();
     let mut item = wire::new_intent(&object, owner, traceparent(request), None)?;
@@ -36,10 +38,13 @@ fn parse(request: &AuthedRequest) -> Result<Admit, Reject> {
     if let Some(key) = idempotency_key(request)? {
         item.once = Some(wire::once_guard(owner, key, &request.body)?);
     }
-    Ok(Admit {
+    let mut ignored = ignored::PUBLISH.unknown_members(&object);
+    ignored.extend(ignored::PUBLISH.unknown_parameters(&request.parts.uri));
+    let admit = Admit {
         items: vec![item],
         cap: cap(request),
-    })
+    };
+    Ok((admit, ignored))
 }
 
 fn idempotency_key(request: &AuthedRequest) -> Result<Option<&str>, Reject> {

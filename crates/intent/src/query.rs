@@ -1,4 +1,4 @@
-//! Query strings: decoded parameters, and the queries of list, claim and event stream.
+//! Query strings: decoded parameters, and the queries of list, claim, search and event stream.
 //!
 //! Invariant: a query and its canonical form, which the signature covers, give the same values. This module does not
 //! know the caller.
@@ -6,6 +6,7 @@
 pub mod claim_query;
 pub mod cursor;
 pub mod list_query;
+pub mod search_query;
 
 use axum::extract::Query;
 use consign_kernel::error::Code;
@@ -22,6 +23,10 @@ impl QueryParams {
         Query::try_from_uri(uri)
             .map(|Query(pairs)| Self(pairs))
             .map_err(|_| Reject::new(Code::InvalidRequest, "The query string cannot be decoded."))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     /// An empty value is the same as an absent one.

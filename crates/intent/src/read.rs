@@ -13,11 +13,11 @@ use consign_kernel::receipt;
 use consign_kernel::record::KeyScope;
 use consign_kernel::state::{Cause, State as IntentState};
 
-use super::IntentFace;
 use super::authed_request::AuthedRequest;
 use super::path_segment::PathId;
 use super::query::list_query::ListQuery;
 use super::query::{QueryParams, cursor};
+use super::{IntentFace, ignored};
 use consign_web::body;
 use consign_web::json_out::{Json, array, json_response, string};
 use consign_web::reject::Reject;
@@ -85,7 +85,8 @@ pub(super) async fn list(
         ),
     );
     body.maybe_text("cursor", page.next.map(cursor::page_text).as_deref());
-    Ok(body.into_response())
+    let ignored = ignored::LIST.unknown_parameters(&request.parts.uri);
+    Ok(ignored::named(body.into_response(), &ignored))
 }
 
 pub(super) async fn timeline(
@@ -202,12 +203,12 @@ fn head(body: &mut Json, intent: &Intent) {
         .seconds("claim_expires_at", intent.lease_until)
         .maybe_text("target_worker", intent.target.as_deref())
         .maybe_text("required_capability", intent.capability.as_deref());
-    show_worker(body, intent);
+    show_worker(body, intent.worker.as_deref());
 }
 
 /// The protocol does not know this member, so it is left out if there is nothing to show.
-pub(super) fn show_worker(body: &mut Json, intent: &Intent) {
-    if let Some(worker) = &intent.worker {
+pub(super) fn show_worker(body: &mut Json, worker: Option<&str>) {
+    if let Some(worker) = worker {
         body.text("worker", worker);
     }
 }

@@ -15,8 +15,8 @@ use http::Method;
 
 use super::openapi::operations;
 use super::{
-    IntentFace, admin, audit, batch, claim, dashboard, events, grants, keys, kv, lease, nodes,
-    publish, read, users,
+    IntentFace, admin, audit, batch, bulk, claim, dashboard, events, find, grants, keys, kv, lease,
+    nodes, publish, read, users,
 };
 
 /// One method of one path.
@@ -49,6 +49,20 @@ where
         path,
         operation,
         handler: on(MethodFilter::GET, handler),
+        admin: None,
+    }
+}
+
+fn delete<H, T>(path: &'static str, handler: H, operation: Operation) -> Route
+where
+    H: Handler<T, IntentFace>,
+    T: 'static,
+{
+    Route {
+        method: Method::DELETE,
+        path,
+        operation,
+        handler: on(MethodFilter::DELETE, handler),
         admin: None,
     }
 }
@@ -97,6 +111,24 @@ where
     }
 }
 
+/// A route that removes something in the name of an operator, and its name in the audit log.
+fn admin_delete<H, T>(
+    path: &'static str,
+    handler: H,
+    operation: Operation,
+    right: AdminRight,
+    action: &'static str,
+) -> Route
+where
+    H: Handler<T, IntentFace>,
+    T: 'static,
+{
+    Route {
+        admin: Some(AdminAccess::change(right, action, path)),
+        ..delete(path, handler, operation)
+    }
+}
+
 #[rustfmt::skip]
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -132,10 +164,17 @@ pub(super) fn routes() -> Vec<Route> {
         admin_post("/admin/grant", grants::grant, operations::grant(), AdminRight::Manage, "grant.create"),
         admin_post("/admin/revoke_grant", grants::revoke, operations::revoke_grant(), AdminRight::Manage, "grant.revoke"),
         admin_get("/admin/grants", grants::list, operations::grants()),
+        admin_get("/admin/intents", find::search, operations::search()),
+        admin_get("/admin/intents/count", find::count, operations::count()),
         admin_get("/admin/intents/{id}", admin::intent, operations::intent()),
+        admin_delete("/admin/intents/{id}", find::remove, operations::remove(), AdminRight::Operate, "intent.delete"),
         admin_post("/admin/intents/{id}/cancel", admin::cancel, operations::cancel(), AdminRight::Operate, "intent.cancel"),
         admin_post("/admin/intents/{id}/retry", admin::retry, operations::retry(), AdminRight::Operate, "intent.retry"),
-        admin_get("/admin/dead", admin::dead, operations::dead()),
+        admin_get("/admin/bulk", bulk::list, operations::bulk_jobs()),
+        admin_post("/admin/bulk", bulk::start, operations::start_bulk(), AdminRight::Operate, "bulk.start"),
+        admin_get("/admin/bulk/{id}", bulk::show, operations::bulk_job()),
+        admin_post("/admin/bulk/{id}/cancel", bulk::cancel, operations::cancel_bulk(), AdminRight::Operate, "bulk.cancel"),
+        admin_get("/admin/dead", find::dead, operations::dead()),
         admin_get("/admin/dead/{id}", admin::dead_letter, operations::dead_letter()),
         admin_post("/admin/cleanup", admin::cleanup, operations::cleanup(), AdminRight::Operate, "cleanup.run"),
         admin_post("/admin/purge", admin::purge, operations::purge(), AdminRight::Manage, "purge.run"),

@@ -26,6 +26,8 @@ pub enum OnRefusal {
     Continue,
     /// They are not carried out. If every step that can be refused comes first, either all steps happen or none.
     Stop,
+    /// If it is the first step, no other is carried out. A later one affects none.
+    Guarded,
 }
 
 /// Checks before the steps. Their writes are kept even if the steps are refused.
@@ -60,6 +62,8 @@ pub enum Command {
     RequeueUnfinished(Operate),
     /// Removes one row, unless a holder works on it or its profile keeps rows for ever.
     Remove(Operate),
+    /// A step on one row, refused if the row has changed since a fact.
+    IfUnchanged(FactSeq, Box<Self>),
     /// Applies passed deadlines to one row before it is shown.
     Observe(IntentId),
     /// Applies passed deadlines to all rows that have one.

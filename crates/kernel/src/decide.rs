@@ -255,6 +255,7 @@ pub fn needs(command: &Command, now: Micros) -> Needs<'_> {
         | Command::CancelUnfinished(operate)
         | Command::RequeueUnfinished(operate)
         | Command::Remove(operate) => Needs::Intent(operate.id),
+        Command::IfUnchanged(_, command) => needs(command, now),
         Command::Observe(id) => Needs::Intent(*id),
         Command::Restore(restore) => Needs::Restored {
             id: restore.intent.id,
@@ -312,6 +313,10 @@ fn decide(view: View, command: &Command, cx: &mut Cx<'_>) -> Result<Decision, Re
             operate::requeue(intent, operate, cx)
         }
         Command::Remove(operate) => operate::remove(one(view)?, operate, cx),
+        Command::IfUnchanged(since, command) => {
+            operate::refuse_changed(&view.intents, *since)?;
+            decide(view, command, cx)
+        }
         Command::Observe(_) => Ok(time::observe(view.intents.into_iter().next(), cx)),
         Command::Sweep(sweep) => Ok(time::sweep(view.intents, *sweep, cx)),
         Command::Recover(recover) => Ok(operate::recover(view.intents, recover, cx)),

@@ -85,6 +85,7 @@ codes! {
     InvalidMax => "invalid_max", Invalid, [Intent];
     InvalidLimit => "invalid_limit", Invalid, [Intent];
     InvalidCursor => "invalid_cursor", Invalid, [Intent];
+    InvalidFilter => "invalid_filter", Invalid, [Intent];
     CursorUnknown => "cursor_unknown", Invalid, [Intent];
     InvalidStatus => "invalid_status", Invalid, [Intent, Beam];
     InvalidAction => "invalid_action", Invalid, [Intent];
@@ -216,6 +217,8 @@ pub enum Refusal {
     Held,
     #[error("this step is not allowed from the present state")]
     IllegalState,
+    #[error("it has changed since it was looked at")]
+    Changed,
     #[error("it is completed, and its result would be lost or contradicted")]
     Completed,
     #[error("item {index}: the key was used before with another content")]

@@ -21,6 +21,7 @@ pub mod retry;
 pub mod command;
 pub mod decide;
 
+pub mod filter;
 pub mod json;
 pub mod receipt;
 

@@ -40,6 +40,13 @@ pub const WORKER_ID_CHARS_MAX: usize = 64;
 pub const CAPABILITIES_CHARS_MAX: usize = 256;
 pub const CAPABILITIES_MAX: usize = 32;
 pub const PAGE_ITEMS_MAX: u32 = 100;
+pub const FILTER_BYTES_MAX: usize = 2_048;
+pub const FILTER_TERMS_MAX: usize = 32;
+/// How many rows one page of a search examines, and if it reads their payloads.
+pub const SEARCH_ROWS_MAX: u32 = 5_000;
+pub const SEARCH_PAYLOADS_MAX: u32 = 1_000;
+/// How many rows one count examines.
+pub const COUNT_ROWS_MAX: u32 = 50_000;
 
 // Keys and their allowance.
 pub const OWNER_CHARS_MAX: usize = 100;

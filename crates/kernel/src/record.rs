@@ -123,6 +123,8 @@ stored! {
         User = 71 => "user",
         /// What somebody did through the routes of operators. Names sort from the newest to the oldest.
         AuditEntry = 72 => "audit_entry",
+        /// An operator's step on all rows that match a filter, and how far it is.
+        BulkJob = 73 => "bulk_job",
     }
 }
 

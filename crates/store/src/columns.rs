@@ -103,8 +103,9 @@ macro_rules! outline_table {
     ($then:ident ($($given:tt)*)) => {
         $then! {
             ($($given)*)
-            seq, id, profile, state, cause, run_at, attempts, created_at, claimed_at, settled_at, namespace, goal, capability,
-            holder, last_error
+            seq, id, profile, state, cause, run_at, attempts, attempts_max, priority, created_at, claimed_at, settled_at,
+            expires_at, last_fact, namespace, goal, owner, target, capability, holder,
+            worker, last_error
         }
     };
 }
@@ -199,6 +200,15 @@ macro_rules! outline_texts {
         concat!($prefix, stringify!($first) $(, ", ", $prefix, stringify!($column))*)
     };
 }
+
+macro_rules! count_names {
+    (() $($column:ident),*) => {
+        [$(stringify!($column)),*].len()
+    };
+}
+
+/// The number of columns that make an outline.
+pub(crate) const OUTLINE: usize = outline_table!(count_names());
 
 /// Reads an outline, as [`read_intent`].
 macro_rules! read_outline {

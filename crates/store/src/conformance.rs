@@ -24,6 +24,7 @@ mod outlines;
 mod paging;
 mod races;
 mod records;
+mod search;
 mod settle;
 mod steps;
 mod tallies;
@@ -49,6 +50,7 @@ pub use outlines::*;
 pub use paging::*;
 pub use races::*;
 pub use records::*;
+pub use search::*;
 pub use settle::*;
 pub use steps::*;
 pub use tallies::*;
@@ -118,6 +120,8 @@ macro_rules! conformance {
             a_holder_loses_its_lease_to_the_operator,
             a_row_is_removed_by_hand_unless_it_is_held_or_kept_for_ever,
             operators_touch_their_own_face_and_legal_edges_only,
+            a_step_can_be_refused_if_the_row_has_changed,
+            a_guarded_request_depends_on_its_first_step_alone,
             a_purge_of_everything_spares_other_faces_ip_140,
             a_purge_of_a_namespace_spares_the_others_ip_141,
             a_purge_goes_on_where_its_last_piece_stopped,
@@ -169,6 +173,10 @@ macro_rules! conformance {
             intents_are_listed_newest_first_in_pages,
             each_filter_narrows_the_list,
             a_sparse_list_reaches_its_end,
+            a_search_finds_rows_of_all_owners_and_protocols,
+            dead_letters_are_found_by_their_death_latest_first,
+            a_search_examines_no_more_rows_than_it_may,
+            a_search_can_leave_out_what_changed_since_a_fact,
             dead_letters_are_listed_by_death_latest_first_ip_146,
             counts_follow_every_move,
             what_is_held_is_what_is_leased,

@@ -301,13 +301,18 @@ impl<'a, T: Tx> Batch<'a, T> {
         let mut entropy = Entropy::new(request.seed);
         let mut answers = Vec::with_capacity(request.steps.len());
         let mut refused = false;
-        for command in &request.steps {
-            let answer = if refused && request.on_refusal == OnRefusal::Stop {
+        for (index, command) in request.steps.iter().enumerate() {
+            let answer = if refused {
                 Err(Refusal::NotReached)
             } else {
                 self.step(command, &mut entropy)?
             };
-            refused |= answer.is_err();
+            refused |= answer.is_err()
+                && match request.on_refusal {
+                    OnRefusal::Continue => false,
+                    OnRefusal::Stop => true,
+                    OnRefusal::Guarded => index == 0,
+                };
             answers.push(answer);
         }
         Ok(Ok(answers))

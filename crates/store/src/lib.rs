@@ -13,6 +13,7 @@ mod group;
 mod ledger;
 mod outline;
 mod query;
+mod search;
 mod steps;
 
 pub mod copy;
@@ -50,6 +51,7 @@ pub use query::{
     EndingCount, IntentColumns, LostMessagePage, MessageCount, MessageFilter, MessageTally,
     MessagesOf, NamePage, Query, Rows, SeqPage, TypedReads,
 };
+pub use search::{Search, SearchPage, SearchPlace};
 pub use steps::{LabelSteps, RowStepKind, StepCounts, StepTally, WaitKind, Waited};
 
 /// Engine time. It never goes back.

@@ -24,10 +24,12 @@ use consign_kernel::state::State;
 
 use crate::group::CommitListeners;
 use crate::ledger::{Batch, Counter, Position, UNDER_WAY, instants};
+use crate::search::{HELD, PageInMaking, SearchPath};
 use crate::{
     BoxFuture, Clock, CommitListener, Count, Dump, EndingCount, Error, EventPage, IntentColumns,
     IntentFilter, IntentPage, JobCount, LeaseCount, LostMessagePage, MessageCount, MessageFilter,
-    MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, SeqPage, Stats, Store,
+    MessagesOf, NamePage, News, Outline, OutlinePage, Query, Rows, Search, SearchPage, SeqPage,
+    Stats, Store,
 };
 
 pub struct Memory {
@@ -111,6 +113,39 @@ impl ModelData {
         IntentPage { intents, next }
     }
 
+    fn search(&self, search: &Search) -> SearchPage {
+        let mut page = PageInMaking::new(search);
+        let (settled_at, seq) = page.position();
+        let is_after = |intent: &&Intent| {
+            let at = i64::try_from(intent.seq.0).unwrap_or(i64::MAX);
+            match (page.path(), intent.settled_at) {
+                (SearchPath::Dead(_), Some(settled)) => (settled.0, at) < (settled_at, seq),
+                _ => at < seq,
+            }
+        };
+        let mut rows: Vec<&Intent> = self.intents.values().filter(is_after).collect();
+        rows.retain(|intent| match page.path() {
+            SearchPath::Nothing => false,
+            SearchPath::Ids(ids) => ids.contains(&intent.id),
+            SearchPath::Dead(profiles) => {
+                intent.state == State::DeadLetter && profiles.contains(&intent.profile)
+            }
+            SearchPath::Held => HELD.contains(&intent.shelf),
+            SearchPath::Owner(owner) => intent.owner == *owner,
+            SearchPath::All => true,
+        });
+        let by_death = matches!(page.path(), SearchPath::Dead(_));
+        rows.sort_by_key(|intent| Reverse((intent.settled_at.filter(|_| by_death), intent.seq)));
+        let mut rows = rows.into_iter();
+        while page.next_chunk().is_some() {
+            let Some(intent) = rows.next() else {
+                return page.finish(true);
+            };
+            page.examine(Outline::from(intent), Some(&intent.payload));
+        }
+        page.finish(rows.len() == 0)
+    }
+
     /// Records that ended before `now` are left out.
     fn answer(&self, query: &Query, now: Micros) -> Rows {
         match query {
@@ -132,6 +167,7 @@ impl ModelData {
                     }),
                 }
             }
+            Query::Search(wanted) => Rows::SearchPage(self.search(wanted)),
             Query::Children { parent, limit } => {
                 Rows::Intents(self.first(*limit, |intent| intent.ties.parent == Some(*parent)))
             }

@@ -19,6 +19,7 @@ mod reads;
 mod row_encoder;
 mod rows;
 mod schema;
+mod search;
 mod session;
 mod settings;
 mod tx;

@@ -12,7 +12,7 @@ use consign_kernel::state::State;
 
 use crate::{
     BoxFuture, Count, Error, EventFilter, EventPage, IntentFilter, IntentPage, JobCount,
-    LeaseCount, Outline, OutlinePage, Store,
+    LeaseCount, Outline, OutlinePage, Search, SearchPage, Store,
 };
 
 /// A question to the ledger.
@@ -26,6 +26,8 @@ pub enum Query {
         filter: IntentFilter,
         view: IntentColumns,
     },
+    /// Rows of all owners and protocols that match a filter; see [`Search`].
+    Search(Search),
     /// The intents that an intent caused, in the order of admission.
     Children {
         parent: IntentId,
@@ -267,6 +269,7 @@ pub enum Rows {
     IntentPage(IntentPage),
     Outlines(Vec<Outline>),
     OutlinePage(OutlinePage),
+    SearchPage(SearchPage),
     Facts(Vec<Fact>),
     Events(EventPage),
     FactSeq(FactSeq),
@@ -296,6 +299,7 @@ pub trait TypedReads: Store {
         fn intents_by_id(ids: Vec<IntentId>) -> Vec<Intent> = Query::IntentsById(ids);
         fn intents(filter: IntentFilter) -> IntentPage = Query::Intents { filter, view: IntentColumns::Full };
         fn outlines(filter: IntentFilter) -> OutlinePage = Query::Intents { filter, view: IntentColumns::Outline };
+        fn search(search: Search) -> SearchPage = Query::Search(search);
         fn children(parent: IntentId, limit: u32) -> Vec<Intent> = Query::Children { parent, limit };
         fn child_jobs(parent: IntentId, limit: u32) -> Vec<Outline> = Query::ChildJobs { parent, limit };
         fn find_job_by_payload(text: String, after: IntentId, scan_max: u32) -> Option<Outline> =
@@ -367,6 +371,7 @@ answers! {
     Outlines(found) => Vec<Outline>: found,
     Outlines(found) => Option<Outline>: found.into_iter().next(),
     OutlinePage(page) => OutlinePage: page,
+    SearchPage(page) => SearchPage: page,
     Facts(found) => Vec<Fact>: found,
     Facts(found) => Option<Fact>: found.into_iter().next(),
     Events(page) => EventPage: page,

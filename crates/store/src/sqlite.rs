@@ -19,6 +19,7 @@ mod positions;
 mod reads;
 mod rows;
 mod schema;
+mod search;
 mod statements;
 mod tx;
 mod wal;

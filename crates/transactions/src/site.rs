@@ -301,6 +301,7 @@ impl Site {
                 | Refusal::IllegalState
                 | Refusal::LeaseLost
                 | Refusal::Held
+                | Refusal::Changed
                 | Refusal::NotFound,
             )) => Ok(None),
             Err(Error::Refused(Refusal::CapReached { limit, .. })) => {

@@ -296,6 +296,7 @@ impl From<Refusal> for Reject {
             | Refusal::AlreadyBegun { .. }
             | Refusal::NotReached
             | Refusal::Held
+            | Refusal::Changed
             | Refusal::EffectOnce => Self::new(Code::InvalidRequest, refusal.to_string()),
             Refusal::TooManySteps { max } => Self::new(
                 Code::InvalidRequest,

@@ -46,7 +46,7 @@ struct CommandInfo {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     arguments: Vec<ArgumentInfo>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    commands: Vec<CommandInfo>,
+    commands: Vec<Self>,
 }
 
 #[derive(Serialize)]

@@ -269,7 +269,9 @@ fn figures_line(figures: &Value) -> String {
         match value {
             Value::Object(_) => format!("{name} ({})", figures_line(value)),
             Value::String(text) => format!("{name} {}", render::safe(text)),
-            other => format!("{name} {other}"),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                format!("{name} {value}")
+            }
         }
     });
     shown.collect::<Vec<_>>().join(", ")

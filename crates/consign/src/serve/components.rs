@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::Router;
 use consign_beam::service::Beam;
-use consign_engine::{Engine, Heartbeat, Timekeeper};
+use consign_engine::{BulkRunner, Engine, Heartbeat, Timekeeper};
 use consign_mesh::broker::Broker;
 use consign_web::layers::Layered;
 use consign_web::server::DRAIN_TIMEOUT_DEFAULT;
@@ -141,6 +141,15 @@ impl Components {
         let task = tokio::spawn(timekeeper.run(self.drains(), move || clock.follow()));
         self.add("timekeeper", async move {
             task.await.context("the timekeeper panicked")
+        });
+    }
+
+    /// Carries bulk jobs of operators on, also those of a node that has stopped.
+    pub(super) fn run_bulk_jobs(&mut self, ledger: &StartedLedger) {
+        let runner = BulkRunner::new(ledger.engine.clone());
+        let task = tokio::spawn(runner.run(self.drains()));
+        self.add("bulk jobs", async move {
+            task.await.context("the runner of bulk jobs panicked")
         });
     }
 

@@ -65,6 +65,7 @@ pub(super) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     components.follow_database_clock(&ledger);
     components.beat(&args, &ledger, &base_url).await;
     components.keep_time(&ledger);
+    components.run_bulk_jobs(&ledger);
     let beam = beam::open(&prepared, &ledger, &base_url).await?;
     components.run_beam(&beam);
     let mesh = mesh::open(&prepared, &ledger, &base_url).await?;

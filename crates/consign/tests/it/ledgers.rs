@@ -17,6 +17,7 @@ mod beam_workers;
 mod beam_world;
 mod cli;
 mod compat;
+mod find;
 mod import_beam;
 mod mesh_bad_days;
 mod mesh_intents;

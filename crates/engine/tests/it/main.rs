@@ -5,6 +5,7 @@
     reason = "a test that cannot go on fails where it stands"
 )]
 
+mod bulk;
 mod cut_off;
 mod keys;
 mod long_poll;

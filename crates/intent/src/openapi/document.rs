@@ -173,6 +173,12 @@ fn header_definitions() -> Value {
             json!({"type": "string", "pattern": "^Basic "}),
         ),
         (
+            "Maybe-X-Consign-Ignored",
+            "Query parameters and members of the body that the server does not know and ignored; absent if there are none.",
+            false,
+            json!({"type": "string"}),
+        ),
+        (
             "Content-Security-Policy",
             "The page may load and run nothing but its own style.",
             true,

@@ -2,11 +2,11 @@
 //!
 //! Numbers and names come from the kernel's limits and tables, so that the documentation matches the rules.
 
-use consign_engine::NodeState;
+use consign_engine::{BulkState, NodeState, OperatorAction, REFUSALS_KEPT};
 use consign_kernel::error::Code;
 use consign_kernel::ids::Micros;
 use consign_kernel::limits;
-use consign_kernel::profile::ProfileId;
+use consign_kernel::profile::{Face, ProfileId};
 use consign_kernel::receipt;
 use consign_kernel::state::{Cause, Verb};
 
@@ -568,10 +568,92 @@ pub(super) fn node() -> Schema {
     .named("Node")
 }
 
-pub(super) fn operated(status: &'static str) -> Schema {
+/// A row of any protocol that a search found.
+pub(super) fn found_intent() -> Schema {
+    let faces = Face::ALL.iter().map(|face| face.name());
+    exactly(vec![
+        required("id", id()),
+        required("face", text().about("Its protocol.").one_of(faces)),
+        required("state", text().about("In the word of its protocol.")),
+        required("namespace", shown_namespace()),
+        required("goal", shown_goal()),
+        required("owner", key_id("Who published it.")),
+        required("claimed_by", key_id("Who claimed it last.").nullable()),
+        required(
+            "worker",
+            text()
+                .about("The id that the last claimer gave itself.")
+                .nullable(),
+        ),
+        required("priority", integer()),
+        required("attempts", integer()),
+        required("max_attempts", integer()),
+        required("last_error", last_error()),
+        required("age", number().about("Seconds since it was published.")),
+        required("created_at", seconds("When it was published.")),
+        required("run_at", seconds("When it may be claimed.")),
+        required("claimed_at", seconds("When it was claimed.").nullable()),
+        required("settled_at", seconds("When it ended.").nullable()),
+        required("expires_at", seconds("When it expires.")),
+    ])
+    .named("FoundIntent")
+}
+
+/// A bulk job and how far it is.
+pub(super) fn bulk_job() -> Schema {
+    let refusal = exactly(vec![
+        required("id", id()),
+        required("code", text().about("Why it was not changed.")),
+    ]);
+    let states = BulkState::ALL.iter().map(|state| state.name());
+    exactly(vec![
+        required("id", id().about("The id of the job.")),
+        required("action", bulk_action()),
+        required("filter", text()),
+        required("state", text().one_of(states)),
+        required(
+            "matching",
+            integer()
+                .about("How many rows matched when it began; null if there were too many to count at once.")
+                .nullable(),
+        ),
+        required("examined", integer().about("How many rows it has looked at.")),
+        required("done", integer().about("How many rows it has changed.")),
+        required(
+            "refused",
+            object(Vec::new()).about("How many rows it could not change, by the reason."),
+        ),
+        required(
+            "refusals",
+            list(refusal)
+                .about("The first of them.")
+                .items(0, REFUSALS_KEPT),
+        ),
+        required("created_at", seconds("When it began.")),
+        required("ended_at", seconds("When it ended.").nullable()),
+    ])
+    .named("BulkJob")
+}
+
+pub(super) fn bulk_action() -> Schema {
+    let actions = OperatorAction::ALL.iter().map(|action| action.name());
+    text().about("What is done with each row.").one_of(actions)
+}
+
+/// A page of dead letters.
+pub(super) fn dead_page(cursor: Schema) -> Schema {
+    exactly(vec![
+        required("dead", list(dead_letter())),
+        required("cursor", cursor),
+    ])
+}
+
+pub(super) fn operated() -> Schema {
+    let status =
+        text().about("Its new state, in the word of its protocol: open or dead for an intent.");
     exactly(vec![
         required("ok", boolean().always(true)),
         required("id", id()),
-        required("status", text().always(status)),
+        required("status", status),
     ])
 }

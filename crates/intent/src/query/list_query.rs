@@ -53,7 +53,7 @@ fn state_named(text: &str) -> Result<State, Reject> {
     })
 }
 
-fn page_limit(text: &str) -> Result<u32, Reject> {
+pub(super) fn page_limit(text: &str) -> Result<u32, Reject> {
     text.parse()
         .ok()
         .filter(|limit| (1..=limits::PAGE_ITEMS_MAX).contains(limit))

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::steps::text;
 use crate::world::{Call, MAIN, World};
 
-/// Every admin route, with an id in place of `ID`.
-pub(crate) const ROUTES: [(&str, &str); 11] = [
+/// The admin routes, with an id in place of `ID`.
+pub(crate) const ROUTES: [(&str, &str); 16] = [
     ("GET", "/admin/dashboard"),
     ("POST", "/admin/generate_key"),
     ("POST", "/admin/revoke_key"),
@@ -19,6 +19,11 @@ pub(crate) const ROUTES: [(&str, &str); 11] = [
     ("GET", "/admin/dead"),
     ("GET", "/admin/dead/ID"),
     ("POST", "/admin/intents/ID/retry"),
+    ("GET", "/admin/intents"),
+    ("GET", "/admin/intents/count"),
+    ("GET", "/admin/bulk"),
+    ("POST", "/admin/bulk"),
+    ("DELETE", "/admin/intents/ID"),
 ];
 
 pub(crate) fn route(method: &str, path: &str, id: &str) -> Call {

@@ -21,6 +21,7 @@ mod events;
 mod failure_reports;
 mod faulty;
 mod fields;
+mod find;
 mod guarantees;
 mod hostile_bodies;
 mod idempotency;

@@ -7,6 +7,7 @@ use super::time::end_unconsented;
 use super::{Cx, Decision, FactSource, View, Write, fact, finish, step};
 use crate::command::{Answer, OPERATOR, Operate, Recover};
 use crate::error::Refusal;
+use crate::ids::FactSeq;
 use crate::intent::Intent;
 use crate::limits;
 use crate::plant::{self, Plant};
@@ -151,6 +152,15 @@ pub(super) fn refuse_completed(intent: &Intent, operate: &Operate) -> Result<(),
     let own = intent.profile.profile().face == operate.face;
     if own && intent.state == State::Acked {
         return Err(Refusal::Completed);
+    }
+    Ok(())
+}
+
+/// Refuses rows that have changed since a fact. A row without facts has not changed since they were removed, which is long ago.
+pub(super) fn refuse_changed(rows: &[Intent], since: FactSeq) -> Result<(), Refusal> {
+    let changed = |row: &Intent| row.last_fact.is_some_and(|last| last > since);
+    if rows.iter().any(changed) {
+        return Err(Refusal::Changed);
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! Operator commands: cancel, requeue and purge, from every state and only within the operator's own face.
 
-use consign_kernel::command::{Answer, Claim, Command, NewIntent, Operate, Purge};
+use consign_kernel::command::{
+    Answer, Claim, Command, NewIntent, OnRefusal, Operate, Purge, Request,
+};
 use consign_kernel::error::Refusal;
 use consign_kernel::ids::{DAY_US, IntentId, SECOND_US, Seq};
 use consign_kernel::intent::Shelf;
 use consign_kernel::profile::{Face, ProfileId};
+use consign_kernel::record;
 use consign_kernel::state::{Cause, State};
 
 use super::{World, claim_by, in_face, item};
@@ -236,4 +239,76 @@ pub async fn a_piece_of_a_purge_looks_at_no_more_rows_than_it_may(world: World) 
     assert_eq!(purge(&world, a, seqs[3], 2).await, (0, None));
     let left = world.store.dump().await.expect("storage works").intents;
     assert_eq!(left.len(), 4);
+}
+
+pub async fn a_step_can_be_refused_if_the_row_has_changed(world: World) {
+    let made = world.admit(vec![item(); 2]).await.expect("it is admitted");
+    let since = world.store.highest_fact().await.expect("storage works");
+    let unchanged = |id, reason: &str| {
+        let operate = Operate {
+            id,
+            face: Face::Intent,
+            reason: reason.to_owned(),
+        };
+        Command::IfUnchanged(since, Box::new(Command::Cancel(operate)))
+    };
+    let held = world.take("alice").await;
+    assert_eq!(held.id, made[0].id);
+    let answers = world.steps(made.iter().map(|row| unchanged(row.id, "a")).collect());
+    assert_eq!(answers.await, [Err(Refusal::Changed), Ok(Answer::Operated)]);
+    let again = world.step(unchanged(made[1].id, "b")).await;
+    assert_eq!(again, Err(Refusal::Changed), "the first step changed it");
+    let cancelled = world.get(made[1].id).await.expect("it exists");
+    assert_eq!(cancelled.last_error.as_deref(), Some("a"));
+}
+
+pub async fn a_guarded_request_depends_on_its_first_step_alone(world: World) {
+    let made = world.admit(vec![item(); 2]).await.expect("it is admitted");
+    let key = record::Key {
+        kind: record::Kind::BulkJob,
+        owner: String::new(),
+        name: "job".to_owned(),
+    };
+    let guarded = async |expect| {
+        let put = record::Put {
+            key: key.clone(),
+            value: "{}".to_owned(),
+            expires_at: None,
+            expect: Some(expect),
+        };
+        let remove = |id| {
+            Command::Remove(Operate {
+                id,
+                face: Face::Intent,
+                reason: "test".to_owned(),
+            })
+        };
+        let missing = IntentId([0; 16]);
+        let request = Request {
+            gate: None,
+            steps: vec![Command::Put(put), remove(missing), remove(made[0].id)],
+            on_refusal: OnRefusal::Guarded,
+            seed: [3; 32],
+        };
+        let reply = world.store.execute(request).await.expect("storage works");
+        reply.expect("there is no gate")
+    };
+    let not_reached = Err(Refusal::NotReached);
+    assert_eq!(
+        guarded(1).await,
+        [
+            Err(Refusal::VersionMismatch),
+            not_reached.clone(),
+            not_reached
+        ]
+    );
+    assert!(world.get(made[0].id).await.is_some());
+    assert_eq!(
+        guarded(0).await,
+        [
+            Ok(Answer::Put { version: 1 }),
+            Err(Refusal::NotFound),
+            Ok(Answer::Operated)
+        ]
+    );
 }

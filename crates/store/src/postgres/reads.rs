@@ -17,6 +17,7 @@ use super::readers::{PooledReader, PostgresReadPool};
 use super::rows::{
     self, FACT_COLUMNS, fact_columns, intent_columns, outline_columns, signed, stored,
 };
+use super::search;
 use super::wire::Parameters;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
 use crate::{
@@ -191,6 +192,7 @@ pub(super) async fn read(
             Rows::Intents(list(readers, INTENTS_BY_ID, &[&ids], rows::intent).await?)
         }
         Query::Intents { filter, view } => page(readers, &filter, view).await?,
+        Query::Search(wanted) => Rows::SearchPage(search::search(readers, &wanted).await?),
         Query::Children { parent, limit } => {
             let given: Parameters<'_> = &[&&parent.0[..], &i64::from(limit)];
             Rows::Intents(list(readers, CHILDREN, given, rows::intent).await?)

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use super::dedupe;
 use super::rows::{self, fact_columns, intent_columns, outline_columns, signed};
 use super::schema;
+use super::search;
 use super::writer::read_position;
 use crate::group::CommitShared;
 use crate::ledger::{Counter, UNDER_WAY, profiles_of};
@@ -202,6 +203,7 @@ pub(super) fn read(connection: &Connection, query: &Query, now: Micros) -> Resul
             Rows::Intents(found)
         }
         Query::Intents { filter, view } => page(connection, filter, *view)?,
+        Query::Search(wanted) => Rows::SearchPage(search::search(connection, wanted)?),
         Query::Children { parent, limit } => {
             let given = params![parent.0, limit];
             Rows::Intents(list(connection, CHILDREN, given, rows::intent)?)

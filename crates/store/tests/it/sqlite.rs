@@ -8,6 +8,7 @@ mod nonces;
 mod outbox;
 mod positions;
 mod reopen;
+mod search;
 mod settings;
 mod taken;
 mod trouble;

@@ -1,11 +1,13 @@
 //! `consign intent show ID`
 
-use consign_client::{IntentResult, Timeline, TimelineEntry};
+use consign_client::{InspectedIntent, IntentResult, Timeline, TimelineEntry};
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::commands::OutputArgs;
 use crate::failure::Exit;
-use crate::link::LinkArgs;
+use crate::link::EitherArgs;
 use crate::{out, render};
 
 #[derive(Debug, clap::Args)]
@@ -25,12 +27,12 @@ pub(crate) struct Args {
     output: OutputArgs,
 
     #[command(flatten)]
-    link: LinkArgs,
+    either: EitherArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let client = self.link.client()?;
+        let client = self.either.client()?;
         if self.receipt {
             // It is JSON already, and the signature covers its bytes.
             out::data(&client.receipt(&self.id).await?)?;
@@ -43,17 +45,79 @@ impl Args {
             }
         } else {
             let result = client.result(&self.id).await?;
+            let inspected = match self.either.admin_client_if_any() {
+                Some(admin) => admin.inspect(&self.id).await.ok(),
+                None => None,
+            };
             if self.output.json {
-                out::json(&result)?;
+                out::json(&ShownIntent::new(&result, inspected.as_ref()))?;
             } else {
-                out::data(&summary(&result))?;
+                out::data(&summary(&result, inspected.as_ref(), render::now()))?;
             }
         }
         Ok(Exit::Done)
     }
 }
 
-fn summary(intent: &IntentResult) -> String {
+/// The status and the result, and for an operator the rest of the row. The token of its lease is left out.
+#[derive(Serialize)]
+struct ShownIntent<'a> {
+    #[serde(flatten)]
+    result: &'a IntentResult,
+    #[serde(flatten)]
+    inspected: Option<InspectedFields<'a>>,
+}
+
+#[derive(Serialize)]
+struct InspectedFields<'a> {
+    payload: &'a RawValue,
+    publisher: &'a str,
+    claimed_by: Option<&'a str>,
+    max_attempts: u32,
+    backoff_base: f64,
+    last_error: Option<&'a str>,
+    created_at: f64,
+    expires_at: Option<f64>,
+    claimed_at: Option<f64>,
+    failed_at: Option<f64>,
+}
+
+impl<'a> ShownIntent<'a> {
+    fn new(result: &'a IntentResult, inspected: Option<&'a InspectedIntent>) -> Self {
+        let inspected = inspected.map(|inspected| InspectedFields {
+            payload: &inspected.payload,
+            publisher: &inspected.publisher,
+            claimed_by: inspected.claimed_by.as_deref(),
+            max_attempts: inspected.max_attempts,
+            backoff_base: inspected.backoff_base,
+            last_error: inspected.last_error.as_deref(),
+            created_at: inspected.created_at,
+            expires_at: inspected.expires_at,
+            claimed_at: inspected.claimed_at,
+            failed_at: inspected.failed_at,
+        });
+        Self { result, inspected }
+    }
+}
+
+fn summary(intent: &IntentResult, inspected: Option<&InspectedIntent>, now: f64) -> String {
+    let at = |time: f64| {
+        let (age, passed) = (render::age((now - time).abs()), time <= now);
+        let age = if passed {
+            format!("{age} ago")
+        } else {
+            format!("in {age}")
+        };
+        format!("{} ({age})", render::time(time))
+    };
+    let attempts = match inspected {
+        Some(inspected) => format!("{} of {}", intent.claim_attempts, inspected.max_attempts),
+        None => intent.claim_attempts.to_string(),
+    };
+    let of_row = |read: fn(&InspectedIntent) -> Option<f64>| inspected.and_then(read).map(at);
+    let claimed_by = inspected.and_then(|inspected| inspected.claimed_by.as_deref());
+    let error = inspected.and_then(|inspected| inspected.last_error.as_deref());
+    let error = error.or(intent.error.as_deref());
     let safe = |text: &Option<String>| text.as_deref().map(render::safe);
     let result = intent
         .result
@@ -66,17 +130,27 @@ fn summary(intent: &IntentResult) -> String {
         ("namespace", Some(intent.namespace.clone())),
         ("visibility", Some(intent.visibility.clone())),
         ("priority", Some(intent.priority.to_string())),
-        ("attempts", Some(intent.claim_attempts.to_string())),
+        ("attempts", Some(attempts)),
+        (
+            "publisher",
+            inspected.map(|inspected| render::safe(&inspected.publisher)),
+        ),
+        ("created", of_row(|row| Some(row.created_at))),
+        ("expires", of_row(|row| row.expires_at)),
         ("run at", intent.run_at.map(render::time)),
+        ("claimed by", claimed_by.map(render::safe)),
+        ("claimed at", of_row(|row| row.claimed_at)),
         ("lease until", intent.claim_expires_at.map(render::time)),
         ("for worker", safe(&intent.target_worker)),
         ("needs", safe(&intent.required_capability)),
         ("worker", safe(&intent.worker)),
         ("completed at", intent.completed_at.map(render::time)),
+        ("died", of_row(|row| row.failed_at)),
         (
-            "error",
-            intent.error.as_deref().map(|error| render::block(error, 2)),
+            "payload",
+            inspected.map(|row| render::safe(row.payload.get())),
         ),
+        ("error", error.map(|error| render::block(error, 4))),
         ("result", result),
     ])
 }
@@ -87,7 +161,7 @@ type FactColumn = fn(&TimelineEntry) -> Option<String>;
 /// A longer detail would push the table off the screen; with `--json` it is printed in full.
 const DETAIL_CHARS_SHOWN: usize = 60;
 
-fn history(timeline: &Timeline) -> String {
+pub(super) fn history(timeline: &Timeline) -> String {
     let mut rows: Vec<Vec<String>> = timeline.facts.iter().map(row).collect();
     let mut heading = vec![
         "SEQ", "AT", "VERB", "FROM", "TO", "CAUSE", "ATTEMPT", "ACTOR",
@@ -146,7 +220,7 @@ mod tests {
             "priority":100,"claim_attempts":1,"run_at":1700000000.0,"completed_at":1700000060.5,"result":{"ok":true}}"#;
         let intent: IntentResult = serde_json::from_str(json).unwrap();
         assert_eq!(
-            summary(&intent),
+            summary(&intent, None, 0.0),
             "id            a1\n\
              status        fulfilled\n\
              goal          send\n\

@@ -48,7 +48,7 @@ pub(super) async fn fetch(
 ) -> anyhow::Result<Vec<String>> {
     match wanted {
         WantedRows::DeadLetters => {
-            let dead = client.dead_letters().await?;
+            let dead = client.newest_dead_letters().await?;
             Ok(dead.iter().map(dead_line).collect())
         }
         WantedRows::Recent {

@@ -6,9 +6,10 @@ use http::StatusCode;
 
 use super::super::access;
 use super::super::schemas;
+use super::IGNORED;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
-    Schema, boolean, exactly, integer, list, number, object, optional, required, text,
+    Schema, boolean, either, exactly, integer, list, number, object, optional, required, text,
 };
 
 pub(super) fn reads(id: &'static str, summary: &'static str) -> Operation {
@@ -145,13 +146,13 @@ fn force() -> Schema {
 
 pub(crate) fn cancel() -> Operation {
     changes("cancelIntent", "Cancel an intent")
-        .about("The intent becomes dead, and its holder loses the lease. One that is dead keeps the cause of its death; a fulfilled one is cancelled only with force.")
+        .about("The intent becomes dead, and its holder loses the lease. A row of another protocol is cancelled if that protocol lets an operator do it. One that is dead keeps the cause of its death; a fulfilled one is cancelled only with force.")
         .path("id", schemas::id())
         .may_take(force(), limits::BODY_BYTES_MAX, r#"{"force":false}"#)
         .answers(
             StatusCode::OK,
             "The intent is dead.",
-            schemas::operated("dead"),
+            schemas::operated(),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"dead"}"#,
         )
         .refuses(&[Code::NotFound, Code::InvalidState])
@@ -165,19 +166,105 @@ pub(crate) fn retry() -> Operation {
         .answers(
             StatusCode::OK,
             "The intent is open.",
-            schemas::operated("open"),
+            schemas::operated(),
             r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b","status":"open"}"#,
         )
         .refuses(&[Code::NotFound, Code::InvalidState])
 }
 
+/// What a filter looks like.
+pub(super) fn filter() -> Schema {
+    text()
+        .about("Terms separated by spaces, all of which must match: id: ns: goal: owner: state: face: error: age> age< created> created< payload.NAME=. A star at the end of a value matches what begins like it, commas separate alternatives, a minus before a term negates it, and a value with spaces is quoted.")
+        .limit(format!("{} bytes", limits::FILTER_BYTES_MAX))
+}
+
+fn search_cursor() -> Schema {
+    text()
+        .about("The cursor of the previous page.")
+        .rule("pattern", r"^[0-9]{1,19}(\.[0-9]{1,19})?$")
+}
+
+fn next_cursor() -> Schema {
+    text()
+        .about("The cursor of the next page; null at the end. A page may be short or empty and still have a next one.")
+        .nullable()
+}
+
+fn page_size() -> Schema {
+    integer()
+        .about("The maximum number of rows.")
+        .within(1, limits::PAGE_ITEMS_MAX)
+        .by_default(limits::PAGE_ITEMS_MAX)
+}
+
+pub(crate) fn search() -> Operation {
+    reads("searchIntents", "Find rows of all owners and protocols")
+        .about("Newest first; dead letters alone by their death, latest first. A page examines a bounded number of rows, so it may be short or empty and still have a next one.")
+        .query("filter", filter())
+        .query("limit", page_size())
+        .query("cursor", search_cursor())
+        .answers(
+            StatusCode::OK,
+            "One page of what was found.",
+            exactly(vec![
+                required("intents", list(schemas::found_intent())),
+                required("cursor", next_cursor()),
+                required("examined", integer().about("How many rows were examined for this page.")),
+            ]),
+            r#"{"intents":[],"cursor":null,"examined":0}"#,
+        )
+        .refuses(&[Code::InvalidFilter, Code::InvalidCursor, Code::InvalidLimit])
+        .example_query("filter=state:dead%20goal:mail.*")
+}
+
+pub(crate) fn count() -> Operation {
+    reads("countIntents", "Count rows of all owners and protocols")
+        .about("Examines a bounded number of rows; with the cursor of the response the count continues.")
+        .query("filter", filter())
+        .query("cursor", search_cursor())
+        .answers(
+            StatusCode::OK,
+            "How many of the examined rows match.",
+            exactly(vec![
+                required("count", integer()),
+                required("examined", integer()),
+                required("cursor", next_cursor()),
+            ]),
+            r#"{"count":12,"examined":208,"cursor":null}"#,
+        )
+        .refuses(&[Code::InvalidFilter, Code::InvalidCursor])
+        .example_query("filter=state:dead")
+}
+
+pub(crate) fn remove() -> Operation {
+    changes("deleteIntent", "Delete an intent")
+        .about("The intent and its history are gone. One that a worker holds is refused, and so are rows of other protocols, which are parts of the history of those.")
+        .path("id", schemas::id())
+        .answers(
+            StatusCode::OK,
+            "The intent is deleted.",
+            schemas::settled(),
+            r#"{"ok":true,"id":"01a1dea803707330800005a06ad96f6b"}"#,
+        )
+        .refuses(&[Code::NotFound, Code::InvalidState])
+}
+
 pub(crate) fn dead() -> Operation {
-    reads("listDead", "List dead letters").answers(
-        StatusCode::OK,
-        "The newest dead letters.",
-        list(schemas::dead_letter()).items(0, limits::DEAD_LIST_MAX as usize),
-        r#"[{"intent_id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","attempts":3,"reason":"smtp down","created_at":1794736934.269918}]"#,
-    )
+    let newest = list(schemas::dead_letter()).items(0, limits::DEAD_LIST_MAX as usize);
+    reads("listDead", "List dead letters")
+        .about("Without parameters a list of the newest. With a filter, a limit or a cursor a page, whose cursor leads to older ones.")
+        .query("filter", filter())
+        .query("limit", page_size())
+        .query("cursor", search_cursor())
+        .answers(
+            StatusCode::OK,
+            "The newest dead letters, or one page of those that match.",
+            either(vec![newest, schemas::dead_page(next_cursor())]),
+            r#"[{"intent_id":"01a1dea803707330800005a06ad96f6b","namespace":"default","goal":"hello","attempts":3,"reason":"smtp down","created_at":1794736934.269918}]"#,
+        )
+        .with_headers(IGNORED)
+        .refuses(&[Code::InvalidFilter, Code::InvalidCursor, Code::InvalidLimit])
 }
 
 pub(crate) fn dead_letter() -> Operation {

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::super::access;
 use super::super::schemas;
+use super::IGNORED;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
     Schema, anything, exactly, list, number, object, optional, required, text,
@@ -48,6 +49,7 @@ pub(crate) fn publish() -> Operation {
             schemas::published(),
             r#"{"id":"01a1dea803707330800005a06ad96f6b","status":"published","namespace":"default"}"#,
         )
+        .with_headers(IGNORED)
         .links_to(&["getStatus", "getResult", "getTimeline", "inspectIntent", "cancelIntent"])
         .refuses(FIELDS)
 }
@@ -73,6 +75,7 @@ pub(crate) fn publish_batch() -> Operation {
         exactly(vec![required("intents", list(schemas::published()))]),
         r#"{"intents":[{"id":"01a1dea84e057f0880000abe27861073","status":"published","namespace":"default"},{"id":"01a1dea84e057f0880000fe6adc646ac","status":"published","namespace":"default"}]}"#,
     )
+    .with_headers(IGNORED)
     .refuses(FIELDS)
     .names_items()
 }

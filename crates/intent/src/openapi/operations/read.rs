@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::super::super::read::RECEIPT_BYTES_MAX;
 use super::super::access;
 use super::super::schemas;
+use super::IGNORED;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
     anything, boolean, either, exactly, integer, list as list_of, required, text,
@@ -78,6 +79,7 @@ pub(crate) fn list() -> Operation {
         ]),
         r#"{"intents":[],"cursor":null}"#,
     )
+    .with_headers(IGNORED)
     .refuses(&[
         Code::InvalidNamespace,
         Code::InvalidStatus,

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::super::access;
 use super::super::schemas;
+use super::IGNORED;
 use consign_web::openapi::Operation;
 use consign_web::openapi::schema::{
     Schema, SchemaField, boolean, exactly, integer, list, number, object, optional, required, text,
@@ -78,10 +79,11 @@ pub(crate) fn claim() -> Operation {
             one_or_many,
             r#"{"id":"01a1dea803707330800005a06ad96f6b","claim_token":"f886ac9e86c6b3f441323d5df4231640","claim_attempts":1,"claim_timeout":60,"goal":"hello","namespace":"default","priority":100,"target_worker":null,"required_capability":null,"payload":{"name":"world"}}"#,
         )
+        .with_headers(IGNORED)
         .links_to(&["getStatus"])
         .links_with_token_to(&["extendClaim", "fulfill", "fail"])
         .answers_nothing("No intent can be claimed.")
-        .with_headers(&["Retry-After"])
+        .with_headers(&["Retry-After", "Maybe-X-Consign-Ignored"])
         .refuses(&[
             Code::InvalidNamespace,
             Code::InvalidMax,

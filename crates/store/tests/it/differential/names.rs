@@ -97,6 +97,7 @@ fn named(step: &mut Command) -> Option<&mut IntentId> {
         | Command::CancelUnfinished(operate)
         | Command::RequeueUnfinished(operate)
         | Command::Remove(operate) => Some(&mut operate.id),
+        Command::IfUnchanged(_, step) => named(step),
         Command::Observe(id) => Some(id),
         Command::Restore(restore) => Some(&mut restore.intent.id),
         // It has the same given id in both stores.

@@ -92,6 +92,7 @@ async fn a_row_of_a_later_profile_can_be_stepped_and_a_transaction_only_forward(
 }
 
 const READS: &str = include_str!("../../../src/postgres/reads.rs");
+const SEARCH: &str = include_str!("../../../src/postgres/search.rs");
 
 /// Also if the table has rows of one protocol only, so that the profile is not selective.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,4 +124,61 @@ async fn dead_letters_of_one_protocol_are_found_by_their_index() {
     let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
     let plan = plan.join("\n");
     assert!(plan.contains("using intents_by_end"), "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_use_the_indexes_that_exist_for_other_reasons() {
+    let cluster = Cluster::new(1).await;
+    for _ in 0..10 {
+        cluster.world(0).admit(vec![item(); 100]).await.unwrap();
+    }
+    let client = stranger(&cluster.url()).await;
+    let died = "UPDATE intents SET state = 7, settled_at = seq WHERE seq % 2 = 0; ANALYZE intents; \
+                SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan";
+    for statement in died.split("; ") {
+        client.batch_execute(statement).await.unwrap();
+    }
+    let dead = "WHERE state = 7 AND profile >= p AND (profile, settled_at, seq) < (p, $2, $3) \
+                ORDER BY profile DESC, settled_at DESC, seq DESC LIMIT $4";
+    let held = "WHERE shelf = ANY($3) AND seq + 0 < $1 ORDER BY seq + 0 DESC LIMIT $2";
+    let owner = "WHERE i.owner = $3 AND i.seq < $1 ORDER BY i.seq DESC LIMIT $2";
+    let source = SEARCH.replace(" \\\n     ", " ");
+    for text in [dead, held, owner] {
+        assert!(source.contains(text), "the text is the store's: {text}");
+    }
+    let dead = format!(
+        "PREPARE dead (smallint[], bigint, bigint, bigint) AS SELECT i.seq FROM unnest($1) p CROSS JOIN LATERAL \
+         (SELECT * FROM intents {dead}) i"
+    );
+    let held =
+        format!("PREPARE held (bigint, bigint, smallint[]) AS SELECT seq FROM intents {held}");
+    let owner =
+        format!("PREPARE owner (bigint, bigint, text) AS SELECT i.goal FROM intents i {owner}");
+    for (prepare, execute, wanted) in [
+        (dead, "dead('{1}', 9, 9, 10)", ["intents_by_end", "< ROW("]),
+        (
+            held,
+            "held(9, 10, '{2,3}')",
+            ["intents_by_deadline", "shelf = ANY"],
+        ),
+        (
+            owner,
+            "owner(9, 10, 'alice')",
+            ["intents_by_owner", "owner ="],
+        ),
+    ] {
+        client.batch_execute(&prepare).await.unwrap();
+        let plan = client
+            .query(&format!("EXPLAIN EXECUTE {execute}"), &[])
+            .await
+            .unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        let condition = plan
+            .lines()
+            .find(|line| line.contains("Index Cond"))
+            .unwrap_or_default();
+        assert!(plan.contains(wanted[0]), "{plan}");
+        assert!(condition.contains(wanted[1]), "{plan}");
+    }
 }
