@@ -150,7 +150,7 @@ impl OperatorCredentials {
     /// The operator who sent this request on purpose, whatever the role.
     pub async fn identify(&self, engine: &Engine, parts: &Parts) -> Result<AdminCaller, Reject> {
         let caller = self
-            .check(engine, &parts.headers, RateCharge::Request)
+            .check(engine, &parts.headers, KeyCharge::Request)
             .await?;
         let only_reads = matches!(parts.method, Method::GET | Method::HEAD);
         let by_password = matches!(caller.actor, AdminActor::User(_));
@@ -166,7 +166,7 @@ impl OperatorCredentials {
     /// Whether the credentials of a stream that is open still allow to read. This is no request of its own, so it does not
     /// count against the rate of a key.
     pub async fn still_allow_reads(&self, engine: &Engine, headers: &HeaderMap) -> bool {
-        let caller = self.check(engine, headers, RateCharge::Nothing).await;
+        let caller = self.check(engine, headers, KeyCharge::Nothing).await;
         caller.is_ok_and(|caller| caller.refusal(AdminRight::Read).is_none())
     }
 
@@ -175,7 +175,7 @@ impl OperatorCredentials {
         &self,
         engine: &Engine,
         headers: &HeaderMap,
-        charge: RateCharge,
+        charge: KeyCharge,
     ) -> Result<AdminCaller, Reject> {
         let matches = |secret: &Option<SecretDigest>, given: &str| {
             secret.as_ref().is_some_and(|secret| secret.matches(given))
@@ -212,13 +212,13 @@ impl OperatorCredentials {
 
 /// What a check charges to the rate of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RateCharge {
+enum KeyCharge {
     Request,
     Nothing,
 }
 
 /// Most keys have no scope of operators; for the routes of operators such a key is like none.
-async fn by_key(engine: &Engine, key: &str, charge: RateCharge) -> Result<AdminCaller, Reject> {
+async fn by_key(engine: &Engine, key: &str, charge: KeyCharge) -> Result<AdminCaller, Reject> {
     let caller = match engine.authenticate(key).await? {
         Authenticated::Caller(caller) => caller,
         Authenticated::Expired(end) => return Err(Reject::expired_key(end)),
@@ -231,7 +231,7 @@ async fn by_key(engine: &Engine, key: &str, charge: RateCharge) -> Result<AdminC
     } else {
         return Err(Reject::admin_challenge());
     };
-    if charge == RateCharge::Request {
+    if charge == KeyCharge::Request {
         let passed = engine.pass(caller.gate(None, 1)).await;
         passed.map_err(|error| {
             if let Error::Refused(Refusal::RateLimited { retry_after_s }) = &error {

@@ -1,5 +1,7 @@
 //! The load generator, against its own server and against a running one.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{Place, code, printed, start, text};
@@ -268,7 +270,9 @@ fn a_server_that_limits_senders_is_named_as_the_cause() {
 #[test]
 fn the_memory_of_idle_sockets_is_measured_for_each() {
     let place = Place::new();
-    let report = printed(&place.consign(&["bench", "--work=idle-sockets", "--json"]));
+    // It registers 1,000 agents first.
+    let limit = Duration::from_secs(40);
+    let report = printed(&place.consign_within(limit, &["bench", "--work=idle-sockets", "--json"]));
     let rss = |when: &str| number(&report[when]);
     let grown = rss("rss_after_bytes") - rss("rss_before_bytes");
     assert!(grown > 0.0, "{report}");

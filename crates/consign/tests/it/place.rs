@@ -90,14 +90,23 @@ impl Place {
         self.consign_with(args, &[])
     }
 
+    /// The same for a command that takes its time.
+    pub(crate) fn consign_within(&self, limit: Duration, args: &[&str]) -> Output {
+        process::run(self.command(args, &[]), limit).expect("the command ends in time")
+    }
+
     pub(crate) fn consign_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
+        process::run(self.command(args, env), PATIENCE).expect("the command ends in time")
+    }
+
+    fn command(&self, args: &[&str], env: &[(&str, &str)]) -> std::process::Command {
         let mut command = process::cleaned(&binary());
         command
             .args(args)
             .env("CONSIGN_DATA", self.data())
             .envs(env.iter().copied())
             .stdin(std::process::Stdio::null());
-        process::run(command, PATIENCE).expect("the command ends in time")
+        command
     }
 }
 
