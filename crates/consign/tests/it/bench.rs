@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use consign_testkit::process;
 use serde_json::Value;
 
 use super::{Place, code, printed, start, text};
@@ -271,8 +272,9 @@ fn a_server_that_limits_senders_is_named_as_the_cause() {
 fn the_memory_of_idle_sockets_is_measured_for_each() {
     let place = Place::new();
     // It registers 1,000 agents first.
-    let limit = Duration::from_secs(40);
-    let report = printed(&place.consign_within(limit, &["bench", "--work=idle-sockets", "--json"]));
+    let command = place.command(&["bench", "--work=idle-sockets", "--json"], &[]);
+    let output = process::run(command, Duration::from_secs(40)).expect("the command ends in time");
+    let report = printed(&output);
     let rss = |when: &str| number(&report[when]);
     let grown = rss("rss_after_bytes") - rss("rss_before_bytes");
     assert!(grown > 0.0, "{report}");

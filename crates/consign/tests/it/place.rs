@@ -90,16 +90,12 @@ impl Place {
         self.consign_with(args, &[])
     }
 
-    /// The same for a command that takes its time.
-    pub(crate) fn consign_within(&self, limit: Duration, args: &[&str]) -> Output {
-        process::run(self.command(args, &[]), limit).expect("the command ends in time")
-    }
-
     pub(crate) fn consign_with(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
         process::run(self.command(args, env), PATIENCE).expect("the command ends in time")
     }
 
-    fn command(&self, args: &[&str], env: &[(&str, &str)]) -> std::process::Command {
+    /// The same, not yet run.
+    pub(crate) fn command(&self, args: &[&str], env: &[(&str, &str)]) -> std::process::Command {
         let mut command = process::cleaned(&binary());
         command
             .args(args)
