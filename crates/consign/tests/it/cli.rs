@@ -124,7 +124,7 @@ fn a_lease_is_extended_and_a_failure_says_what_follows() {
     assert!(word(&shown["error"]).ends_with("KeyError: x"));
     let shown = text(&place.consign(&["intent", "show", &id]).stdout);
     assert!(
-        shown.contains("\nerror\n  a line of a long error\n"),
+        shown.contains("\nerror\n    a line of a long error\n"),
         "{shown}"
     );
     let history = place.consign(&["intent", "show", &id, "--timeline"]);

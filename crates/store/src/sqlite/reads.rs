@@ -524,7 +524,7 @@ fn events(connection: &Connection, filter: &EventFilter) -> Result<EventPage, Er
 }
 
 const ALL_EVENTS: &str = "SELECT f.seq, f.intent, f.at, f.verb, f.from_state, f.to_state, f.cause, f.attempt, \
-     f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, i.id, i.namespace, i.goal, i.parent FROM facts f \
+     f.actor, f.detail, f.owner, f.face, f.previous, f.wall_offset_us, f.worker, i.id, i.namespace, i.goal, i.parent FROM facts f \
      LEFT JOIN intents i ON i.seq = f.intent WHERE f.seq > ?1 ORDER BY f.seq LIMIT ?2";
 
 fn all_events(
