@@ -74,7 +74,7 @@ async fn an_operator_finds_intents_of_all_keys_with_everything_but_the_payload()
     let row = &rest["intents"][0];
     let now = row["created_at"].as_f64().unwrap();
     let expected = json!({"id": own, "face": "intent", "state": "open", "namespace": "default", "goal": "mail.send",
-        "owner": "main", "claimed_by": null, "priority": 100, "attempts": 0, "max_attempts": 3, "last_error": null,
+        "owner": "main", "claimed_by": null, "worker": null, "priority": 100, "attempts": 0, "max_attempts": 3, "last_error": null,
         "age": 0.0, "created_at": now, "run_at": now, "claimed_at": null, "settled_at": null, "expires_at": now + 86_400.0});
     assert_eq!(row, &expected);
     let queued = search(&world, "?filter=state:queued").await;

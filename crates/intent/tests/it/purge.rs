@@ -195,7 +195,13 @@ async fn the_operator_of_this_face_never_touches_rows_of_another() {
             "{profile:?}"
         );
         let metrics = world.admin_get("/metrics").await.text();
-        assert!(!metrics.contains("namespace=\"default\""), "{metrics}");
+        let of_intents = metrics
+            .lines()
+            .filter(|line| line.starts_with("intent_bus"));
+        let counted: Vec<&str> = of_intents
+            .filter(|line| line.contains("namespace=\"default\""))
+            .collect();
+        assert!(counted.is_empty(), "{counted:?}");
         assert!(
             !world
                 .admin_get("/admin/dashboard")
