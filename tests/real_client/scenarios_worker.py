@@ -49,13 +49,18 @@ def real_client_ip_015_ip_046_ip_120_rejections_and_crashes_become_failures(bus)
             equal(finished(bus, ids[name]), ("dead", None, "json", error))
 
 
-def real_client_ip_046_a_very_long_error_is_cut_to_500_characters(bus):
-    def handler(_):
-        raise RuntimeError("x" * 2000)
+def real_client_ip_046_a_long_error_is_kept_and_of_a_very_long_one_its_ends(bus):
+    def error_after(text):
+        def handler(_):
+            raise RuntimeError(text)
 
-    intent_id = bus.main.publish("g", 1, max_attempts=1).id
-    with bus.worker("g", handler):
-        equal(finished(bus, intent_id)[3], "x" * 500)
+        intent_id = bus.main.publish("g", 1, max_attempts=1).id
+        with bus.worker("g", handler):
+            return finished(bus, intent_id)[3]
+
+    equal(error_after("x" * 2000), "x" * 2000)
+    kept = error_after("a" * 10_000 + "z" * 10_000)
+    equal((kept[0], kept[-1], len(kept) <= 8192), ("a", "z", True))
 
 
 def real_client_ip_103_full_envelope_hands_over_the_whole_claim(bus):
