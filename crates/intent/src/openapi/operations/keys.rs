@@ -220,7 +220,7 @@ pub(crate) fn change_key() -> Operation {
     changes("changeKey", "Change the settings of an API key")
         .about("Absent settings stay as they are. The next request of the key has the new ones.")
         .path("id", key_id())
-        .takes(
+        .may_take(
             exactly(settings()),
             limits::BODY_BYTES_MAX,
             r#"{"rate":600,"scopes":["publish"]}"#,
@@ -334,7 +334,7 @@ pub(crate) fn change_user() -> Operation {
         .nullable();
     changes("changeUser", "Change the role or the password of a user")
         .path("name", user_name())
-        .takes(
+        .may_take(
             exactly(vec![
                 optional("role", role().nullable()),
                 optional("password", password().nullable()),
