@@ -19,7 +19,7 @@ const WAIT_BOUNDS_S: [f64; 14] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0,
 ];
 
-/// A histogram with the buckets of [`WAIT_BOUNDS_S`].
+/// A histogram with the buckets of `WAIT_BOUNDS_S`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitHistogram {
     /// How many were in each bucket and not in an earlier one; those above all bounds are in `count` alone.

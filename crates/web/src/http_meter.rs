@@ -1,7 +1,7 @@
 //! How many requests each route answered, and how long that took until the head of the response.
 //!
 //! Invariant: the number of series is bounded by the number of routes, because a path is counted under the template of its
-//! route, and all other paths together under [`OTHER_ROUTE`]. Counting takes no lock.
+//! route, and all other paths together under `OTHER_ROUTE`. Counting takes no lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -104,7 +104,7 @@ impl Caller {
     }
 }
 
-/// The outcome of [`Engine::authenticate`].
+/// The outcome of [`crate::Engine::authenticate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authenticated {
     Caller(Caller),
