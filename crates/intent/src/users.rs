@@ -77,7 +77,12 @@ pub(super) async fn change(
     let (operator, body) = face.authenticate_operator(request).await?;
     let object = wire::object_or_empty(&body)?;
     only_fields(&object, &["role", "password", "new_password"])?;
-    let makes = wire::field(&object, "new_password").is_some_and(|raw| raw.as_bool() == Some(true));
+    let makes = match wire::field(&object, "new_password") {
+        Some(raw) => raw.as_bool().ok_or_else(|| {
+            Reject::new(Code::InvalidRequest, "new_password must be true or false.")
+        })?,
+        None => false,
+    };
     let made = makes.then(new_password).transpose()?;
     let chosen = password(&object)?;
     let password = made.as_ref().or(chosen.as_ref());
